@@ -1,6 +1,6 @@
 # Commands for developers and CI. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup built demo chromium promtool typescript helm test test-pure test-compiled compile check lint audit bench integrations faults quality simulate fuzz kafka-start kafka-stop redis-start redis-stop lock schemas docs dist clean
+.PHONY: help setup built demo chromium promtool typescript helm test test-pure test-compiled compile check lint audit bench integrations faults containers quality simulate fuzz kafka-start kafka-stop redis-start redis-stop lock schemas docs dist clean
 
 PYTHON ?=
 BIN := .venv/bin
@@ -86,6 +86,9 @@ integrations: setup  ## test the adapters whose frameworks cannot share .venv, e
 
 faults: setup  ## inject faults for half an hour (kill, freeze, flood, fill the disk); no decision may be lost or invented
 	@$(WITH_SERVICES) -- $(BIN)/python -m tests.faults $(ARGS)
+
+containers: setup  ## build the image, start docker-compose.yml, and kill, upgrade and observe it (minutes; without Docker: root, Debian)
+	@$(BIN)/python -m deploy.containers $(ARGS)
 
 quality: setup  ## score the detectors on labelled traces: hits, delay, false halts
 	@$(BIN)/python -m benchmarks.quality $(ARGS)

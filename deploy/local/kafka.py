@@ -153,26 +153,26 @@ def kafka_version() -> str:
     raise KafkaUnavailableError(f"{POM} does not name kafka_2.13.")
 
 
-def fetch_jars(home: Path = HOME) -> Path:
+def fetch_jars(home: Path = HOME, pom: Path = POM) -> Path:
     """Return the directory with Kafka's jars. Maven fetches them once for each version of the POM."""
-    edition = hashlib.sha256(POM.read_bytes()).hexdigest()[:8]
+    edition = hashlib.sha256(pom.read_bytes()).hexdigest()[:8]
     jars = home / f"jars-{kafka_version()}-{edition}"
     with locked(home):
         if not jars.is_dir():
             unfinished = jars.with_suffix(".part")
             shutil.rmtree(unfinished, ignore_errors=True)
-            _run_maven(unfinished)
+            _run_maven(unfinished, pom)
             unfinished.rename(jars)  # all of them or none
     return jars
 
 
-def _run_maven(target: Path) -> None:
+def _run_maven(target: Path, pom: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise KafkaUnavailableError(f"Maven (mvn) is missing; it fetches Kafka.\n{INSTALL_HINT}")
     Broker.say(f"fetching Apache Kafka {kafka_version()} through Maven (about 45 files, 45 MB; first start only)")
-    options = ["-DincludeScope=runtime", f"-DoutputDirectory={target}"]
-    command = [maven, "-B", "-f", str(POM), COPY_JARS, *options]
+    options = ["-DincludeScope=runtime", f"-DoutputDirectory={target}", f"-Dkafka.version={kafka_version()}"]
+    command = [maven, "-B", "-f", str(pom), COPY_JARS, *options]
     output: list[str] = []
     fetched = 0
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -40,7 +41,9 @@ def core() -> CheckResult:
     """Report which core is in use: compiled, or pure Python, which is slower."""
     kind, fault = core_kind(), build_fault()
     if fault:
-        return CheckResult("warn", f"core={kind}: a compiled core exists, but {fault}", "make compile, or make clean")
+        return CheckResult(
+            "warn", f"core={kind}: a compiled core exists, but {fault}", _change("make compile, or make clean")
+        )
     return CheckResult("ok", f"core={kind}")
 
 
@@ -49,7 +52,7 @@ def packages() -> Iterator[CheckResult]:
     try:
         needed = requires("streamproc") or []
     except PackageNotFoundError:
-        yield CheckResult("warn", "streamproc is importable but not installed", "pip install streamproc")
+        yield CheckResult("warn", "streamproc is importable but not installed", _change("pip install streamproc"))
         return
     missing, other, count = [], [], 0
     for requirement in needed:
@@ -65,11 +68,10 @@ def packages() -> Iterator[CheckResult]:
         if pin and found != pin:
             other.append(f"{name} {found} instead of {pin}")
     if missing:
-        yield CheckResult("fail", f"missing packages: {', '.join(missing)}", "pip install streamproc")
+        yield CheckResult("fail", f"missing packages: {', '.join(missing)}", _change("pip install streamproc"))
     if other:
-        yield CheckResult(
-            "fail", f"packages in another version than the pinned one: {', '.join(other)}", "pip install streamproc"
-        )
+        what = f"packages in another version than the pinned one: {', '.join(other)}"
+        yield CheckResult("fail", what, _change("pip install streamproc"))
     if not missing and not other:
         yield CheckResult("ok", f"all {count} required packages are installed in their pinned versions")
 
@@ -84,12 +86,30 @@ def _read_requirement(text: str) -> tuple[str | None, str]:
     return (name[0] if name else None), (pin[1] if pin else "")
 
 
+def _change(command: str) -> str:
+    """Return the remedy that changes this installation: a command, if it can be changed. An image cannot."""
+    return command if _can_change() else f"build this image again: nothing can be installed in {sys.prefix}"
+
+
+def _can_change() -> bool:
+    return os.access(sys.prefix, os.W_OK)
+
+
 def demo_broker() -> CheckResult:
-    """Check for the package that carries the demo's broker."""
+    """Check for the package that carries the demo's broker. An image without it lacks nothing."""
+    found = _demo_broker()
+    if found is not None:
+        return CheckResult("ok", f"embedded broker for the demo: confluent-kafka {found}")
+    if not _can_change():
+        return CheckResult("ok", "no embedded broker, which only the demo needs")
+    return CheckResult("warn", "no embedded broker: `streamproc demo` cannot run", "pip install 'streamproc[demo]'")
+
+
+def _demo_broker() -> str | None:
     try:
-        return CheckResult("ok", f"embedded broker for the demo: confluent-kafka {version('confluent-kafka')}")
+        return version("confluent-kafka")
     except PackageNotFoundError:
-        return CheckResult("warn", "no embedded broker: `streamproc demo` cannot run", "pip install 'streamproc[demo]'")
+        return None
 
 
 def policy(settings: Settings) -> Iterator[CheckResult]:
@@ -157,7 +177,8 @@ async def _broker(settings: Settings) -> CheckResult:
         return CheckResult("fail", denied.what, denied.remedy)
     except (StreamprocError, OSError, ValueError) as error:
         what = str(error).partition(". ")[0] or f"Kafka at {settings.brokers} does not answer"
-        remedy = "start Kafka, or set STREAMPROC_BROKERS to its address (`streamproc demo` needs no Kafka)"
+        remedy = "start Kafka, or set STREAMPROC_BROKERS to its address"
+        remedy += " (`streamproc demo` needs no Kafka)" if _demo_broker() or _can_change() else ""
         return CheckResult("fail", what, remedy)
     return CheckResult("ok", f"Kafka at {settings.brokers} answers ({plural(len(topics), 'topic')})")
 

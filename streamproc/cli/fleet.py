@@ -8,20 +8,21 @@ from __future__ import annotations
 import asyncio
 import getpass
 import sys
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from streamproc.cli.options import Brokers, TopicPrefix, kafka_settings
+from streamproc.cli.order_answer import OrderAnswer, runs_at_work
 from streamproc.cli.runs import unknown_run
-from streamproc.cli.terminal import clean, complain, examples, fail, json_line, note, say
+from streamproc.cli.terminal import clean, examples, fail, note
 from streamproc.errors import StreamprocError, plural
 
 if TYPE_CHECKING:
-    from streamproc.core.decision import Decision
     from streamproc.core.status import Status
-    from streamproc.fleet.commands import Order, OrderProgress
+    from streamproc.fleet.commands import Order
     from streamproc.settings import Settings
 
 app = typer.Typer()
@@ -244,27 +245,23 @@ def _give(settings: Settings, order: Order, wait: str, as_json: bool, *, force: 
         wait_ms = read_duration(wait)
     except ValueError as error:
         raise fail(f"--wait {wait}: {error}") from None
+    answer = OrderAnswer(order, as_json=as_json)
     try:
-        found, decision = asyncio.run(_follow(settings, order, wait_ms / 1000, force=force))
+        asyncio.run(_follow(settings, order, wait_ms / 1000, answer, force=force))
     except KeyboardInterrupt:
         if not order.sent:
             raise
         raise fail("interrupted: the order is sent, and no answer was waited for", UNANSWERED) from None
-    if as_json:
-        json_line(_json(order, found, decision))
-    else:
-        _show(order, found, decision)
-    if found.stage in ("refused", "unanswered"):
-        raise typer.Exit(REFUSED if found.stage == "refused" else UNANSWERED)
+    stage = answer.finish()
+    if stage in ("refused", "unanswered"):
+        raise typer.Exit(REFUSED if stage == "refused" else UNANSWERED)
 
 
-async def _follow(
-    settings: Settings, order: Order, wait_s: float, *, force: bool
-) -> tuple[OrderProgress, Decision | None]:
+async def _follow(settings: Settings, order: Order, wait_s: float, answer: OrderAnswer, *, force: bool) -> None:
     from aiokafka.errors import KafkaError
 
     from streamproc.fleet.answers import follow_order
-    from streamproc.fleet.commands import OrderFacts, issue, progress_of, unanswered
+    from streamproc.fleet.commands import issue, unanswered
     from streamproc.fleet.signing import command_signer
     from streamproc.model.formats import duration
 
@@ -274,13 +271,18 @@ async def _follow(
     status = await _known(settings, order, force=force) if known else None
     await issue(settings, order)
     if not wait_s:
-        return progress_of(order, OrderFacts()), None
+        return
+    end_s = time.monotonic() + wait_s
     with suppress(StreamprocError, KafkaError, OSError):  # the order is sent, whatever becomes of reading
         async with follow_order(settings, order, status) as found:
             progress = await found.wait(wait_s)
             if found.accepted or progress.over:
-                return progress, found.decision
-    return unanswered(order, duration(int(wait_s * 1000))), None
+                answer.say(progress, found.decision)
+            if found.accepted and order.stops and not order.run_id:
+                found.expect(await runs_at_work(settings, order))
+                answer.count(await found.wait(end_s - time.monotonic()), found.stops)
+    if answer.progress is None:
+        answer.say(unanswered(order, duration(int(wait_s * 1000))))
 
 
 async def _known(settings: Settings, order: Order, *, force: bool) -> Status | None:
@@ -317,44 +319,3 @@ async def _similar(settings: Settings, run_id: str) -> list[str]:
         async with asyncio.timeout(SIMILAR_S):
             return get_close_matches(run_id, await statuses(settings), SIMILAR_MAX)
     return []
-
-
-def _show(order: Order, found: OrderProgress, decision: Decision | None) -> None:
-    from streamproc.fleet.commands import WORDS, order_line
-    from streamproc.model.log_time import rfc3339
-
-    command, previous = order.command, order.previous
-    line = f"{clean(order_line(order, found))} ({order.id})"
-    if found.stage == "refused":
-        complain(line)
-        return
-    if found.stage in ("sent", "unanswered"):
-        say(line, hang=2)
-    else:
-        why = f": {clean(order.why)}" if order.why else ""
-        given = f"{order.verb} {clean(order.target)} by {clean(order.by)}{why}"
-        if command is not None:
-            given = f"{command.status} {rfc3339(command.at)} {clean(command.scope)}: {clean(str(command))}"
-        say(f"{given} ({order.id})", hang=2)
-        said = f"{WORDS[found.stage]}: {clean(found.note)}"
-        if decision is not None:
-            said = f"{decision.severity} {clean(decision.code)}: {clean(decision.message)}"
-        say(said, hang=2)
-        if found.outcome:
-            say(clean(found.outcome), hang=2)
-    if command is not None and command.part == "user":
-        note(f"this applies to the user named {clean(command.user)} in every tenant; for one tenant, add --tenant NAME")
-    if previous is not None:
-        note(f"previous command, since {rfc3339(previous.order_ms)}: {clean(str(previous))}")
-
-
-def _json(order: Order, found: OrderProgress, decision: Decision | None) -> str:
-    import msgspec
-
-    row = {
-        "id": order.id, "verb": order.verb, "scope": order.scope, "by": order.by, "reason": order.why,
-        "grant": order.grant, "state": found.stage, "note": found.note, "outcome": found.outcome,
-        "place": str(order.place), "decision": decision,
-        "previous": order.previous,
-    }  # fmt: skip
-    return msgspec.json.encode(row).decode()

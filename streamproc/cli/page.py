@@ -49,7 +49,7 @@ TrustHeader = Annotated[str, typer.Option(help="Header with the name of the pers
 GroupsHeader = Annotated[str, typer.Option(help="Header with the groups of that person.")]
 TrustedProxy = Annotated[
     list[str] | None,
-    typer.Option(metavar="NETWORK", help="Network of proxies to trust, such as 10.0.0.0/8. Repeatable.",
+    typer.Option(metavar="NETWORK", help="Proxy to trust, such as 10.1.2.3/32, or their subnet. Repeatable.",
                  show_default=False),
 ]  # fmt: skip
 Group = Annotated[

@@ -155,6 +155,7 @@ async def _count_acknowledgements(tally: Tally, settings: Settings) -> None:
     from streamproc.errors import InvalidEvent
     from streamproc.fingerprint import read_event
     from streamproc.kafka.reading import open_topic
+    from streamproc.model.guard_report import is_guard_report
     from streamproc.model.wire import HaltAcknowledged
 
     async with open_topic(settings, "turns") as reader:
@@ -167,7 +168,7 @@ async def _count_acknowledgements(tally: Tally, settings: Settings) -> None:
                         event = read_event(record.value or b"")
                     except InvalidEvent:
                         continue  # the workers have refused it
-                    if isinstance(event, HaltAcknowledged):
+                    if isinstance(event, HaltAcknowledged) and not is_guard_report(event):
                         tally.add_acknowledgement(event.run_id, record.timestamp)
                 bar.advance(len(batch))
 

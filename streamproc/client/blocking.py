@@ -16,7 +16,7 @@ from streamproc.client.background import BlockingWrapper
 from streamproc.client.guard import NO_PAYER
 from streamproc.client.listener import HaltListener
 from streamproc.client.publisher import TurnPublisher
-from streamproc.errors import Undelivered
+from streamproc.errors import Halted, Undelivered
 from streamproc.fleet.signing import command_signer
 from streamproc.fleet.standing_halts import halt_to_lift
 from streamproc.model.redaction import redact_id
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from streamproc.client.encoding import Encoded
     from streamproc.client.fields import EventFields, NodeFields, RunStartedFields, TurnFields
     from streamproc.client.guard import GuardRegistry
+    from streamproc.client.guard_reports import GuardReports
     from streamproc.errors import Unavailable
     from streamproc.fleet.state import Fleet
     from streamproc.model.controls import ControlEvent
@@ -265,8 +266,11 @@ class BlockingGuard:
         except BaseException as error:
             self._registry.remove(self.run_id, self)
             span.end(error)
+            if isinstance(error, Halted):
+                self._halts.reports.ended(self.run_id, halted=True)
             raise
         self._span = span
+        self._halts.reports.entered(self.run_id)
         return self
 
     def __exit__(
@@ -278,6 +282,8 @@ class BlockingGuard:
             halted = self._halts.error(self.run_id, *self._scope)
         if self._span is not None:
             self._span.end(halted or error)
+        own = isinstance(error, Halted) and error.run_id == self.run_id
+        self._halts.reports.ended(self.run_id, halted=own or halted is not None)
         if halted is not None:
             raise halted
 
@@ -323,6 +329,11 @@ class BlockingHaltListener(BlockingWrapper):
     def on_control(self, function: Callable[[ControlEvent], None]) -> None:
         """Call a function with every control event, in the background thread (see `HaltListener.on_control`)."""
         self._halts.on_control(function)
+
+    @property
+    def reports(self) -> GuardReports:
+        """Tells people which runs are watched here, and which were stopped (see `HaltListener.reports`)."""
+        return self._halts.reports
 
     def guard(
         self, run_id: str, admission: BlockingAdmission | None = None, **payer: Unpack[PayerFields]

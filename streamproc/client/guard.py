@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from streamproc.client.admission.admission import Payer
     from streamproc.client.admission.reservation import Reservation, ReserveFields
+    from streamproc.client.guard_reports import GuardReports
 
 NO_PAYER = "this guard has no payer: create it with `halts.guard(run_id, admission)`"
 
@@ -84,8 +85,10 @@ class Guard:
         halted: Callable[[str], Halted | None],
         payer: Payer | None = None,
         pause: Callable[[str, Callable[[], None]], Awaitable[None]] | None = None,
+        reports: GuardReports | None = None,
     ) -> None:
         self.run_id = run_id
+        self._reports = reports
         self._pause = pause
         self._registry = registry
         self._halted = halted
@@ -139,8 +142,12 @@ class Guard:
             await self.ready()  # entering starts new work
         except BaseException as error:
             span.end(error)
+            if self._reports is not None and isinstance(error, Halted):
+                self._reports.ended(self.run_id, halted=True)
             raise
         self._span, self._task = span, task
+        if self._reports is not None:
+            self._reports.entered(self.run_id)
         self._cancelling = task.cancelling()
         self._registry.add(self.run_id, self)
         return self
@@ -150,6 +157,8 @@ class Guard:
     ) -> None:
         self._registry.remove(self.run_id, self)
         cause = self._raised_after(error)
+        if self._reports is not None:
+            self._reports.ended(self.run_id, halted=self._cause is not None or _is_of(error, self.run_id))
         if self._span is not None:
             self._span.end(cause or error)
         if cause is not None:
@@ -161,10 +170,14 @@ class Guard:
         if cause is None or task is None:
             return None
         others = task.uncancel() > self._cancelling
-        if isinstance(error, Halted) and error.run_id == self.run_id:
+        if _is_of(error, self.run_id):
             return None  # `check` raised it already
         if others and isinstance(error, asyncio.CancelledError):
             return None  # another caller cancelled this task too: the cancellation is theirs to handle
         if isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit)):
             return None
         return cause
+
+
+def _is_of(error: BaseException | None, run_id: str) -> bool:
+    return isinstance(error, Halted) and error.run_id == run_id

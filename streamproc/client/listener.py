@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 from streamproc.client.command_handler import CommandHandler
 from streamproc.client.control_consumer import ControlConsumer
 from streamproc.client.guard import Guard, GuardRegistry
+from streamproc.client.guard_reports import GuardReports
 from streamproc.client.halts import HALTED_MAX, Halts, control_of, halted_error
 from streamproc.client.subscription import Callback, Subscription
 from streamproc.client.verification import RecordVerifier
@@ -56,8 +57,11 @@ class HaltListener:
         wait: bool = True,
         start_timeout_s: float = 10.0,
         halted_max: int = HALTED_MAX,
+        report: bool | None = None,
     ) -> None:
         self.settings = client_settings(brokers, settings)
+        self.reports = GuardReports(self.settings, enabled=self.settings.guard_reports if report is None else report)
+        """Tells people which runs are watched here, and which were stopped; off with ``report=False``."""
         self.caught_up = asyncio.Event()
         """Set once every earlier halt is known."""
         self.closed = False
@@ -128,7 +132,7 @@ class HaltListener:
         paying = None if admission is None else admission.payer(run_id, **payer)
         user, tenant = payer.get("user") or "", payer.get("tenant") or ""
         error = partial(self.error, user=user, tenant=tenant)
-        return Guard(run_id, self.guards, error, paying, self.command_handler.wait)
+        return Guard(run_id, self.guards, error, paying, self.command_handler.wait, self.reports)
 
     def subscribe(self, buffer_max: int = SUBSCRIPTION_MAX, *, unverified: bool = False) -> Subscription:
         """Receive every control event from now on, warnings included: ``async for control in halts.subscribe():``.
@@ -184,6 +188,7 @@ class HaltListener:
         if self._task is not None:
             raise RuntimeError("a HaltListener can be started only once: create a new one")
         self._task = asyncio.create_task(self._consumer.run(), name="streamproc halts")
+        self.reports.start()
         if not self._wait:
             return
         try:
@@ -205,6 +210,7 @@ class HaltListener:
             return
         self._task.cancel()
         await asyncio.wait([self._task])
+        await self.reports.close()
         for subscription in tuple(self._subscriptions):
             subscription.close()
         if len(self.guards):

@@ -165,7 +165,7 @@ class TurnPublisher:
         """Resume a halted run; `grant` adds to its budgets: ``{"turns": 10, "cost": "0.50"}``.
 
         `halt` is the id of the decision to lift (`ControlEvent.id`). Where commands are signed it is part of what is
-        signed, and is read from the run's status if it is not given: raises `InvalidEvent` if the run is not halted.
+        signed, and is read from the run's status if it is not given.
         """
         if halt is None and self._signer.required:
             halt = await halt_to_lift(self.settings, redact_id(run_id))

@@ -40,6 +40,7 @@ from streamproc.core.size_budget import OTHER_EVENT_BYTES, shrink_to_size
 from streamproc.core.status import Status, status_of
 from streamproc.core.view import InForce, View
 from streamproc.errors import InvalidGraph
+from streamproc.model.guard_report import is_guard_report
 from streamproc.model.log_time import AT_MS_MAX
 from streamproc.model.wire import (
     OPERATOR_KINDS,
@@ -92,9 +93,7 @@ class Engine:
         self.tag = self.names.tag
         self.known_rules = {}
         self.view = View(self.names)
-        self.charges = None
-        self.faults = {}
-        self.on_fault = None
+        self.charges, self.faults, self.on_fault = None, {}, None
         self.run, self.run_raw = RunState(), b""
 
     @ccall
@@ -144,8 +143,8 @@ class Engine:
         digest: u64
         last_event_ms: i64
         ids: Values = run.event_ids
-        if type(event) is Feedback:
-            return []  # a person's judgement: not even activity of the run
+        if type(event) is Feedback or (type(event) is HaltAcknowledged and is_guard_report(event)):
+            return []  # a judgement or a report: not even activity of the run
         if offset >= 0:
             self.event_offset = run.offset = offset
         if run.owner != UNBOUND and is_stranger(run, event):

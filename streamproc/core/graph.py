@@ -13,14 +13,10 @@ from typing import Any, Final, NamedTuple
 
 from streamproc.errors import InvalidGraph, UnsafeCycle, shown
 from streamproc.model.graph_declaration import declaration
+from streamproc.model.graph_limits import FIELDS, over_limit, sizes_of
 
 ENDS: Final = frozenset({"__end__", "END", "end"})  # usual names of the node where a run ends
 LARGE: Final = 2_000  # edges; smaller graphs, as people write or draw them, are sent as declared
-# Of a graph in an event: a workflow of a hundred nodes of which each may lead to every other one still fits. At these
-# sizes a worker takes up to 20 ms, during which its other runs wait.
-NODES_MAX: Final = 2_000
-EDGES_MAX: Final = 10_000
-LISTS: Final = (("nodes", NODES_MAX), ("terminals", NODES_MAX), ("edges", EDGES_MAX), ("anchors", EDGES_MAX))
 
 
 class CycleShape(NamedTuple):
@@ -104,13 +100,13 @@ def read_graph(data: Mapping[str, Any], *, any_size: bool = True) -> Graph:
     form of `compact_graph`.
 
     Nodes named only by edges are added. Raises `InvalidGraph` with the position of the first mistake; without
-    `any_size`, also for more nodes than `NODES_MAX` or more edges than `EDGES_MAX`.
+    `any_size`, also for one beyond the limits of `streamproc.model.graph_limits`.
     """
     if not isinstance(data, Mapping):
         raise InvalidGraph(f"graph: expected an object with nodes and edges, got {type(data).__name__}")
-    lists = {name: _listed(data, name) for name in ("nodes", "edges", "terminals", "leads_to", "anchors")}
+    lists = {name: _listed(data, name) for name in FIELDS}
     if not any_size:
-        _refuse_large(lists)
+        _refuse_large(sizes_of(data))
     graph = Graph()
     for place, node in enumerate(lists["nodes"]):
         _read_node(graph, node, place)
@@ -127,22 +123,14 @@ def read_graph(data: Mapping[str, Any], *, any_size: bool = True) -> Graph:
     if "leads_to" in data:
         _read_compact(graph, lists["leads_to"], lists["anchors"])
     if not any_size:
-        _check("nodes", len(graph.names), NODES_MAX)
+        _refuse_large({"nodes": len(graph.names)})
     return graph
 
 
-def _refuse_large(lists: Mapping[str, Sequence[Any]]) -> None:
+def _refuse_large(sizes: Mapping[str, int]) -> None:
     """Refuse a graph by the lengths of its lists, before anything is done with their items."""
-    for name, limit in LISTS:
-        _check(name, len(lists[name]), limit)
-    links = sum(len(targets) for targets in lists["leads_to"][: NODES_MAX + 1] if isinstance(targets, (list, tuple)))
-    _check("edges", len(lists["edges"]) + links, EDGES_MAX)
-    _check("lists of positions", len(lists["leads_to"]), NODES_MAX)
-
-
-def _check(what: str, found: int, limit: int) -> None:
-    if found > limit:
-        raise InvalidGraph(f"graph: {found} {what}, more than {limit}; declare only the cycles of the workflow")
+    if what := over_limit(sizes):
+        raise InvalidGraph(f"graph: {what}; declare only the cycles of the workflow")
 
 
 def _add_edge(graph: Graph, source: int, target: int, *, anchor: bool) -> None:

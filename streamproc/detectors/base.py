@@ -24,7 +24,8 @@ import msgspec
 from streamproc.core.board.owners import owner_of
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
 from streamproc.core.view import View
-from streamproc.model.redaction import redact, redact_json
+from streamproc.model.nesting import start_of
+from streamproc.model.redaction import READ_PER_SHOWN, redact, redact_json
 from streamproc.model.wire import Call, Event, Turn
 
 RawTurn = dict[str, Any]
@@ -174,7 +175,8 @@ def args_excerpt(turn: Turn, made: Call) -> str | None:
     if args is None:
         return None
     try:
-        text = args if isinstance(args, str) else msgspec.json.encode(redact_json(args)).decode()
+        shown = start_of(args, ARGS_SHOWN * READ_PER_SHOWN)  # it may have a megabyte
+        text = shown if isinstance(shown, str) else msgspec.json.encode(redact_json(shown)).decode()
     except (TypeError, ValueError, RecursionError):  # of a Monitor's caller: no JSON
         return None
     return redact(text, ARGS_SHOWN).encode("utf-8", "replace").decode()

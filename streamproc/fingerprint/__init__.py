@@ -9,7 +9,8 @@ from streamproc.fingerprint.keyed import HashKey
 from streamproc.fingerprint.plain import plain_turn
 from streamproc.fingerprint.turn import fingerprint
 from streamproc.model import wire
-from streamproc.model.raw_events import parse_line
+from streamproc.model.graph_limits import bounded_graph
+from streamproc.model.raw_events import RawRunStarted, parse_line
 
 __all__ = ["HashKey", "fingerprint", "plain_turn", "read_event"]
 
@@ -28,6 +29,8 @@ def read_event(value: bytes) -> wire.Event:
         version, problem = wire.version_of(value), str(error)
     if version is None:
         raw = parse_line(value)
+        if isinstance(raw, RawRunStarted) and raw.graph:  # its names are redacted, if workers follow it at all
+            raw = raw.model_copy(update={"graph": bounded_graph(raw.graph)})
         event = fingerprint(raw)
         event.run_id, event.parent_run_id = raw.run_id, raw.parent_run_id  # the record's key has them as they are
         return event

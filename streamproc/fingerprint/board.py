@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
 from streamproc.fingerprint.hash import canonical
+from streamproc.fingerprint.names import EventNames
 from streamproc.model.board_events import (
     GUARDS,
     RawBoardEvent,
@@ -31,13 +32,17 @@ from streamproc.model.wire import (
     TaskVerdict,
 )
 
+_Clean = Callable[[str], str]
+
 _DESIGNS: Final = frozenset({"design", "artifacts"})  # guards whose report names files
 PROOFS_MAX: Final = 16  # guards of one transition; boards have a handful
 ITEMS_MAX: Final = 24  # of one report; a definition of done has about ten
 APPROVED: Final = "APPROVED"
 ITEM_CHARS_MAX: Final = 80  # an item is a name, or a path
+ITEM_READ_MAX: Final = 4 * ITEM_CHARS_MAX  # characters of an item that are searched for secrets
 EXCERPT_CHARS_MAX: Final = 100  # of a rejection: enough for a person to find the report
 DEPENDENCIES_MAX: Final = 32
+MOVES_MAX: Final = 256
 
 _GOOD: Final = frozenset({
     "approve", "approved", "pass", "passed", "passing", "ok", "yes", "true", "done", "complete", "completed", "success",
@@ -99,11 +104,12 @@ def board_event(raw: RawBoardEvent, shared: dict[str, Any]) -> Event:
             **shared, decision=redact_name(raw.decision), reason=excerpt(raw.reason or approval_reason(raw.approvals))
         )
     assert isinstance(raw, RawCycleCompleted)
+    task_id, state = EventNames(redact_id).redact, EventNames().redact
     return CycleCompleted(
         **shared,
         cycle=redact_name(raw.cycle),
         completed=raw.counted,
-        moved=tuple((redact_id(task), redact_name(to)) for task, to in islice(raw.moves(), 256)),
+        moved=tuple((task_id(task), state(to)) for task, to in islice(raw.moves(), MOVES_MAX)),
         phase=redact_name(raw.phase),
     )
 
@@ -160,9 +166,10 @@ def proofs(evidence: Mapping[str, Any] | None) -> dict[str, Proof] | None:
     if not evidence:
         return None
     found: dict[str, Proof] = {}
+    clean = EventNames().redact
     for name, value in list(evidence.items())[:PROOFS_MAX]:
-        guard = _guard(str(name))
-        made = proof(_with_paths(value) if guard in _DESIGNS else value)
+        guard = _guard(str(name), clean)
+        made = proof(_with_paths(value) if guard in _DESIGNS else value, clean)
         if made is not None:
             found[guard] = made
     return found or None
@@ -178,34 +185,34 @@ def _with_paths(value: Any) -> Any:
     }
 
 
-def _guard(name: str) -> str:
+def _guard(name: str, clean: _Clean) -> str:
     """Return the guard of a piece of evidence: by a spelling of its name, or by a file such as ``dod/T1-dod.yaml``."""
     if found := GUARDS.get(plain(name)):
         return found
     if "/" in name or "." in name:
         words = name.rpartition("/")[2].partition(".")[0].replace("_", "-").split("-")
-        return next((GUARDS[word] for word in reversed(words) if word in GUARDS), _item(name))
-    return _item(name)
+        return next((GUARDS[word] for word in reversed(words) if word in GUARDS), _item(name, clean))
+    return _item(name, clean)
 
 
-def proof(value: Any) -> Proof | None:
-    """Return one guard's evidence, or None if there is none."""
+def proof(value: Any, clean: _Clean = redact_name) -> Proof | None:
+    """Return one guard's evidence, or None if there is none; `clean` redacts the names of its items."""
     if value is None or value == "":
         return None
     if isinstance(value, str):
-        return _word(value)
+        return _word(value, clean)
     if isinstance(value, (list, tuple)):
-        failing, items = _split(_listed(value))
+        failing, items = _split(_listed(value), clean)
         return Proof(bool(items) and not failing, failing, items)
     if isinstance(value, Mapping):
-        return _report(value)
+        return _report(value, clean)
     return Proof(True, verdict=APPROVED) if value else Proof(False)
 
 
-def _word(value: str) -> Proof:
+def _word(value: str, clean: _Clean) -> Proof:
     """Read a word as a verdict: passed or failed. Any other text (a path, an address) is an item that exists."""
     known = plain(value)
-    name = _item(value)
+    name = _item(value, clean)
     if known in _GOOD:
         return Proof(True, verdict=APPROVED)
     if known in _BAD:
@@ -213,13 +220,13 @@ def _word(value: str) -> Proof:
     return Proof(True, items=(name,))
 
 
-def _report(value: Mapping[str, Any]) -> Proof:
+def _report(value: Mapping[str, Any], clean: _Clean) -> Proof:
     """Read a report: its verdict, whether everything passed, and its items at any key."""
     verdict, whole, parts = "", None, []
     for name, part in value.items():
         key = plain(name)
         if key in _WORDS and isinstance(part, str):
-            verdict = _item(read_verdict(part.strip()))
+            verdict = _item(read_verdict(part.strip()), clean)
         elif key in _LISTS and isinstance(part, (list, tuple, Mapping)):
             bad = key.startswith(("fail", "missing"))
             parts += [(item, not bad and good) for item, good in _listed(part)]
@@ -229,7 +236,7 @@ def _report(value: Mapping[str, Any]) -> Proof:
                 verdict = APPROVED
         elif key not in _PROSE and (good := _good(part)) is not None:
             parts.append((str(name), good))
-    failing, items = _split(parts)
+    failing, items = _split(parts, clean)
     passed = not failing and whole is not False and plain(verdict) not in _BAD
     return Proof(passed and bool(whole or items or verdict), failing, items, verdict)
 
@@ -242,7 +249,7 @@ def _good(value: Any) -> bool | None:
         known = plain(value)
         return True if known in _GOOD else False if known in _BAD else None
     if isinstance(value, Mapping):
-        return proof(value).passed  # type: ignore[union-attr]
+        return proof(value, _unread).passed  # type: ignore[union-attr]
     return None
 
 
@@ -260,16 +267,27 @@ def _listed(value: Any) -> Iterator[tuple[str, bool]]:
             yield item, True
 
 
-def _split(parts: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _split(parts: Any, clean: _Clean) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return failing and passing items, each without duplicates and bounded."""
     found: dict[str, bool] = {}
     for name, good in parts:
-        item = _item(name)
+        item = name.strip()[:ITEM_READ_MAX]
         found[item] = found.get(item, True) and good
-    failing = tuple(name for name, good in found.items() if not good)[:ITEMS_MAX]
-    return failing, tuple(name for name, good in found.items() if good)[:ITEMS_MAX]
+    failing = _items((name for name, good in found.items() if not good), clean)
+    passing = _items((name for name, good in found.items() if good), clean)
+    return tuple(failing), tuple(name for name in passing if name not in failing)
 
 
-def _item(name: str) -> str:
+def _items(names: Iterator[str], clean: _Clean) -> dict[str, None]:
+    """Return the first of the names of a report as they are sent: each is redacted, which takes time."""
+    return dict.fromkeys(_item(name, clean) for name in islice(names, ITEMS_MAX))
+
+
+def _unread(name: str) -> str:
+    """Return a name that is not sent, and so need not be searched for secrets."""
+    return name
+
+
+def _item(name: str, clean: _Clean) -> str:
     """Return a name from a report as it is sent."""
-    return redact_name(name.strip())[:ITEM_CHARS_MAX]
+    return clean(name.strip()[:ITEM_READ_MAX])[:ITEM_CHARS_MAX]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from streamproc.fingerprint.hash import TRACEBACK, canonical, compared, h64, parsed_arguments, signature
@@ -82,12 +82,12 @@ def _may_be_hung(text: str) -> bool:
     return "time" in low or "respond" in low or "return" in low
 
 
-def call_of(made: Made, secret: HashKey | None) -> Call:
-    """Return the fingerprint of a call."""
+def call_of(made: Made, secret: HashKey | None, clean: Callable[[str], str] = redact_name) -> Call:
+    """Return the fingerprint of a call; `clean` redacts its name."""
     name, args, result, error, retryable = made
     text, args = parsed_arguments(args)
     key = h64(b"%b\0%b" % (name.encode("utf-8", "surrogatepass"), text))
-    name = redact_name(name)
+    name = clean(name)
     if error not in NO_ERROR:
         return _failed_call(name, key, made, secret)
     if result is None:

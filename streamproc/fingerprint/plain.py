@@ -17,13 +17,14 @@ from typing import Any, Final
 from streamproc.fingerprint.calls import Made
 from streamproc.fingerprint.hash import markdown, question
 from streamproc.fingerprint.keyed import HashKey
-from streamproc.fingerprint.turn import CLEANED, add_local, as_artifact, as_structured, as_text, turn_of
+from streamproc.fingerprint.names import redact_labels
+from streamproc.fingerprint.turn import CLEANED, add_local, as_artifact, as_metrics, as_structured, as_text, turn_of
 from streamproc.model.aliases import rename_tool_call, rename_usage
 from streamproc.model.budgets import usd_micro
 from streamproc.model.nesting import DEPTH_MAX, SCALARS, depth_exceeds
 from streamproc.model.raw_events import CALLS_MAX, RawTurn, ToolCall, UsageReport
 from streamproc.model.raw_fields import EPOCH_MS_MAX, EPOCH_MS_MIN, FIELDS_MAX, LABELS_MAX, METRICS_MAX, read_time_ms
-from streamproc.model.redaction import redact_json, redact_name
+from streamproc.model.redaction import redact_name
 from streamproc.model.wire import WIRE_VERSION, Turn, Usage
 
 NAME_MAX: Final = 256  # bytes of a name, and characters of an ASCII one
@@ -181,7 +182,7 @@ def _labels(value: Any) -> Any:
     for text in (*value, *value.values()):
         if type(text) is not str or not text.isascii():
             return UNUSUAL
-    return redact_json(value) if value else value
+    return redact_labels(value) if value else value
 
 
 def _metrics(value: Any) -> Any:
@@ -191,8 +192,8 @@ def _metrics(value: Any) -> Any:
     for name, number in value.items():
         if not _is_name(name, SCOPE_MAX) or not (_is_whole(number) or (type(number) is float and isfinite(number))):
             return UNUSUAL
-        found[redact_name(name)] = float(number)
-    return found or None
+        found[name] = float(number)
+    return as_metrics(found)
 
 
 def _usage(value: Any) -> Any:

@@ -23,6 +23,7 @@ from streamproc.fingerprint.hash import (
     words,
 )
 from streamproc.fingerprint.keyed import HashKey
+from streamproc.fingerprint.names import redact_labels, redacting
 from streamproc.model.board_events import RawBoardEvent
 from streamproc.model.operator_events import RawOperatorEvent
 from streamproc.model.raw_events import (
@@ -119,7 +120,7 @@ CLEANED: Final[dict[str, Callable[[Any], Any]]] = (
     {name: _as_it_is for name in RawEvent.model_fields if name != "type"}
     | dict.fromkeys(("run_id", "event_id", "tenant", "user", "task_id", "session_id", "parent_run_id"), redact_id)
     | dict.fromkeys(("node", "workflow", "tier", "agent"), redact_name)
-    | {"labels": redact_json}
+    | {"labels": redact_labels}
 )
 
 
@@ -167,7 +168,8 @@ def turn_of(
         if not made and "next" not in fields and (speaker := _next_speaker(output, node)):
             fields["next"] = redact_name(speaker)
     if made:
-        calls = fields["calls"] = tuple([call_of(one, key) for one in made])
+        clean = redacting(made)
+        calls = fields["calls"] = tuple([call_of(one, key, clean) for one in made])
         if fields.get("errors") is None:
             for _, _, _, error, _ in made:
                 if error not in NO_ERROR:
@@ -254,6 +256,14 @@ def _is_verdict(value: Any) -> bool:
     return True
 
 
+def as_metrics(pairs: dict[str, float] | None) -> dict[str, float] | None:
+    """Return metrics by names without secrets; None for none."""
+    if not pairs:
+        return None
+    clean = redacting(pairs)
+    return {clean(name): number for name, number in pairs.items()}
+
+
 def as_artifact(value: str | dict[str, str] | None, key: HashKey | None) -> Content | None:
     """Hash a patch, a file, or several files by their paths."""
     if isinstance(value, dict):
@@ -313,7 +323,7 @@ _READ: Final[dict[str, tuple[str, _Read]]] = {  # fields of a raw turn: their na
     "docs": ("docs", lambda text, key: as_text(text, markdown, key)),
     "query": ("query", lambda text, key: as_text(text, question, key)),
     "tests": ("tests", lambda report, _: None if report is None else _tests(report)),
-    "progress": ("progress", lambda pairs, _: {redact_name(name): n for name, n in pairs.items()} if pairs else None),
+    "progress": ("progress", lambda pairs, _: as_metrics(pairs)),
     "errors": ("errors", lambda reports, _: None if reports is None else _errors(reports)),
     "usage": ("usage", lambda report, _: None if report is None else _usage(report)),
     "round": ("round", lambda number, _: number),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -21,10 +21,12 @@ from streamproc.core.decision import Decision
 from streamproc.core.status import Status
 from streamproc.errors import InvalidEvent
 from streamproc.fleet.command_events import ISSUED, REFUSED
-from streamproc.fleet.commands import OrderFacts, OrderProgress, progress_of
+from streamproc.fleet.commands import OrderFacts, OrderProgress, StopCounts, progress_of
 from streamproc.fleet.record_signing import record_signer
 from streamproc.kafka import topics
 from streamproc.kafka.reading import open_consumer
+from streamproc.model.guard_report import GUARD
+from streamproc.model.wire import HaltAcknowledged, RunFinished
 
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer
@@ -35,10 +37,18 @@ if TYPE_CHECKING:
 
 POLL_MS: Final = 200
 _SOURCE: Final = ("topic", "partition", "offset")  # of a dead letter
-NEEDED: Final = ("control", "runs")
-OPTIONAL: Final = ("dead-letter",)  # an ACL may hide it
+SILENT_SHOWN: Final = 5  # runs that have not stopped
 CLOCKS_MS: Final = 60_000  # where topics have their writers' times: workers' clocks differ by less
 
+
+class _Head(msgspec.Struct):
+    run_id: str
+    type: str = "turn"
+    labels: dict[str, str] | None = None
+
+
+_ENDS: Final = tuple(f'"{kind.type}"'.encode() for kind in (HaltAcknowledged, RunFinished))
+_read_head: Final = msgspec.json.Decoder(_Head).decode
 _read_decision: Final = msgspec.json.Decoder(Decision).decode
 _read_status: Final = msgspec.json.Decoder(Status).decode
 
@@ -50,12 +60,14 @@ class OrderAnswers:
         self.order = order
         self.decision: Decision | None = None
         self._status = status
+        self._at_work: set[str] | None = None
+        self._stopped: set[str] = set()
         self._consumer = consumer
         self._signer = record_signer(settings)
         self._facts = OrderFacts(run_status=_state_of(status))
         self._readers = {
             settings.topic("control"): self._control, settings.topic("runs"): self._run,
-            settings.topic("dead-letter"): self._dead_letter,
+            settings.topic("dead-letter"): self._dead_letter, settings.topic("turns"): self._turn,
         }  # fmt: skip
 
     @property
@@ -79,6 +91,40 @@ class OrderAnswers:
                     self._readers[at.topic](record)
             await asyncio.sleep(0)  # getmany returns without yielding while records are buffered
         return self.progress
+
+    @property
+    def stops(self) -> StopCounts | None:
+        """What has come of it, if it stops work, as far as that is counted."""
+        return self._facts.stops
+
+    def expect(self, run_ids: Iterable[str]) -> None:
+        """Count from now on which of these runs have stopped: those that were at work when the order came."""
+        self._at_work = set(run_ids)
+        self._count()
+
+    def _count(self) -> None:
+        if self._at_work is not None:
+            left = sorted(self._at_work - self._stopped)
+            done = len(self._at_work) - len(left)
+            counts = StopCounts(
+                expected=len(self._at_work), stopped=done, unclear=len(left), names=tuple(left[:SILENT_SHOWN])
+            )
+            self._facts = replace(self._facts, stops=counts)
+
+    def _turn(self, record: Record) -> None:
+        value = record.value or b""
+        if not any(mark in value for mark in _ENDS):
+            return
+        try:
+            head = _read_head(value)
+        except (ValueError, RecursionError):
+            return
+        place = self.order.place
+        if place is not None and record.timestamp >= place.at_ms and head.run_id.encode() == record.key:
+            labels = head.labels or {}
+            if head.type != HaltAcknowledged.type or labels.get(GUARD) == "stopped":
+                self._stopped.add(head.run_id)
+                self._count()
 
     def _control(self, record: Record) -> None:
         try:
@@ -133,7 +179,10 @@ async def follow_order(settings: Settings, order: Order, status: Status | None =
     """Yield what reads the answers to an order that was sent: it begins a little before that. `status` is the last
     known one of its run. Raises `Unavailable`."""
     counts = await topics.partitions(settings)
-    names = [settings.topic(role) for role in (NEEDED if order.run_id else NEEDED[:1]) + OPTIONAL]
+    roles = (
+        ("control", "runs", "dead-letter") if order.run_id else ("control", "turns") if order.stops else ("control",)
+    )
+    names = [settings.topic(role) for role in roles]  # those that an ACL hides are left out
     places = [TopicPartition(name, number) for name in names for number in range(counts.get(name, 0))]
     async with open_consumer(settings) as consumer:
         consumer.assign(places)

@@ -1,4 +1,4 @@
-"""The pages of `streamproc explain` for the codes of commands, which a worker reports and no detector."""
+"""The pages of `streamproc explain` for the codes of the fleet, which a worker reports and no detector."""
 
 from __future__ import annotations
 
@@ -35,5 +35,21 @@ Tuning: give workers, listeners and issuers the same STREAMPROC_COMMAND_KEY; syn
 Reference: fleet commands: only allowed issuers are accepted; a refused command is recorded.
 """
 
-PAGES: Final = {"FLEET001": FLEET001, "FLEET002": FLEET002}
+FLEET003: Final = """FLEET003 fleet_strays: records outside of the home partition of their run were refused.
+
+Sees: records of the turns topic in another partition than that of their key, of at least three runs. Each worker
+reports it once an hour at most.
+
+Why: a run lives in one partition, or a halted run could go on in another one. Usually the cause is harmless: clients
+built on librdkafka choose partitions by CRC32, and the message names the setting that would fit. Otherwise a run may
+try to leave the partition in which it is halted.
+
+False alarms: none: the records are in the dead-letter topic, with their keys.
+
+Tuning: STREAMPROC_PARTITIONER names the partitioner of all publishers.
+
+Reference: Kafka's clients choose the partition of a record by a hash of its key, and differ in the hash.
+"""
+
+PAGES: Final = {"FLEET001": FLEET001, "FLEET002": FLEET002, "FLEET003": FLEET003}
 """By code; the first line is `CODE name: summary`."""

@@ -21,6 +21,7 @@ from streamproc.fleet.signing import command_signer
 from streamproc.fleet.standing_halts import halt_to_lift, home_partition
 from streamproc.model import wire
 from streamproc.model.fleet_command import FLEET, MEMBER, WHY_MAX, FleetCommand, Status
+from streamproc.model.formats import grouped
 from streamproc.model.raw_events import parse_raw
 
 if TYPE_CHECKING:
@@ -135,6 +136,40 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StopCounts:
+    """How many of the runs that were at work when an order came have stopped, as their guards report it, or have
+    finished. `silent` runs have a guard that reports and has not answered; `names` are some of the others."""
+
+    expected: int
+    stopped: int
+    silent: int = 0
+    mute: int = 0
+    """Runs of which no guard reports anything: it may not, or there is none."""
+    unclear: int = 0
+    """Runs of which this reader cannot tell which of the two it is."""
+    names: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether no answer is missing."""
+        return self.stopped >= self.expected - self.mute
+
+    def __str__(self) -> str:
+        parts = [f"stopped {grouped(self.stopped)} of {grouped(self.expected)}"]
+        for count, what in ((self.silent, "not answer"), (self.unclear, "not answer, or not report")):
+            if count:
+                more = ", …" if count > len(self.names) else ""
+                parts.append(f"{grouped(count)} {_do(count)} {what}: {', '.join(self.names)}{more}")
+        if self.mute:
+            parts.append(f"{grouped(self.mute)} {_do(self.mute)} not report")
+        return "; ".join(parts)
+
+
+def _do(count: int) -> str:
+    return "does" if count == 1 else "do"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OrderFacts:
     """What the topics say about an order that was sent. Texts may quote people."""
 
@@ -151,7 +186,13 @@ class OrderFacts:
     """Whether a worker has gone past its event in the log."""
     run_status: str = ""
     """Of its run; empty: no worker knows it."""
-    outcome: str = ""
+    stops: StopCounts | None = None
+    """What has come of an order that stops work; None: it is not known, or it stops nothing."""
+
+    @property
+    def outcome(self) -> str:
+        """The same, in words."""
+        return str(self.stops) if self.stops is not None else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +266,8 @@ def _of_many(facts: OrderFacts) -> OrderProgress:
     if facts.replaced:
         return OrderProgress(stage="replaced", note="by a later order to the same scope", outcome=facts.outcome)
     if facts.accepted:
-        return OrderProgress(stage="obeyed", note="the workers act on it, too", outcome=facts.outcome)
+        stage: Stage = "obeyed" if facts.stops is None or facts.stops.complete else "accepted"
+        return OrderProgress(stage=stage, note="the workers act on it", outcome=facts.outcome)
     if facts.standing:
         return OrderProgress(stage="standing", note="guards act on it", outcome=facts.outcome)
     return OrderProgress(stage="sent", note="the broker has stored it")

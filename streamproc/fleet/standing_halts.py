@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from streamproc.errors import InvalidEvent, Problem
+from streamproc.errors import InvalidEvent
 from streamproc.fleet.record_signing import record_signer
 from streamproc.kafka.partitioning import home_of
 from streamproc.kafka.reading import open_topic, partition_count
@@ -17,11 +18,9 @@ if TYPE_CHECKING:
     from streamproc.kafka.reading import Record
     from streamproc.settings import Settings
 
-NOT_HALTED: Final = Problem(
-    "halt",
-    "the workers' last status of this run is not that of a halted one, so there is no halt to name",
-    "look at it with `streamproc status RUN`",
-)
+NO_HALT: Final = "none"
+"""What a resume names whose sender knows of no halt."""
+STATUS_DELAY_S: Final = 0.5
 
 
 class StandingHalt(NamedTuple):
@@ -48,14 +47,21 @@ _read: Final = msgspec.json.Decoder(_Status).decode
 async def halt_to_lift(settings: Settings, run_id: str, partition: int | None = None) -> str:
     """Return the id of the decision that halts a run, in its home or another partition, for a resume that lifts it.
 
-    Raises `InvalidEvent` if the run is not halted, and `Unavailable`.
+    A status follows its decision within milliseconds, so a run that is not halted is looked at once more. It gets
+    `NO_HALT`: workers answer such a resume, and refuse it if the run is halted by then. Raises `Unavailable`.
     """
     if partition is None:
         partition = await home_partition(settings, run_id)
+    found = await _halt_in(settings, run_id, partition)
+    if found == NO_HALT:
+        await asyncio.sleep(STATUS_DELAY_S)
+        found = await _halt_in(settings, run_id, partition)
+    return found
+
+
+async def _halt_in(settings: Settings, run_id: str, partition: int) -> str:
     found = [one async for one in _statuses(settings, only=partition) if one.run_id == run_id]
-    if not found or not found[-1].halt:
-        raise InvalidEvent((NOT_HALTED,))
-    return found[-1].halt
+    return (found[-1].halt if found else "") or NO_HALT
 
 
 async def home_partition(settings: Settings, run_id: str) -> int:

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import orjson
-
 from streamproc.importers.claude_messages import UUID, ClaudeMessages, is_human, is_message, is_person, session_scope
 from streamproc.importers.content import mapping, string
 from streamproc.importers.imported import Format, Import, Imported
+from streamproc.importers.log_bytes import read_beside
 from streamproc.importers.log_file import LogFile, LogRow, Sample
 from streamproc.importers.raw_turns import RunScope, is_too_deep, time_ms
 
@@ -172,7 +171,7 @@ def agent_type(path: Path) -> str:
         return ""
     beside = path.with_name(f"{path.name.partition('.jsonl')[0]}.meta.json")
     try:
-        return string(mapping(orjson.loads(beside.read_bytes())).get("agentType"))
+        return string(mapping(read_beside(beside)).get("agentType"))
     except (OSError, ValueError):
         return ""
 

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import orjson
 
+from streamproc.model.expansion import INNER_BYTES_MAX, json_expands_beyond
+
 TEXT_KEYS: Final = ("text", "content", "input_text", "output_text")
 
 
@@ -36,8 +38,8 @@ def count(value: Any) -> int:
 
 
 def parsed(value: Any) -> Any:
-    """Return the JSON value of a text, or the value as it is."""
-    if not isinstance(value, str):
+    """Return the JSON value of a text, or the value as it is; so a text that would take too much memory stays one."""
+    if not isinstance(value, str) or json_expands_beyond(value, INNER_BYTES_MAX):
         return value
     try:
         return orjson.loads(value)
@@ -90,6 +92,16 @@ def utc(text: Any) -> str | None:
         return None
     try:
         at = datetime.fromisoformat(text)
-    except ValueError:
+        at = at if at.tzinfo else at.replace(tzinfo=UTC)
+        at.timestamp()
+    except (ValueError, OverflowError):  # its offset may lead out of the years 1 to 9999
         return None
-    return (at if at.tzinfo else at.replace(tzinfo=UTC)).isoformat()
+    return at.isoformat()
+
+
+def utc_ms(value: Any) -> int:
+    """Return such a time as epoch milliseconds, and a number as it is; 0 for anything else."""
+    text = utc(value)
+    if text is None:
+        return count(value) if not isinstance(value, str) else 0
+    return int(datetime.fromisoformat(text).timestamp() * 1000)

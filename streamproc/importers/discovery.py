@@ -18,59 +18,85 @@ UNKNOWN: Final = "of no format that is known"
 RAW: Final = "raw"  # JSONL of raw turns, which needs no importer
 
 
-def log_paths(paths: Sequence[str]) -> list[str]:
+def log_paths(paths: Sequence[str], left_out: list[str] | None = None) -> list[str]:
     """Return the logs that paths mean, each once: a file as it is, the logs in a directory, what a pattern matches.
 
-    A directory of events counts as one log. Raises `InvalidEvent` for a pattern or a directory without any.
+    A directory of events counts as one log. Links that lead out of a directory are not followed; their paths are added
+    to `left_out`. Raises `InvalidEvent` for a pattern or a directory without any.
     """
     found: dict[str, None] = {}
+    away: list[str] = [] if left_out is None else left_out
     for path in paths:
-        logs = list(_logs_of(path))
+        logs = list(_logs_of(path, away))
         if not logs:
             what = "no file matches" if glob.has_magic(path) else "no logs in this directory"
             remedy = "give .jsonl, .json or .traj files, also .gz or .zst"
+            if away:
+                what = f"{what}, only links that lead out of it"
+                remedy = "give the files themselves"
             raise InvalidEvent([Problem("path", what, remedy, path)])
         found |= dict.fromkeys(logs)
     return list(found)
 
 
-def _logs_of(path: str) -> Iterator[str]:
+def _logs_of(path: str, away: list[str]) -> Iterator[str]:
     if path == STDIN:
         yield path
     elif Path(path).is_dir():
-        yield from _logs_in(Path(path))
+        yield from _Folder(Path(path), away).logs()
     elif glob.has_magic(path) and not Path(path).exists():
         for match in sorted(glob.glob(str(Path(path).expanduser()), recursive=True)):  # noqa: PTH207  # Path.glob takes no absolute pattern
             if Path(match).is_dir():
-                yield from _logs_in(Path(match))
-            else:
+                yield from _Folder(Path(match), away).logs()
+            elif not Path(match).is_fifo():  # opening one waits for its writer
                 yield match
     else:
         yield path  # reading it says what is wrong
 
 
-def _logs_in(folder: Path) -> Iterator[str]:
-    """Yield the logs in a directory, and the paths of what may not be looked into: opening them says why."""
-    try:
-        yield from _readable_logs_in(folder)
-    except OSError as error:
-        yield str(error.filename or folder)
+class _Folder:
+    """A directory that is searched for logs, and no link leads out of it."""
 
+    def __init__(self, folder: Path, away: list[str]) -> None:
+        self._root = folder
+        self._inside = folder.resolve()
+        self._away = away
 
-def _readable_logs_in(folder: Path) -> Iterator[str]:
-    if event_files(folder):
-        yield str(folder)
-        for entry in sorted(folder.iterdir()):  # a conversation may hold those of its sub-agents
-            if entry.is_dir() and not entry.is_symlink() and entry.name != EVENT_FOLDER:
-                yield from _logs_in(entry)
-        return
-    # In the order of paths, in which a session's file comes before the directory of its sub-agents.
-    for entry in sorted(folder.iterdir(), key=lambda entry: f"{entry.name}/" if entry.is_dir() else entry.name):
-        if entry.is_dir():
-            if not entry.is_symlink() and entry.name != ".git":
-                yield from _logs_in(entry)
-        elif LOG_NAME.search(entry.name) and (entry.is_file() or not entry.exists()):
-            yield str(entry)  # also a broken link, but no pipe: opening one waits for its writer
+    def logs(self) -> Iterator[str]:
+        """Yield its logs."""
+        return self._logs_in(self._root)
+
+    def _logs_in(self, folder: Path) -> Iterator[str]:
+        """Yield the logs in a directory, and the paths of what may not be looked into: opening them says why."""
+        try:
+            yield from self._readable_logs_in(folder)
+        except OSError as error:
+            yield str(error.filename or folder)
+
+    def _readable_logs_in(self, folder: Path) -> Iterator[str]:
+        if event_files(folder):
+            yield str(folder)
+            for entry in sorted(folder.iterdir()):  # a conversation may hold those of its sub-agents
+                if entry.is_dir() and not entry.is_symlink() and entry.name != EVENT_FOLDER:
+                    yield from self._logs_in(entry)
+            return
+        # In the order of paths, in which a session's file comes before the directory of its sub-agents.
+        for entry in sorted(folder.iterdir(), key=lambda entry: f"{entry.name}/" if entry.is_dir() else entry.name):
+            named = LOG_NAME.search(entry.name) is not None
+            if entry.is_symlink() and (named or entry.is_dir()) and self._leads_out(entry):
+                self._away.append(str(entry))
+            elif entry.is_dir():
+                if not entry.is_symlink() and entry.name != ".git":
+                    yield from self._logs_in(entry)
+            elif named and (entry.is_file() or not entry.exists()):
+                yield str(entry)  # also a broken link, but no pipe: opening one waits for its writer
+
+    def _leads_out(self, link: Path) -> bool:
+        try:
+            target = link.resolve()
+        except (OSError, RuntimeError):  # a link to itself
+            return False
+        return not target.is_relative_to(self._inside)
 
 
 def format_of(log: LogFile, formats: Sequence[Format]) -> Format | None:

@@ -7,6 +7,7 @@ Anthropic, contents of Gemini, messages of LangChain, and attributes that are fl
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -14,6 +15,11 @@ from streamproc.importers.content import items, mapping, parsed, string, text_of
 
 DEPTH_MAX: Final = 12  # levels of messages in messages; deeper ones are not read
 LITERAL_CHARACTERS_MAX: Final = 100_000  # of Python source that is parsed as a value
+# What a value consists of, as Python shows it. Sums and calls are none, and a parser takes 50 ms for a long one.
+LITERAL: Final = re.compile(
+    r"""(?s)(?:[\s,:\[\](){}]++|[bBrRuU]{0,2}(?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")"""
+    r"""|(?<![\w.)'"])-?+\d[\w.]*+(?:[+-]\d[\w.]*+){0,3}|True|False|None)++"""
+)
 FLAT_LEVELS_MAX: Final = 12
 
 # Parts and items that are neither text of the model nor calls that the program executes.
@@ -139,6 +145,8 @@ def arguments(value: Any) -> Any:
     """Return arguments as a value: they come as JSON text, as a Python literal, or as they are."""
     found = parsed(value)
     if not isinstance(found, str) or found[:1] not in ("{", "[", "(") or len(found) > LITERAL_CHARACTERS_MAX:
+        return found
+    if not LITERAL.fullmatch(found):
         return found
     try:
         literal = ast.literal_eval(found)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any, Final
 
-from streamproc.importers.content import count, items, mapping, parsed, string, text_of, utc
+from streamproc.importers.content import count, items, mapping, parsed, string, text_of, utc_ms
 from streamproc.importers.genai_messages import arguments, as_id, call_id_in, said, told, tool_message
 from streamproc.importers.genai_names import CALL_ID, DEFERRED
 from streamproc.importers.genai_spans import agent_name, kind_by_attributes, unwrapped_args
@@ -83,8 +82,8 @@ def step_of(data: Any, trace: dict[str, Any]) -> Step | None:
     metadata = mapping(twice_parsed(row["metadata"]))
     attributes = mapping(metadata.get("attributes"))
     step = Step(KINDS[kind], trace_id, own_id, as_id(row["parentObservationId"]), string(row["name"]))
-    step.start = _ms(row["startTime"])
-    step.end = _ms(row["endTime"]) or step.start
+    step.start = utc_ms(row["startTime"])
+    step.end = utc_ms(row["endTime"]) or step.start
     if kind == "SPAN":
         step.kind = _kind_of_span(step.name, row, attributes)
     if step.kind == AGENT:
@@ -197,14 +196,6 @@ def _query(value: Any) -> Any:
     if isinstance(found, dict):
         found = found.get("query") or found.get("input")
     return found if isinstance(found, str) else None
-
-
-def _ms(value: Any) -> int:
-    """Return a time as epoch milliseconds: RFC 3339, or without a zone in UTC; 0 for what is none."""
-    text = utc(value)
-    if text is None:
-        return count(value) if not isinstance(value, str) else 0
-    return int(datetime.fromisoformat(text).timestamp() * 1000)
 
 
 FORMAT: Final = Format(NAME, "Langfuse traces and observations", matches, read)

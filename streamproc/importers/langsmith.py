@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any, Final
 
-from streamproc.importers.content import count, items, mapping, string, text_of, utc
+from streamproc.importers.content import count, items, mapping, string, text_of, utc_ms
 from streamproc.importers.genai_messages import arguments, as_id, call_id_in, said, told, tool_message
 from streamproc.importers.genai_spans import unwrapped_args
 from streamproc.importers.imported import Format, Import, Imported
@@ -133,7 +132,7 @@ def step_of(run: dict[str, Any]) -> Step | None:
         return None
     metadata = mapping(mapping(run.get("extra")).get("metadata"))
     step = Step(kind, trace, as_id(run.get("id")), _parent(run, order), string(run.get("name")))
-    step.start, step.end = _ms(run.get("start_time")), _ms(run.get("end_time"))
+    step.start, step.end = utc_ms(run.get("start_time")), utc_ms(run.get("end_time"))
     step.end = step.end or step.start
     step.node = string(metadata.get("langgraph_node"))
     step.home = step.name
@@ -224,14 +223,6 @@ def _read_failure(step: Step, error: str) -> None:
     kind = CLASS_OF_ERROR.match(first)
     quoted = QUOTED.match(first)
     failed(step, quoted[2] if quoted and quoted[2] else first, kind[1] if kind else "")
-
-
-def _ms(value: Any) -> int:
-    """Return a time as epoch milliseconds: without a zone it is UTC; clients in JavaScript write milliseconds."""
-    text = utc(value)
-    if text is None:
-        return count(value) if not isinstance(value, str) else 0
-    return int(datetime.fromisoformat(text).astimezone(UTC).timestamp() * 1000)
 
 
 FORMAT: Final = Format(NAME, "LangSmith runs", matches, read)

@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 import os
 import re
 import sys
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import orjson
-from zstandard import ZstdDecompressor, ZstdError
 
 from streamproc.errors import InvalidEvent, Problem
+from streamproc.importers.log_bytes import (
+    DOCUMENT_BYTES_MAX,
+    bounded,
+    decompressed,
+    is_compressed,
+    open_regular,
+    parsed_whole,
+    read_beside,
+    too_large,
+)
 
 STDIN: Final = "-"
 SAMPLE_ROWS: Final = 20  # rows looked at to recognise a format
-DOCUMENT_BYTES_MAX: Final = 1 << 30  # a JSON document is read at once
-LINE_BYTES_MAX: Final = 1 << 29  # also of a document on one line
-BLOCK_BYTES: Final = 1 << 18
-ZSTD_BLOCK_BYTES: Final = 1 << 10  # read at once: a file made for it expands to 32 MB from so few
 PROGRESS_LINES: Final = 256  # between two reports of progress
-GZIP_MAGIC: Final = b"\x1f\x8b"
-ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 EVENT_FOLDER: Final = "events"  # OpenHands writes a file for each event into such a directory
 EVENT_NAME: Final = re.compile(r"^(?:event-)?(\d+)(?:-.*)?\.json$")
-UTF8_MARK: Final = b"\xef\xbb\xbf"  # what some Windows tools put before a text
 TAIL_BYTES: Final = 1 << 16  # read from the end of a file to see what its last rows are
 DAMAGED: Final = "copy the file again, or leave it out"
 NOT_READ: Final = {
@@ -128,7 +126,7 @@ class LogFile:
         """Return rows from the end of a file; none of a document, a directory, a stream or a compressed file."""
         if self.is_folder or self.is_stream or self.is_document():
             return []
-        with Path(self.path).open("rb") as raw:
+        with open_regular(self.path) as raw:
             if is_compressed(raw.peek(4)[:4]):
                 return []
             begin = max(0, raw.seek(0, os.SEEK_END) - TAIL_BYTES)
@@ -200,8 +198,8 @@ class LogFile:
         """Yield the events of a directory in the order of their numbers; one that is no JSON is counted and skipped."""
         for number, path in event_files(Path(self.path)):
             try:
-                yield LogRow(number, orjson.loads(path.read_bytes()))
-            except orjson.JSONDecodeError:
+                yield LogRow(number, read_beside(path))
+            except ValueError:
                 self.bad_lines += 1
 
     def _find_document(self) -> bool:
@@ -210,7 +208,7 @@ class LogFile:
             return False
         if len(head) == 1 or head[0].strip() in (b"[", b"{"):
             try:
-                self._document = orjson.loads(self._whole())
+                self._document = parsed_whole(self._whole(), self.name)
             except orjson.JSONDecodeError:
                 return False
         return self._document is not None
@@ -226,7 +224,7 @@ class LogFile:
         if self._input is not None:
             return self._input.whole()
         with self._opened() as lines:
-            raw: bytes = lines.read(DOCUMENT_BYTES_MAX)
+            raw: bytes = lines.read(DOCUMENT_BYTES_MAX + 1)
             return raw
 
     @contextmanager
@@ -234,7 +232,7 @@ class LogFile:
         if self._input is not None:
             yield self._input.lines()
             return
-        with Path(self.path).open("rb") as raw, decompressed(raw, self.name) as stream:
+        with open_regular(self.path) as raw, decompressed(raw, self.name) as stream:
             self._raw = raw
             yield stream
 
@@ -258,7 +256,12 @@ class _Input:
         return found
 
     def whole(self) -> bytes:
-        self._taken += self._rest
+        size = sum(map(len, self._taken))
+        for line in self._rest:
+            self._taken.append(line)
+            size += len(line)
+            if size > DOCUMENT_BYTES_MAX:
+                raise too_large(self._path)
         return b"".join(self._taken)
 
     def lines(self) -> Iterator[bytes]:
@@ -299,84 +302,16 @@ def _why_no_json(line: bytes, error: orjson.JSONDecodeError) -> str:
     return f"no JSON: {error.msg}, at character {error.colno}"
 
 
-def is_compressed(magic: bytes) -> bool:
-    """Whether a file that begins with these four bytes is read decompressed."""
-    return magic[:2] == GZIP_MAGIC or magic == ZSTD_MAGIC
-
-
 def event_files(folder: Path) -> list[tuple[int, Path]]:
-    """Return the files of a directory's events with their numbers, in order; empty if it holds none."""
+    """Return the files of a directory's events with their numbers, in order; empty if it holds none. What is no regular
+    file of the directory itself, such as a pipe or a link, is left out."""
     events = folder / EVENT_FOLDER
-    if not events.is_dir():
+    if not events.is_dir() or events.is_symlink():
         return []
-    found = [(int(match[1]), entry) for entry in events.iterdir() if (match := EVENT_NAME.match(entry.name))]
+    with os.scandir(events) as entries:
+        found = [
+            (int(match[1]), Path(entry.path))
+            for entry in entries
+            if (match := EVENT_NAME.match(entry.name)) and entry.is_file(follow_symlinks=False)
+        ]
     return sorted(found)
-
-
-@contextmanager
-def decompressed(stream: Any, name: str) -> Iterator[BinaryIO]:
-    """Yield the content of a stream that may be gzip or Zstandard. Raises `InvalidEvent` for a damaged archive."""
-    magic = stream.peek(4)[:4] if hasattr(stream, "peek") else b""  # a pipe, such as /dev/fd/63, cannot seek
-    try:
-        if magic[:2] == GZIP_MAGIC:
-            with gzip.open(stream, "rb") as content:
-                yield without_mark(content)
-        elif magic == ZSTD_MAGIC:
-            yield without_mark(io.BufferedReader(_Zstandard(stream), BLOCK_BYTES))
-        else:
-            yield without_mark(stream)
-    except (EOFError, gzip.BadGzipFile, zlib.error, ZstdError) as error:
-        kind = "gzip" if magic[:2] == GZIP_MAGIC else "Zstandard"
-        raise InvalidEvent([Problem("file", f"damaged {kind}: {error}", "copy the file again", name)]) from None
-
-
-def bounded(stream: Any, name: str) -> Iterator[bytes]:
-    """Yield the lines of a stream. Raises `InvalidEvent` for one that no log has, such as those of a device or of a
-    small archive that expands without end."""
-    for number, line in enumerate(iter(partial(stream.readline, LINE_BYTES_MAX + 1), b""), start=1):
-        if len(line) > LINE_BYTES_MAX:
-            what = f"a line of more than {LINE_BYTES_MAX} bytes"
-            raise InvalidEvent([Problem("line", what, "give a log in JSON, or leave it out", f"{name}:{number}")])
-        yield line
-
-
-def without_mark(stream: Any) -> Any:
-    """Return a stream behind the byte order mark of a UTF-8 text."""
-    if hasattr(stream, "peek") and stream.peek(3)[:3] == UTF8_MARK:
-        stream.read(3)
-    return stream
-
-
-class _Zstandard(io.RawIOBase):
-    """Reads a Zstandard stream of any number of frames. The library's own reader ends silently inside a frame."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-        self._frame: Any = None  # None: between two frames
-        self._ready = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Fill the buffer. Raises `EOFError` if the last frame is not complete."""
-        while not self._ready:
-            block = self._stream.read(ZSTD_BLOCK_BYTES)
-            if not block:
-                if self._frame is not None:
-                    raise EOFError("it ends inside a frame")
-                return 0
-            self._ready = memoryview(self._decompressed(block))
-        size = min(len(buffer), len(self._ready))
-        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
-        return size
-
-    def _decompressed(self, block: bytes) -> bytes:
-        parts = []
-        while block:
-            self._frame = self._frame or ZstdDecompressor().decompressobj()
-            parts.append(self._frame.decompress(block))
-            block = self._frame.unused_data
-            if self._frame.eof:
-                self._frame = None
-        return b"".join(parts)

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import orjson
-
 from streamproc.importers.content import count, exited, items, mapping, parsed, string, text_of, utc
 from streamproc.importers.fitting import fitted, name
 from streamproc.importers.imported import Format, Import, Imported, ImportTally
+from streamproc.importers.log_bytes import read_beside
 from streamproc.importers.log_file import LogFile, Sample
 from streamproc.importers.openhands_v0 import RUNNING, stripped
 from streamproc.importers.pairing import Pairing
@@ -73,8 +72,8 @@ def read(log: LogFile, reading: Import) -> Iterator[Imported]:
 
 def _state(folder: Path) -> dict[str, Any]:
     try:
-        return mapping(orjson.loads((folder / STATE_FILE).read_bytes()))
-    except (OSError, orjson.JSONDecodeError):
+        return mapping(read_beside(folder / STATE_FILE))
+    except (OSError, ValueError):
         return {}
 
 

@@ -84,7 +84,7 @@ def size_of(value: Any) -> int:
         if isinstance(item, str):
             total += 50 + len(item)
         elif isinstance(item, dict):
-            total += 100
+            total += 240
             stack += item.keys()
             stack += item.values()
         elif isinstance(item, list):

@@ -10,6 +10,7 @@ from weakref import WeakSet
 
 from streamproc.client import BlockingHaltListener, BlockingTurnPublisher
 from streamproc.client.background import Background
+from streamproc.errors import Halted
 from streamproc.integrations.backends import Warnings
 from streamproc.kafka.session import client_settings
 
@@ -105,13 +106,24 @@ class KafkaBackend:
         if connection is None or connection.pid != os.getpid():
             connection = self._connection = _join(self, self._settings)
         connection.turns.send(event)
+        if event["type"] == "run.finished":
+            connection.halts.reports.ended(event["run_id"], halted=False)
+        else:
+            connection.halts.reports.entered(event["run_id"], once=True)
 
     def check(self, run_id: str) -> None:
         if self._connection is not None:
-            self._connection.halts.check(run_id)
+            try:
+                self._connection.halts.check(run_id)
+            except Halted:
+                self._connection.halts.reports.ended(run_id, halted=True)
+                raise
 
     def halted(self, run_id: str) -> ControlEvent | None:
-        return None if self._connection is None else self._connection.halts.halted(run_id)
+        found = None if self._connection is None else self._connection.halts.halted(run_id)
+        if found is not None and self._connection is not None:
+            self._connection.halts.reports.ended(run_id, halted=True)
+        return found
 
     def warning(self, run_id: str) -> ControlEvent | None:
         return None if self._connection is None else self._connection.warnings.take(run_id)

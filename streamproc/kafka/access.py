@@ -26,6 +26,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.metadata import MetadataRequest
 
 from streamproc.errors import AccessDenied
+from streamproc.kafka import retry_log
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.tokens import NoToken
 from streamproc.kafka.transport import speaks_tls
@@ -50,7 +51,8 @@ async def start(client: Any, settings: Settings) -> None:
     """Start an aiokafka client. Raises `AccessDenied` if a broker rejects it, else what the client raises."""
     CONNECTIONS.addFilter(_not_a_login)
     try:
-        await client.start()
+        with retry_log.ours():
+            await client.start()
     except KafkaConnectionError as error:
         reason = await diagnose(settings)
         if reason is None:

@@ -80,7 +80,7 @@ ROLES: Final = (
     Role(
         "orders",
         "`stop-all`, `pause-all`, `clear`, `kill`",
-        (*_topics("Read", "Write", of=["commands"]), *_topics("Read", of=["runs", "control"])),
+        (*_topics("Read", "Write", of=["commands"]), *_topics("Read", of=["runs", "control", "turns"])),
     ),
     Role(
         "resume",

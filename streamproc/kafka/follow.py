@@ -10,7 +10,6 @@ It depends on aiokafka's internals, of which `deploy` pins the version.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -140,22 +139,15 @@ class Follower:
     def _note_answer(self) -> None:
         self.freshness = time.monotonic()
 
-    def _note_connection(self) -> None:
-        self.connected = True
-        self._outage.over()
-
     def _report(self, error: Exception) -> None:
         self._outage.lost(session.as_unavailable(self._settings, error))
 
     async def _find_places(self, client: Any) -> list[TopicPartition]:
         needed = [topic.name for topic in self._topics.values() if not topic.optional]
-        found = await session.find_partitions(
-            client, self._settings, needed, optional=self._topics, remedy=self._remedy
-        )
+        found = await session.find_partitions(client, self._settings, needed, self._topics, self._remedy)
         missing = tuple(sorted(self._topics.keys() - found.keys()))
         if missing and missing != self.missing:
-            what = "what these topics hold is not shown, as they cannot be seen: %s"
-            self._outage.log.warning(what, ", ".join(missing))
+            self._outage.log.warning("not shown, as these topics cannot be seen: %s", ", ".join(missing))
         self.missing = missing
         return [TopicPartition(name, number) for name in self._topics for number in found.get(name, ())]
 
@@ -181,8 +173,8 @@ class Follower:
         if not self.caught_up:
             self._wanted = {at: max(self.ends[at], self.positions[at]) for at in self._places}
             self._first = {at: min(self._first.get(at, self.positions[at]), self._wanted[at]) for at in self._places}
-        self._begun = True
-        self._note_connection()
+        self._begun = self.connected = True
+        self._outage.over()
 
     async def _firsts(self, consumer: AIOKafkaConsumer, begins: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return where to begin in partitions of which nothing was read."""
@@ -245,8 +237,8 @@ class Follower:
             checked_s = time.monotonic()
             if await self._has_other_partitions(consumer._client):
                 raise session.Reconnect
-            buffered: Any = consumer._fetcher
-            waiting = consumer.paused() | buffered._records.keys()  # for their stage, or for the handler
+            fetcher: Any = consumer._fetcher
+            waiting = consumer.paused() | fetcher._records.keys()  # for their stage, or for the handler
             fetched = {at: position for at, position in self._fetched(consumer).items() if at not in waiting}
             stalled = [at for at, position in behind.items() if fetched.get(at) == position]
             if stalled:
@@ -260,6 +252,4 @@ class Follower:
         return {TopicPartition(name, number) for name in found for number in found[name]} != set(self._places)
 
     async def _detach(self, consumer: AIOKafkaConsumer) -> None:
-        for closing in (consumer.stop(), consumer._client.close()):  # `stop` may fail before it closes its client
-            with contextlib.suppress(Exception):  # this consumer is abandoned: its errors do not matter
-                await session.run_in_own_task(closing, self.close_timeout_s)
+        await session.abandon(consumer, self.close_timeout_s)

@@ -6,6 +6,7 @@ import ssl
 from typing import TYPE_CHECKING, Any
 
 from streamproc.errors import InvalidSettings
+from streamproc.kafka.retry_log import quiet_retries
 from streamproc.kafka.tokens import token_provider
 from streamproc.kafka.uvloop_resets import treat_resets_as_disconnects
 
@@ -43,6 +44,7 @@ def ssl_context(settings: Settings) -> ssl.SSLContext | None:
 def connection_options(settings: Settings) -> dict[str, Any]:
     """Return the connection arguments of an aiokafka client. Raises `InvalidSettings` for unusable TLS files."""
     treat_resets_as_disconnects()
+    quiet_retries()
     options: dict[str, Any] = {
         "bootstrap_servers": [server.strip() for server in settings.brokers.split(",") if server.strip()],
         "security_protocol": settings.security_protocol,

@@ -13,6 +13,7 @@ from typing import Any, Final
 from aiokafka.errors import KafkaConnectionError, KafkaError
 
 from streamproc.errors import Unavailable
+from streamproc.kafka import retry_log
 from streamproc.kafka.access import as_access_denied
 from streamproc.kafka.log_limit import LogLimit
 from streamproc.kafka.options import connection_options
@@ -43,18 +44,22 @@ class Outage:
     `purpose` says what the connection is for, `lost` and `back` what its loss and its return mean.
     """
 
-    def __init__(self, log: logging.Logger, purpose: str, lost: str, back: str) -> None:
+    def __init__(
+        self, log: logging.Logger, purpose: str, lost: str, back: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.log = log
         self.purpose = purpose
         self.trouble: Unavailable | None = None
         """Why there is no connection; None while it works."""
         self._lost, self._back = lost, back
-        self._limited = LogLimit(log)  # a connection that comes and goes would log without end
+        self._clock = clock
+        self._limited = LogLimit(log, clock)  # a connection that comes and goes would log without end
         self._since_s = self._logged_s = 0.0
 
     def lost(self, problem: Unavailable) -> None:
         """Note a failed attempt to connect, or the loss of a connection."""
-        now_s = time.monotonic()
+        retry_log.note_outage()
+        now_s = self._clock()
         if self.trouble is None:
             self._since_s = self._logged_s = now_s
             self._limited(logging.WARNING, self._lost, "%s; reconnecting: %s", self._lost, problem)
@@ -105,7 +110,8 @@ async def reconnecting(
     stopped = asyncio.Event() if stop is None else stop
     while not stopped.is_set():
         try:
-            await run_in_own_task(session(backoff))
+            with retry_log.ours():
+                await run_in_own_task(session(backoff))
         except Reconnect:
             continue
         except Exception as error:  # whatever it is: the client must keep trying
@@ -174,6 +180,13 @@ async def probe_brokers(client: Any, answered: Callable[[], None] = lambda: None
         answered()
 
 
+async def abandon(consumer: Any, timeout_s: float) -> None:
+    """Close a consumer within a short time. Its errors do not matter any more."""
+    for closing in (consumer.stop(), consumer._client.close()):  # `stop` may fail before it closes its client
+        with contextlib.suppress(Exception):
+            await run_in_own_task(closing, timeout_s)
+
+
 def as_unavailable(settings: Settings, error: Exception) -> Unavailable:
     """Return the error to show to the user: `Unavailable` with the broker's address and, if known, the remedy."""
     if isinstance(error, Unavailable):
@@ -192,7 +205,7 @@ def is_member(consumer: Any) -> bool:
 
 
 async def find_partitions(
-    client: Any, settings: Settings, topics: Iterable[str], *, optional: Iterable[str] = (), remedy: str = ""
+    client: Any, settings: Settings, topics: Iterable[str], optional: Iterable[str] = (), remedy: str = ""
 ) -> dict[str, list[int]]:
     """Return the partitions of topics, by full name: of all `topics`, and of those of the `optional` ones that exist.
 

@@ -1,18 +1,25 @@
 """HTTP servers that strangers may reach: idle connections end, and a flood of them takes nothing else from the process.
 
-A worker that serves metrics needs its file descriptors for Kafka and for its store.
+A worker that serves metrics needs its file descriptors for Kafka and for its store. One address gets a share of the
+connections only, so that it cannot keep all others out. A server on loopback answers to its own names only.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
+from collections.abc import Callable, Collection
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from streamproc.metrics.own_host import is_loopback, loopback_hosts, names_host
+
 if TYPE_CHECKING:
+    from aiohttp.typedefs import Handler
     from aiohttp.web import Application
 
 IDLE_S: Final = 75.0  # until a connection without a request is closed; longer than proxies and scrapers pause
@@ -30,29 +37,60 @@ class _NotOfClients(logging.Filter):
 log.addFilter(_NotOfClients())
 
 
-class _Refused(asyncio.Protocol):
-    """Ends a connection as soon as it is there."""
+class _Arrival(asyncio.Protocol):
+    """A connection that has just arrived: it is handed to the server, or ended."""
+
+    def __init__(self, admit: Callable[[str], asyncio.Protocol | None]) -> None:
+        self._admit = admit
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
+        handler = self._admit(_address_of(transport))
+        if handler is None:
+            transport.close()
+            return
+        transport.set_protocol(handler)
+        handler.connection_made(transport)
 
 
 class BoundedRunner(web.AppRunner):
-    """Runs an application on one address, for at most `connections_max` clients at a time; others are turned away.
+    """Runs an application on one address, for at most `connections_max` clients at a time, and for at most
+    `of_address_max` (default: a quarter) from one address; others are turned away.
 
-    `idle_s` is in seconds. Further options are those of `aiohttp.web.AppRunner`.
+    Addresses for which `is_proxy` is true pass on others', and have no share. With `own_names`, a server on loopback
+    refuses requests that name another host. `idle_s` is in seconds. Further options are those of
+    `aiohttp.web.AppRunner`.
     """
 
-    def __init__(self, app: Application, *, connections_max: int, idle_s: float = IDLE_S, **options: Any) -> None:
-        super().__init__(app, access_log=None, keepalive_timeout=idle_s, logger=log, **options)
+    def __init__(
+        self,
+        app: Application,
+        *,
+        connections_max: int,
+        of_address_max: int | None = None,
+        is_proxy: Callable[[str], bool] = lambda _address: False,
+        own_names: bool = True,
+        idle_s: float = IDLE_S,
+        **options: Any,
+    ) -> None:
         self._connections_max = connections_max
+        self._of_address_max = max(1, connections_max // 4) if of_address_max is None else of_address_max
+        self._is_proxy = is_proxy
+        self._hosts: Collection[str] | None = None  # None: any
         self._listener: asyncio.Server | None = None
+        if own_names:
+            app.middlewares.insert(0, self._check_host)
+        super().__init__(app, access_log=None, keepalive_timeout=idle_s, logger=log, **options)
 
     async def listen(self, host: str, port: int) -> int:
         """Listen, and return the port: a free one if it is 0. Raises `OSError`."""
         await self.setup()
-        self._listener = await asyncio.get_running_loop().create_server(self._connected, host, port)
-        return int(self._listener.sockets[0].getsockname()[1])
+        if is_loopback(host):
+            self._hosts = loopback_hosts(host, port)  # of a port of 0 none, until it is known
+        self._listener = await asyncio.get_running_loop().create_server(lambda: _Arrival(self._admitted), host, port)
+        port = int(self._listener.sockets[0].getsockname()[1])
+        if self._hosts is not None:
+            self._hosts = loopback_hosts(host, port)
+        return port
 
     async def cleanup(self) -> None:
         """Accept no more connections, and finish the requests that are being answered."""
@@ -60,8 +98,40 @@ class BoundedRunner(web.AppRunner):
             self._listener.close()
         await super().cleanup()
 
-    def _connected(self) -> asyncio.BaseProtocol:
+    def _admitted(self, address: str) -> asyncio.Protocol | None:
+        """Return what handles a connection from an address; None if there is no place for it."""
         server = self.server
-        if server is None or len(server.connections) >= self._connections_max:
-            return _Refused()
+        if server is None:
+            return None
+        open_ones = server.connections
+        if len(open_ones) >= self._connections_max:
+            return None
+        if len(open_ones) >= self._of_address_max and not self._is_proxy(address):
+            network = _network_of(address)
+            own = sum(_network_of(_address_of(one.transport)) == network for one in open_ones)
+            if own >= self._of_address_max:
+                return None
         return server()
+
+    @web.middleware
+    async def _check_host(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if self._hosts is not None and not names_host(request, self._hosts):
+            raise web.HTTPMisdirectedRequest(text="This is not the address of this server: name it as it listens.\n")
+        return await handler(request)
+
+
+def _address_of(transport: asyncio.BaseTransport | None) -> str:
+    """Return the address of the client; empty if it has gone."""
+    peer = None if transport is None else transport.get_extra_info("peername")
+    return str(peer[0]) if isinstance(peer, tuple) and peer else ""
+
+
+@lru_cache(maxsize=1_024)
+def _network_of(address: str) -> str:
+    """Return what one client has of an address: all of IPv4, and of IPv6 the first half, as it gets a network."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    found = getattr(found, "ipv4_mapped", None) or found
+    return str(found) if found.version == 4 else str(ipaddress.ip_network((found, 64), strict=False))

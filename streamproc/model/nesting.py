@@ -63,3 +63,32 @@ def count_exceeds(value: Any, limit: int) -> bool:
             return True
         stack += [child for child in children if isinstance(child, (dict, list, tuple))]
     return False
+
+
+def start_of(value: Any, characters: int) -> Any:
+    """Return the start of a JSON value: its first texts, keys and items, together about so many characters."""
+    return _started(value, [characters], 0)
+
+
+def _started(value: Any, left: list[int], depth: int) -> Any:
+    """Return as much of a value as `left` allows, which counts down."""
+    if isinstance(value, str):
+        value = value[: max(0, left[0])]
+        left[0] -= len(value)
+    elif isinstance(value, dict) and depth < DEPTH_MAX:
+        found = {}
+        for name, part in value.items():
+            if left[0] <= 0:
+                break
+            left[0] -= len(name) + 1
+            found[name] = _started(part, left, depth + 1)
+        return found
+    elif isinstance(value, (list, tuple)) and depth < DEPTH_MAX:
+        items = []
+        for part in value:
+            if left[0] <= 0:
+                break
+            left[0] -= 1
+            items.append(_started(part, left, depth + 1))
+        return items
+    return value

@@ -63,9 +63,9 @@ def read_time_ms(value: Any) -> int:
     if isinstance(value, str):
         try:
             moment = datetime.fromisoformat(value)
-        except ValueError:
+            value = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000
+        except (ValueError, OverflowError):  # its offset may lead out of the years 1 to 9999
             raise Mistake("not a time", TIME_REMEDY) from None
-        value = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise Mistake("not a time", TIME_REMEDY)
     if not EPOCH_MS_MIN <= value <= EPOCH_MS_MAX:

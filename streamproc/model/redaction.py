@@ -1,7 +1,8 @@
 """Redaction: replace secrets in texts and names, before anything leaves the process.
 
 A secret is found by its place (`password=…`, a header, a flag of a command, the user part of a URL), by its shape (the
-prefix that its issuer gives it), or because it is long and random. Shapes follow the rules of gitleaks 8 (MIT,
+prefix that its issuer gives it, the checksum of a card), or because it is long and random. The plain form of a text is
+searched, too (`plain_text`): characters that are not seen hide nothing. Shapes follow the rules of gitleaks 8 (MIT,
 https://github.com/gitleaks/gitleaks, config/gitleaks.toml), shortened to the prefix and the least length.
 
 Git hashes, digests, UUIDs, paths and the ids of requests stay: an error is useless without them.
@@ -13,201 +14,39 @@ contains one of its hints, because a search for a literal is a hundred times fas
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from streamproc.model.personal_numbers import personal_numbers
+from streamproc.model.plain_text import ANSI, plain
+from streamproc.model.secret_lists import LISTS, secret_lists
+from streamproc.model.secret_phrases import PHRASES
+from streamproc.model.secret_places import PLACES
+from streamproc.model.secret_rules import NAMED_DIGITS, SHAPED_DIGITS, Lowered, Say, SecretRule, lower, value_of
 from streamproc.model.secret_shapes import SHAPES
 
 EXCERPT_MAX: Final = 120  # characters: enough to recognise an error
 TEXT_MAX: Final = 500  # characters of a reason: every message about the command contains it
 READ_PER_SHOWN: Final = 8  # characters read for each one shown: redaction and folding shorten a text
 CUT_MIN: Final = 200  # characters of a word; every shape is recognised by fewer
+NUMBER_MIN: Final = 6  # digits; fewer show no more than the bank of a card
+NUMBER_MAX: Final = 20  # characters of what a cut leaves of a number of four groups
 NAME_MAX: Final = 128  # characters of a scope on the wire; a redacted name must still fit
 NAME_READ_MAX: Final = 4_096  # characters of a name that are read; the longest that is sent has 256
-SHAPED_DIGITS: Final = 12  # 48 bits tell random secrets apart and do not help to guess one
-NAMED_DIGITS: Final = 4  # a password may be in a dictionary of millions: 16 bits tell two names apart, not more
 RANDOM_MIN: Final = 20  # characters; shorter random texts are ids more often than secrets
 CHUNK_MAX: Final = 3.0  # mean length of runs of one kind of character: random text has 1.5 to 3, names 3 to 8
 SEPARATED_MIN: Final = 8  # characters for each separator: base 64 has one in 32, a path one in six
 
-_Say = Callable[[str, int], str]
-
-
-class _Rule(NamedTuple):
-    """A pattern whose group `s` is the secret; it runs if the text in lower case contains one of `hints`."""
-
-    hints: tuple[str, ...]
-    pattern: re.Pattern[str]
-    doubtful: Callable[[re.Match[str], str], bool]
-    digits: int = NAMED_DIGITS
-
-
-# A value in quotes, escaped or not, up to the same quote; else up to white space, a quote or the next `&name=`.
-_QUOTED: Final = r"(?P<e>\\{0,7})(?P<q>[\"'`])(?:(?!(?<!\\)(?P=e)(?P=q)).)+"
-_VALUE: Final = rf"(?P<s>{_QUOTED}|(?:[^\s\"'`&\\]|&(?!\w{{1,40}}=)|\\(?![\"'nrt]))+)"
-_OPENING: Final = re.compile(r"\\{0,7}[\"'`]")
-
-_HARMLESS: Final = re.compile(
-    r"(?i)[\s({\[]*(?:<.*|\$.*|%.*%|\{\{?.*|[*.x…•-]+|\W+|none|null|nil|true|false|undefined|nan|yes|no|on|off|n/a|\(?got|str|string"
-    r"|int|bytes|bool|optional.*|any|object|required|missing|invalid|incorrect|wrong|bad|expired|revoked|denied|empty"
-    r"|unset|failed|failure|error|rejected|unauthori[sz]ed|not|must|is|are|was|were|has|had|have|can|cannot|could|should"
-    r"|does|did|will|may|and|or|of|for|in|with|the|a|an|this|that|your|no|field|value|parameter|argument|header"
-    r"|authentication|authorization|auth|basic|bearer|token|tokens|password|secret|too|at|used|using|provided|redacted"
-    r"|\[redacted\]|os\.\w+.*|process\.env.*|env\..*|self\..*|config\..*|settings\..*|getenv.*|[\w.]+\(.*)"
-    r"[)\]},.;:!?]*"
-)
-_SUFFIX: Final = re.compile(
-    r"(?i)[_.-]?(?:ids?|names?|count|len|length|version|size|types?|files?|path|dir|ttl|expir\w*|url|uri|endpoint|policy|field"
-    r"|arn|ref|enabled|required|limit|max|min|budget|usage|used|algorithm|age|stdin|format|hint|class|error|status)"
-)
-_SECRET_ID: Final = re.compile("(?i)secret[_-]?id")  # of Vault's AppRole: a secret itself
-_PLAIN: Final = re.compile(r"[a-z]+|[A-Z]?[a-z]+(?:[ _-][a-z]+)*")
-
-
-def _value_of(text: str) -> str:
-    opening = _OPENING.match(text)
-    return text[opening.end() :] if opening else text
-
-
-def _never(_match: re.Match[str], value: str) -> bool:
-    return not value.strip() or _HARMLESS.fullmatch(value) is not None
-
-
-def _surely_named(match: re.Match[str], value: str) -> bool:
-    """For passwords and keys: any value that is not a word of an error message or a number."""
-    rest = match["rest"]
-    if len(value) < 3 or _HARMLESS.fullmatch(value) or (match[0][:4] == "PWD=" and value[0] in "/~"):
-        return True
-    return _SUFFIX.fullmatch(rest) is not None and _SECRET_ID.search(match[0]) is None
-
-
-def _loosely_named(match: re.Match[str], value: str) -> bool:
-    """For tokens, signatures and sessions: `token: 'foo'` is a syntax error, and `max_tokens=4096` a limit."""
-    if _surely_named(match, value) or len(value) < 6 or value.rstrip(",;.)]}").isdecimal():
-        return True
-    is_field = match["s"] != value and match["close"] != ""  # a JSON field
-    return not (is_field or any(map(str.isdecimal, value)) or len(value) >= 16) or bool(
-        _PLAIN.fullmatch(value) and not (is_field and len(value) >= 16)
-    )
-
-
-def _is_number(_match: re.Match[str], value: str) -> bool:
-    return value.isdecimal() or _HARMLESS.fullmatch(value) is not None
-
-
-def _needs_digit(_match: re.Match[str], value: str) -> bool:
-    return (
-        len(value) < 8
-        or value.isdecimal()
-        or not any(map(str.isdecimal, value))
-        or _HARMLESS.fullmatch(value) is not None
-    )
-
-
-def _is_word(match: re.Match[str], value: str) -> bool:
-    word = value.rstrip(".,:;!?)]}")
-    return (word.isalpha() and (word.islower() or word.istitle())) or _is_number(match, value)
-
-
-_KEYS: Final = (
-    r"(?:api|access|private|account|master|encryption|decryption|signing|shared|subscription|licen[sc]e|auth|app|client"
-    r"|service|storage|consumer|integration|deploy|functions?|webhook|session|ssh|admin|root|write|read|project|admin"
-    r"|application|host|sas|aws|azure|gcp|openai|anthropic)[-_ ]?key(?!word|board|s?pace|stroke|frame)"
-)
-_SURE: Final = rf"passw(?:or)?d|passphrase|passcode|passkey|pwd|secret|credential|{_KEYS}|connection[-_ ]?string|psk"
-_LOOSE: Final = (
-    r"(?<![a-z])pass(?![a-z])|token(?!i[sz])|jwt|signature|(?<![a-z])sig(?![a-z])|[cx]srf"
-    r"|session(?:[-_]?(?:id|key|token))?|sess(?:id)?|(?<![a-z])sid(?![a-z])|hmac|(?<![a-z])auth(?![a-z])"
-)
-_CLOSE: Final = r"(?P<close>\\{0,7}[\"'`]?\]?)"
-_SEPARATOR: Final = r"\s{0,3}(?:=>|:=|={1,3}|:(?!:)|(?:\s(?:is|was|provided|given|used|set to))[:=]?(?=\s))\s{0,3}"
-_SURE_HINTS: Final = ("pass", "pwd", "secret", "cred", "key", "connection", "psk")
-_LOOSE_HINTS: Final = ("token", "pass", "jwt", "sig", "srf", "sess", "sid", "hmac", "auth")
-
-
-def _rule(
-    hints: tuple[str, ...],
-    pattern: str,
-    doubtful: Callable[[re.Match[str], str], bool] = _never,
-    digits: int = NAMED_DIGITS,
-) -> _Rule:
-    return _Rule(hints, re.compile(f"(?ais){pattern}"), doubtful, digits)
-
-
-_BY_PLACE: Final = (
-    # Private keys, PGP blocks, certificates: nothing in such a block helps to read an error.
-    _rule(("-----begin",), r"-----BEGIN (?P<s>[A-Z0-9 ]{1,60}-----.*?(?:-----END[A-Z0-9 ]{1,60}-----|\Z))"),
-    _rule(("private-lines:",), r"private-lines:\s*\d+(?P<s>.+)"),
-    # Web hooks: the URL alone gives the right to post.
-    _rule(
-        ("hook", "logic.azure", "telegram", "googleapis", "feishu", "dingtalk", "ifttt", "powerplatform"),
-        r"(?:hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)|discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks"
-        r"|\.webhook\.office\.com|outlook\.office(?:365)?\.com/webhook|chat\.googleapis\.com/v1/spaces"
-        r"|\.logic\.azure\.com(?::\d+)?|\.powerplatform\.com(?::\d+)?|hooks\.zapier\.com/hooks|maker\.ifttt\.com"
-        r"|api\.telegram\.org/bot|hook\.[\w.]{1,20}make\.com|/open-apis/bot|dingtalk\.com/robot"
-        r"|qyapi\.weixin\.qq\.com/cgi-bin/webhook|webhook\.site|mattermost[\w.-]{0,60}/hooks|/hooks/incoming)"
-        r"(?P<s>[^\s\"'`<>)\\]{8,})",
-        digits=SHAPED_DIGITS,
-    ),
-    _rule(("@",), r"://(?P<s>[\w.~%-]{20,256})(?::x-oauth-basic)?@", digits=SHAPED_DIGITS),
-    _rule(("@",), r"://[^/\s:@\"'`]{0,128}:(?!\d{1,5}/)(?P<s>[^\s\"'`@]{1,256}(?:@[^\s\"'`@/]{1,256}(?=@))*)@"),
-    _rule(("@",), r"(?<![\w/@])[\w.+-]{1,64}:(?P<s>[^\s:@/\"'`,]{4,128})@(?=[\w-]{1,63}[.:(])", _is_number),
-    # Headers.
-    _rule(
-        ("authorization",),
-        rf"authorization{_CLOSE}{_SEPARATOR}(?P<s>{_QUOTED}|(?:[\w-]{{1,24}}[ \t]+(?![\w-]{{1,24}}:\s))?[^\s\"'`,;]+"
-        r"(?:[,;]?[ \t]*\w{1,40}=\\{0,7}\"?[^\s\"',]+\\{0,7}\"?)*)",
-    ),
-    _rule(("cookie",), rf"cookie2?{_CLOSE}\s{{0,3}}[:=]\s{{0,3}}(?P<s>{_QUOTED}|[^\r\n\"'`\\]+)"),
-    _rule(("bearer", "basic"), r"(?<![a-z])(?:bearer|basic)\s{1,3}(?P<s>[^\s\"'`,;)\\]{4,})", _is_word),
-    # Commands.
-    _rule(
-        ("--", " -"),
-        rf"(?<![^\s\"'`\[(])--?[\w-]{{0,40}}?(?:{_SURE}|token|jwt|pass|auth|cookie|key)(?P<rest>[\w-]{{0,20}})"
-        rf"(?:\\{{0,7}}[\"'],\s{{0,3}}(?=\\{{0,7}}[\"'])|\s{{1,3}}(?!-)|=){_VALUE}",
-        lambda match, value: _surely_named(match, value) or (value.isdecimal() and "auth" in match[0].lower()),
-    ),
-    _rule(
-        (" -u", "--user", "--proxy-user", " -a", "--auth"),
-        r"(?<!\S)(?:-u|-a|--user|--proxy-user|--auth|--creds)[ =]{0,3}\\{0,7}[\"']?[^\s:\"'`]{1,80}:(?P<s>[^\s\"'`]+)",
-        _is_number,
-    ),
-    _rule(
-        ("mysql", "mariadb", "sshpass", "login", "mongo", "redis-cli", "ldap", "zip", "7z", "sqlcmd", "cqlsh", "snmp"),
-        r"\b(?:mysql\w{0,10}|mariadb[\w-]{0,10}|sshpass|(?:docker|podman|helm registry|az|oc|nerdctl) login"
-        r"|mongo\w{0,10}|redis-cli|ldap\w{1,10}|unzip|zip|7za?|sqlcmd|cqlsh|snmp\w{1,10})\b[^\n|;]{0,200}?\s-[paPwAX](?:\s{0,3}|=)"
-        r"\\{0,7}[\"']?(?P<s>[^\s\"'`]+)",
-        _is_number,
-    ),
-    _rule(("-u",), r"(?<!\S)-U\s{0,3}[\"']?[^\s%\"']{1,80}%(?P<s>[^\s\"']+)"),
-    _rule(("htpasswd",), r"\bhtpasswd\s+-\w{0,6}b\w{0,6}\s+\S{1,200}\s+\S{1,100}\s+(?P<s>\S+)"),
-    _rule(("chpasswd",), r":(?P<s>[^\s:\"'|]{1,200})[\"']?\s{0,3}\|\s{0,3}(?:sudo\s)?chpasswd"),
-    _rule(
-        ("identified by", "password"),
-        rf"(?:identified\s+by|password)\s{{1,3}}(?:password\s{{1,3}})?(?P<s>{_QUOTED})",
-    ),
-    _rule(
-        ("password", "passwd"),
-        r"(?<![a-z])passw(?:or)?d\s{1,3}(?P<s>(?=[^\s\"',;]{0,200}\d)[^\s\"',;]{4,})",
-        _is_number,
-    ),
-    _rule(("login",), r"\blogin\s+\S{1,100}\s+password\s+(?P<s>\S+)"),
-    # Parameters, fields, assignments, elements.
-    _rule(
-        ("key=", "code=", "auth=", "sid=", "x-amz-", "x-goog-", "sig", "state="),
-        r"[?&;](?:amp;)?(?:key|code|auth|sid|sig|x-(?:amz|goog)-(?:signature|credential|security-token))(?:=|%3D)"
-        r"(?P<s>[^\s&\"'`<>#]+)",
-        _needs_digit,
-    ),
-    _rule(("value=",), rf"(?:{_SURE}|token)\\{{0,7}}[\"']\s{{1,3}}value=(?P<s>{_QUOTED})"),
-    _rule((">",), rf"<[\w:.-]{{0,40}}?(?:{_SURE}|token)[^<>]{{0,40}}>(?P<s>[^<>]+)</"),
-    _rule(_SURE_HINTS, rf"(?:{_SURE})(?P<rest>[\w.-]{{0,40}}){_CLOSE}{_SEPARATOR}{_VALUE}", _surely_named),
-    _rule(_LOOSE_HINTS, rf"(?:{_LOOSE})(?P<rest>[\w.-]{{0,40}}){_CLOSE}{_SEPARATOR}{_VALUE}", _loosely_named),
-    _rule((":aa",), r"(?<!\w)(?P<s>\d{8,10}:AA[\w-]{33})", digits=SHAPED_DIGITS),
-)  # fmt: skip
-
+RULES: Final = (*PHRASES, *PLACES)
+_LISTS_BY_HINT: Final = {
+    hint: [n for n, one in enumerate(LISTS) if hint in one.hints] for one in LISTS for hint in one.hints
+}
+_RULES_BY_HINT: Final = {
+    hint: [n for n, one in enumerate(RULES) if hint in one.hints] for one in RULES for hint in one.hints
+}
+_HINTS: Final = tuple(_LISTS_BY_HINT | _RULES_BY_HINT)
 _HEX: Final = re.compile(r"[0-9a-f]+(?:-[0-9a-f]+)*")  # a UUID or the like: none of the hints is in it
 
 _GOES_ON: Final = r"(?:%(?:2[BbFf]|3[Dd])[\w+/=-]*)*"  # base 64 in a URL
@@ -225,12 +64,11 @@ _KNOWN_IDS: Final = re.compile(
 _DIGEST: Final = re.compile(r"_Z|sha(?:1|256|384|512)-")  # also names that a compiler made
 _BEFORE_DIGEST: Final = re.compile(r"(?i)(?:sha\d{1,3}|md5|h1|;base64|etag)[-:=,\s\"']{1,3}\Z")
 _EMAIL: Final = re.compile(r"(?a)(?<![\w.+-])(?!git@)[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,4}\.[A-Za-z]{2,24}")
-_ANSI: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 
 def redact(text: str, limit: int = EXCERPT_MAX) -> str:
     """Return an excerpt of a text on one line, at most `limit` characters, without secrets and e-mail addresses."""
-    head = _ANSI.sub("", _head(text, limit * READ_PER_SHOWN))
+    head = ANSI.sub("", _head(text, limit * READ_PER_SHOWN))
     cleaned = _clean(head, _hidden_text, random=True)
     if "@" in cleaned:
         cleaned = _EMAIL.sub("<redacted>", cleaned)
@@ -262,6 +100,11 @@ def redact_id(text: str) -> str:
     return _fitted(text, _clean(_head(text, NAME_READ_MAX), _numbered, random=False))
 
 
+def hidden_name(text: str) -> str:
+    """Return what stands for a whole name, so that different names stay different: ``<redacted-HASH>``."""
+    return _numbered(text, SHAPED_DIGITS)
+
+
 def redact_json(value: Any) -> Any:
     """Return JSON with `redact_name` applied to every text and key; so is a text at the key ``password``."""
     if type(value) is str:
@@ -286,7 +129,12 @@ def _head(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     words = text[:limit].rsplit(None, 1)
-    return f"{words[0]} …" if len(words) == 2 and len(words[1]) < CUT_MIN else text[:limit]
+    if len(words) != 2 or len(words[1]) >= CUT_MIN:
+        return text[:limit]
+    # Nor with the first groups of a number.
+    whole = words[0][:-NUMBER_MAX] + words[0][-NUMBER_MAX:].rstrip("0123456789 .-")
+    digits = sum(map(str.isdecimal, words[0][len(whole) :]))
+    return f"{words[0] if digits < NUMBER_MIN else whole} …"
 
 
 def _fitted(text: str, redacted: str) -> str:
@@ -303,27 +151,79 @@ def _numbered(secret: str, digits: int) -> str:
     return f"<redacted-{number[:digits]}>"
 
 
-def _clean(text: str, say: _Say, *, random: bool) -> str:
+def _clean(text: str, say: Say, *, random: bool) -> str:
+    """Return a text without secrets: the text itself where none is in it, nor in its plain form.
+
+    `random`: whether a random text is a secret, and a number of the form of a card's; among ids, both are usual.
+    """
+    cleaned = _searched(text, say, random)
+    seen = plain(cleaned)
+    if seen is cleaned:
+        return cleaned
+    found = _searched(seen, say, random)
+    return cleaned if found == seen else found
+
+
+def _searched(text: str, say: Say, random: bool) -> str:
     if len(text) < 6:
         return text
-    lowered = text.lower()
-    for hints, pattern, doubtful, digits in () if _HEX.fullmatch(lowered) else _BY_PLACE:
-        for hint in hints:
-            if hint in lowered:
-                text = pattern.sub(lambda match: _hidden(match, say, doubtful, digits), text)  # noqa: B023
-                break
+    if random and (spans := personal_numbers(text)):
+        text = _without(text, ((*span, NAMED_DIGITS) for span in spans), say)
+    lowered = lower(text)
+    if not _HEX.fullmatch(lowered) and (hints := [hint for hint in _HINTS if hint in lowered]):
+        text = _without_told(text, hints, say)
     if len(text) < 15:
         return text
     return _LONG_WORD.sub(lambda match: _word(match, say, random), text)
 
 
-def _hidden(match: re.Match[str], say: _Say, doubtful: Callable[[re.Match[str], str], bool], digits: int) -> str:
+def _without_told(text: str, hints: list[str], say: Say) -> str:
+    """Return a text without the secrets that what stands around them tells."""
+    lowered = Lowered(text)
+    for n in sorted({n for hint in hints for n in _LISTS_BY_HINT.get(hint, ())}):
+        if spans := list(secret_lists(text, LISTS[n], lowered)):
+            text = _without(text, spans, say)
+            lowered = Lowered(text)
+    for n in sorted({n for hint in hints for n in _RULES_BY_HINT.get(hint, ())}):
+        rule = RULES[n]
+        if not rule.also or any(word in lowered.text for word in rule.also):
+            text, before = _without_named(text, rule, lowered, say), text
+            lowered = lowered if text is before else Lowered(text)
+    return text
+
+
+def _without_named(text: str, rule: SecretRule, lowered: Lowered, say: Say) -> str:
+    """Return a text without what a rule finds; the text itself if it finds nothing."""
+    if not rule.begins:
+        redacted = rule.pattern.sub(lambda match: _hidden(match, rule, say), text)
+        return text if redacted == text else redacted
+    parts, last = [], 0
+    for start in lowered.starts(rule.begins):
+        if start >= last and (match := rule.pattern.match(text, start)):
+            parts += [text[last:start], _hidden(match, rule, say)]
+            last = match.end()
+    redacted = "".join((*parts, text[last:])) if parts else text
+    return text if redacted == text else redacted
+
+
+def _without(text: str, spans: Iterable[tuple[int, int, int]], say: Say) -> str:
+    """Return a text with what `say` says of each span, (start, end, digits), in its place."""
+    parts, last = [], 0
+    for start, end, digits in sorted(spans):
+        if end > last:
+            start = max(start, last)
+            parts += [text[last:start], say(text[start:end], digits)]
+            last = end
+    return "".join((*parts, text[last:])) if parts else text
+
+
+def _hidden(match: re.Match[str], rule: SecretRule, say: Say) -> str:
     found, given = match.group(), match["s"]
-    value = _value_of(given)
-    if doubtful(match, value):
+    value = value_of(given)
+    if rule.doubtful(match, value):
         return found
     start, end = match.start("s") - match.start() + len(given) - len(value), match.end("s") - match.start()
-    return found[:start] + say(value, digits) + found[end:]
+    return found[:start] + say(value, rule.digits) + found[end:]
 
 
 @lru_cache(maxsize=8_192)  # a run repeats its paths and names, and more than a hundred shapes take 10 µs
@@ -331,7 +231,7 @@ def _has_shape(word: str) -> bool:
     return _SHAPE.search(word) is not None
 
 
-def _word(match: re.Match[str], say: _Say, random: bool) -> str:
+def _word(match: re.Match[str], say: Say, random: bool) -> str:
     word = found = match.group()
     if _has_shape(word):
         found = _SHAPE.sub(lambda shape: say(shape.group(), SHAPED_DIGITS), word)

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 TICK_S: Final = 0.1
 COUNTS_EVERY_S: Final = 60.0
-YIELD_EVERY: Final = 200  # spans after which others have their turn on the event loop
+YIELD_S: Final = 0.02  # after which others have their turn on the event loop; a span may hold megabytes of JSON
 FULL_SHARE: Final = 0.8  # of the publisher's buffer: from there on no spans are accepted
 BUFFER_MAX: Final = 10_000  # events of the publisher
 STOP_FLUSH_S: Final = 5.0
@@ -74,13 +74,14 @@ class SpanBridge:
 
         `settled` is called for each of them, once its turn is acknowledged or it is known to have none.
         """
-        refused, why = 0, ""
-        for number, span in enumerate(spans, 1):
+        refused, why, began = 0, "", time.monotonic()
+        for span in spans:
             problem = self._add(span, settled)
             if problem:
                 refused, why = refused + 1, why or problem
-            if number % YIELD_EVERY == 0:
+            if time.monotonic() - began >= YIELD_S:
                 await asyncio.sleep(0)
+                began = time.monotonic()
         return Taken(refused, why)
 
     def _add(self, span: SpanRecord, settled: Callable[[], None] | None) -> str:

@@ -12,6 +12,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
 from streamproc.importers.genai_spans import SpanEvent, SpanRecord
 from streamproc.importers.otlp import VALUE_DEPTH_MAX, spans_of
+from streamproc.model.expansion import json_expands_beyond
+from streamproc.otel.wire_size import NotProtobuf, message_expands_beyond
 
 if TYPE_CHECKING:
     from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
@@ -19,9 +21,13 @@ if TYPE_CHECKING:
 
 Encoding = Literal["protobuf", "json"]
 
+NO_PROTOBUF: Final = "the body is not an ExportTraceServiceRequest in protobuf"
 GZIP_BITS: Final = 31  # zlib's code for "gzip, with the largest window"
 ATTRIBUTES_MAX: Final = 1_000  # of one span, event or mapping; SDKs stop at 128 by default
 VALUES_MAX: Final = 500_000  # spans, events and values of a body; 20 000 spans have 25 each
+SPANS_MAX: Final = 20_000  # of a body that are read; SDKs send 512 at once by default, collectors 8 192
+# What a body may become in memory, by an upper bound: 16 MB of attributes come to this, and it takes 200 MB at most.
+EXPANDED_BYTES_MAX: Final = 256 << 20
 
 
 class UnreadableSpans(Exception):
@@ -29,10 +35,10 @@ class UnreadableSpans(Exception):
 
 
 class TooManyValues(UnreadableSpans):
-    """A body would take too long to read: its size says little, since a value may be two bytes long."""
+    """A body would take too much to read: its size says little, since a value may be two bytes long."""
 
-    def __init__(self) -> None:
-        super().__init__(f"the body has more than {VALUES_MAX} values: send fewer spans at once")
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}: send fewer spans at once")
 
 
 def unpacked(body: bytes, bytes_max: int) -> bytes:
@@ -58,11 +64,16 @@ def encoding_of(value: bytes) -> Encoding:
 def read_spans(body: bytes, encoding: Encoding) -> Iterator[SpanRecord]:
     """Return the spans of an `ExportTraceServiceRequest` or a `TracesData`, which have the same bytes.
 
-    Raises `UnreadableSpans` for what is neither, before the first span, and `TooManyValues` also after some.
+    Raises `UnreadableSpans` for what is neither, before the first span, and `TooManyValues` also after some. What the
+    body would take in memory is counted before it is parsed.
     """
+    try:
+        expands = (json_expands_beyond if encoding == "json" else message_expands_beyond)(body, EXPANDED_BYTES_MAX)
+    except NotProtobuf:
+        raise UnreadableSpans(NO_PROTOBUF) from None
+    if expands:
+        raise TooManyValues(f"the body may take more than {EXPANDED_BYTES_MAX >> 20} MB to read")
     if encoding == "json":
-        if body.count(b"{") + body.count(b"[") > 2 * VALUES_MAX:  # a value is an object in an object
-            raise TooManyValues
         try:
             document = orjson.loads(body)
         except orjson.JSONDecodeError as error:
@@ -73,7 +84,7 @@ def read_spans(body: bytes, encoding: Encoding) -> Iterator[SpanRecord]:
     try:
         data = TracesData.FromString(body)
     except DecodeError:
-        raise UnreadableSpans("the body is not an ExportTraceServiceRequest in protobuf") from None
+        raise UnreadableSpans(NO_PROTOBUF) from None
     return _ProtobufSpans(data).spans()
 
 
@@ -134,4 +145,4 @@ class _ProtobufSpans:
     def _count(self) -> None:
         self._left -= 1
         if self._left < 0:
-            raise TooManyValues
+            raise TooManyValues(f"the body has more than {VALUES_MAX} values")

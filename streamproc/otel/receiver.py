@@ -18,7 +18,7 @@ from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from streamproc.metrics.bounded_http import BoundedRunner
-from streamproc.otel.decoding import Encoding, TooManyValues, UnreadableSpans, read_spans, unpacked
+from streamproc.otel.decoding import SPANS_MAX, Encoding, TooManyValues, UnreadableSpans, read_spans, unpacked
 from streamproc.otel.halt_answers import PATH, halt_answer
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BODY_BYTES_MAX: Final = 16 << 20  # also after decompression
-SPANS_MAX: Final = 20_000  # of one request; SDKs send 512 at once by default, collectors 8 192
 RETRY_AFTER_S: Final = 5
 CONNECTIONS_MAX: Final = 500
 HELD_BODIES: Final = 8  # of the largest size, so 128 MB; a body of unknown size counts as one
@@ -114,7 +113,7 @@ class SpanReceiver:
             async with asyncio.timeout(BODY_S):
                 body = await request.read()
             async with self._decoding:
-                return await self._take(unpacked(body, self._bytes_max) if compression == "gzip" else body, encoding)
+                return await self._take(body, compression == "gzip", encoding)
         except TimeoutError:
             return self._refuse(encoding, 408, f"the body did not arrive within {BODY_S:g} s")
         except (web.HTTPRequestEntityTooLarge, OverflowError):
@@ -125,8 +124,11 @@ class SpanReceiver:
         finally:
             self.held_bytes -= size
 
-    async def _take(self, body: bytes, encoding: Encoding) -> web.Response:
-        found = _Bounded(read_spans(body, encoding))
+    async def _take(self, body: bytes, packed: bool, encoding: Encoding) -> web.Response:
+        def decode() -> Iterator[SpanRecord]:
+            return read_spans(unpacked(body, self._bytes_max) if packed else body, encoding)
+
+        found = _Bounded(await asyncio.to_thread(decode))  # for a second at most, while others are answered
         taken = await self._bridge.take(found)
         return _accepted(encoding, taken, found.left_out())
 

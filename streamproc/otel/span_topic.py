@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from streamproc.kafka.follow import POLL_MS, Topic
 from streamproc.kafka.group import GroupFollower
 from streamproc.kafka.session import Outage
-from streamproc.otel.decoding import UnreadableSpans, encoding_of, read_spans
+from streamproc.otel.decoding import SPANS_MAX, UnreadableSpans, encoding_of, read_spans
 
 if TYPE_CHECKING:
     from aiokafka import TopicPartition
@@ -66,7 +67,8 @@ class SpanTopicReader:
     async def _take(self, place: TopicPartition, record: Record) -> None:
         value = record.value or b""
         try:
-            spans = list(read_spans(value, encoding_of(value)))
+            found = await asyncio.to_thread(read_spans, value, encoding_of(value))
+            spans = list(islice(found, SPANS_MAX))
         except UnreadableSpans as error:
             self.skipped += 1
             if self.skipped % SKIPPED_LOGGED_EVERY == 1:

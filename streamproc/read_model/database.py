@@ -45,6 +45,9 @@ CREATE TABLE orders (id TEXT PRIMARY KEY, scope TEXT NOT NULL, status TEXT NOT N
     why TEXT NOT NULL, at_ms INTEGER NOT NULL, time_ms INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL);
 CREATE INDEX orders_by_scope ON orders (scope, state);
 CREATE INDEX orders_by_time ON orders (time_ms);
+CREATE TABLE guards (run_id TEXT, host TEXT, seen_ms INTEGER NOT NULL, stopped_ms INTEGER NOT NULL,
+    PRIMARY KEY (run_id, host)) WITHOUT ROWID;
+CREATE INDEX guards_by_time ON guards (seen_ms);
 CREATE TABLE points (run_id TEXT, number INTEGER, partition INTEGER NOT NULL, position INTEGER NOT NULL,
     at_ms INTEGER NOT NULL, PRIMARY KEY (run_id, number)) WITHOUT ROWID;
 CREATE INDEX points_by_time ON points (at_ms);
@@ -56,7 +59,8 @@ CREATE TABLE refused (partition INTEGER, position INTEGER, at_ms INTEGER NOT NUL
     headers BLOB NOT NULL, PRIMARY KEY (partition, position)) WITHOUT ROWID;
 CREATE INDEX refused_by_time ON refused (at_ms);
 """
-TABLES: Final = ("meta", "offsets", "runs", "controls", "policies", "orders", "points", "rates", "accounts", "refused")
+TABLES: Final = ("meta", "offsets", "runs", "controls", "policies", "orders", "guards", "points", "rates", "accounts",
+          "refused")  # fmt: skip
 
 
 class Database:

@@ -20,6 +20,7 @@ from streamproc.kafka.partitioning import EVERYWHERE
 from streamproc.read_model.account_table import AccountTable, account_news, limit_news
 from streamproc.read_model.database import Database
 from streamproc.read_model.decision_table import DecisionTable, decision_news
+from streamproc.read_model.guard_table import GuardTable
 from streamproc.read_model.order_table import OrderTable, command_news
 from streamproc.read_model.queries import Queries
 from streamproc.read_model.refused_table import RefusedTable, refused_news
@@ -64,14 +65,16 @@ class ReadModel(Queries):
         self._runs, self._decisions = RunTable(self._db), DecisionTable(self._db)
         self._turn_table, self._orders = TurnTable(self._db), OrderTable(self._db)
         self._accounts, self._refused = AccountTable(self._db), RefusedTable(self._db)
+        self._guards = GuardTable(self._db)
         self._folded = (self._runs, self._decisions, self._turn_table)
         self._transactions = 0
         self._parsers: dict[str, Callable[[Record], Any]] = {
             "runs": self._status, "control": self._decision, "commands": self._command, "turns": self._turn,
             "accounts": account_news, "spend": limit_news, "dead-letter": refused_news,
         }  # fmt: skip
-        self._tables: dict[str, OrderTable | AccountTable | RefusedTable] = {
+        self._tables: dict[str, OrderTable | AccountTable | RefusedTable | GuardTable] = {
             "commands": self._orders, "accounts": self._accounts, "spend": self._accounts, "dead-letter": self._refused,
+            "turns": self._guards,
         }  # fmt: skip
         self._next = self._read_offsets()
 
@@ -225,7 +228,7 @@ class ReadModel(Queries):
             self._db.execute("COMMIT")
 
     def _trim(self) -> None:
-        for table in (*self._folded, self._orders, self._accounts, self._refused):
+        for table in (*self._folded, self._orders, self._accounts, self._refused, self._guards):
             table.trim()
 
     def _clear(self) -> None:

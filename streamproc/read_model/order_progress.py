@@ -11,7 +11,7 @@ from streamproc.fleet.commands import OrderFacts, OrderProgress, progress_of
 from streamproc.read_model.rows import DecisionFilter
 
 if TYPE_CHECKING:
-    from streamproc.fleet.commands import Order
+    from streamproc.fleet.commands import Order, StopCounts
     from streamproc.fleet.issuing import StoredAt
     from streamproc.read_model.rows import CommandRow, DecisionRow, LiveRun, RefusedRow
 
@@ -20,6 +20,9 @@ RECENT: Final = 200  # decisions in which the answer to an order is looked for
 
 class OrderModel(Protocol):
     """What orders ask of the read model."""
+
+    def stops(self, scope: str, since_ms: int) -> StopCounts:
+        """Return what has come of an order that was given then to stop a scope."""
 
     def runs_in_scope(self, scope: str) -> int:
         """Return the number of working runs that an order to this scope hits."""
@@ -62,17 +65,9 @@ def _facts(order: Order, place: StoredAt, model: OrderModel) -> OrderFacts:
         refused=refusal or (row.reason if row is not None and state == "refused" else ""),
         standing=state == "standing", replaced=state == "replaced",
         accepted=any(cause_of(one) == order.id for one in announced),
-        decision=decision if order.run_id else "", run_status=status, outcome=_outcome(order, row, model),
+        decision=decision if order.run_id else "", run_status=status,
+        stops=model.stops(order.scope, place.at_ms) if order.stops else None,
     )  # fmt: skip
-
-
-def _outcome(order: Order, row: CommandRow | None, model: OrderModel) -> str:
-    if order.run_id or not order.stops:
-        return ""
-    found = f"Working runs when it was given: {order.counted}; now: {model.runs_in_scope(order.scope)}."
-    if order.verb == "kill" and row is not None:
-        found += f" Runs that it has halted: {row.obeyed_runs}."
-    return found
 
 
 def _dead(place: StoredAt, model: OrderModel) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
+from streamproc.fleet.commands import StopCounts
 from streamproc.model.fleet_command import FLEET, FleetCommand
 from streamproc.model.formats import HOUR_MS
 from streamproc.read_model.account_table import account_rows
@@ -42,6 +43,7 @@ NAMES_MAX: Final = 500
 TEXT_MAX: Final = 200  # characters of a text to search for
 RATE_MS: Final = 60_000  # over which turns per second are counted
 DELAYS_MAX: Final = 1_000  # decisions whose delays make the median: the latest ones
+SILENT_SHOWN: Final = 5  # runs that do not answer an order to stop
 LATEST_MS: Final = 1 << 62
 GROUPS: Final = {
     "halted": f"shown = {SHOWN['halted']}",
@@ -216,19 +218,29 @@ class Queries:
 
     def runs_in_scope(self, scope: str) -> int:
         """Return the number of running runs that a command to this scope would stop."""
-        target = FleetCommand(w=1, id="count", status="STOP", scope=scope, at=0)
-        where, values = [STATUSES["running"]], []
-        for name, value in (("user", target.user), ("tenant", target.tenant)):
-            if value:
-                where.append(f"{name} = ?")
-                values.append(_bound(value))
-        if target.part == "run":
-            where.append("run_id = ?")
-            values.append(_bound(target.name))
-        elif target.part != FLEET and len(where) == 1:
-            return 0
-        count: int = self._one(f"SELECT count(*) FROM runs WHERE {' AND '.join(where)}", *values)[0]
+        where, values = _in_scope(scope)
+        count: int = self._one(f"SELECT count(*) FROM runs WHERE {STATUSES['running']} AND {where}", *values)[0]
         return count
+
+    def stops(self, scope: str, since_ms: int) -> StopCounts:
+        """Return what has come of an order that was given then to stop a scope: of the runs that were at work."""
+        where, values = _in_scope(scope)
+        found = (
+            f"WITH found AS (SELECT run_id, shown = {FINISHED} AS over, count(host) AS guards, "
+            "coalesce(sum(stopped_ms < ?1), 0) AS open, min(CASE WHEN stopped_ms < ?1 THEN host END) AS host "
+            f"FROM runs LEFT JOIN guards USING (run_id) WHERE ({STATUSES['running']} OR ({STATUSES['halted']} AND "
+            f"rank >= ?1) OR ({STATUSES['finished']} AND at_ms >= ?1)) AND {where} GROUP BY run_id)"
+        )
+        expected, stopped, silent, mute = self._one(
+            f"{found} SELECT count(*), total(over OR (guards AND NOT open)), total(NOT over AND open), "
+            "total(NOT over AND NOT guards) FROM found", since_ms, *values,
+        )  # fmt: skip
+        rows = self._all(
+            f"{found} SELECT run_id, host FROM found WHERE NOT over AND open ORDER BY run_id LIMIT {SILENT_SHOWN}",
+            since_ms, *values,
+        ) if silent else ()  # fmt: skip
+        names = tuple(f"{run_id} ({host})" for run_id, host in rows)
+        return StopCounts(expected=expected, stopped=int(stopped), silent=int(silent), names=names, mute=int(mute))
 
     def health(self) -> tuple[PartitionHealth, ...]:
         """Return how far each partition was read."""
@@ -265,6 +277,14 @@ class Queries:
     def _one(self, sql: str, *values: Any) -> Any:
         with self._read_lock:
             return self._reader.execute(sql, values).fetchone()
+
+
+def _in_scope(scope: str) -> tuple[str, list[str]]:
+    """Return the condition for the runs of a command's scope, and its values; no run fits a scope without a name."""
+    target = FleetCommand(w=1, id="count", status="STOP", scope=scope, at=0)
+    names = {"run_id": target.name if target.part == "run" else "", "user": target.user, "tenant": target.tenant}
+    where, values = _equal(names)
+    return " AND ".join(where) or ("1" if target.part == FLEET else "0"), values
 
 
 def _run_filter(wanted: RunFilter) -> tuple[list[str], list[str]]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from streamproc.model.wire import Usage
+from streamproc.model.guard_report import GUARD, HOST, STATES, TEXT_MAX
+from streamproc.model.wire import HaltAcknowledged, Usage
 from streamproc.read_model.run_facts import AMOUNT_MAX, RunFacts
 
 if TYPE_CHECKING:
@@ -43,12 +44,15 @@ class TurnHead(NamedTuple):
     turn: int
     tokens: int
     cost_usd_micro: int
+    guard: str = ""  # of a guard's report: what it says, such as stopped
+    host: str = ""
 
 
 class _Head(msgspec.Struct):
     run_id: str
     type: str = "turn"
     usage: msgspec.Raw = NO_USAGE
+    labels: msgspec.Raw = NO_USAGE
 
 
 class _RawUsage(msgspec.Struct):
@@ -59,6 +63,7 @@ class _RawUsage(msgspec.Struct):
 
 _read_head = msgspec.json.Decoder(_Head).decode
 _read_usage = msgspec.json.Decoder(Usage).decode
+_read_labels = msgspec.json.Decoder(dict[str, str]).decode
 _read_raw_usage = msgspec.json.Decoder(_RawUsage).decode
 
 
@@ -78,6 +83,11 @@ def turn_head(record: Record) -> TurnHead:
             tokens, cost = usage.total_tokens or usage.input_tokens + usage.output_tokens, usage.cost_usd_micro or 0
         elif raw.startswith(b"{"):
             tokens = _raw_tokens(raw)
+    elif head.type == HaltAcknowledged.type and head.labels:
+        labels = _read_labels(head.labels)
+        guard, host = labels.get(GUARD, ""), labels.get(HOST, "")[:TEXT_MAX]
+        if guard in STATES:
+            return TurnHead(head.run_id, record.partition, record.offset, record.timestamp, False, 0, 0, 0, guard, host)
     heard, is_turn = head.type not in SILENT, int(head.type == "turn")
     return TurnHead(head.run_id, record.partition, record.offset, record.timestamp, heard, is_turn, tokens, cost)
 

@@ -10,10 +10,15 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Final
 
-import orjson
-
 from streamproc.importers import LogFile, LogRow
-from streamproc.importers.log_file import event_files, is_compressed, without_mark
+from streamproc.importers.log_bytes import (
+    bounded_line,
+    is_compressed,
+    open_regular,
+    read_beside,
+    without_mark,
+)
+from streamproc.importers.log_file import event_files
 
 POLL_S: Final = 0.25  # between two looks at a log
 IDLE_S: Final = 3_600.0  # a log without a change for so long is read to its end, and again when it changes
@@ -39,13 +44,13 @@ class GrowingLog(LogFile):
         return not self.path.lower().endswith(LINES) and super().is_document()
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
-        with Path(self.path).open("rb") as stream:
+        with open_regular(self.path) as stream:
             compressed = is_compressed(stream.peek(4)[:4])
         if compressed:
             yield from super().lines()
             return
         while True:
-            with Path(self.path).open("rb") as stream:
+            with open_regular(self.path) as stream:
                 yield from self._lines_of(without_mark(stream))
             if self._over():
                 return
@@ -54,7 +59,7 @@ class GrowingLog(LogFile):
         """Yield the lines of a file until it is replaced or shortened, or until `stop`."""
         number, begun = 1, b""
         while True:
-            line = stream.readline()
+            line = bounded_line(stream, f"{self.name}:{number}", len(begun))
             if line.endswith(b"\n"):
                 line, begun = begun + line, b""
                 if not line.isspace():
@@ -108,8 +113,8 @@ class GrowingLog(LogFile):
                 if number <= last:
                     continue
                 try:
-                    row = LogRow(number, orjson.loads(path.read_bytes()))
-                except orjson.JSONDecodeError:
+                    row = LogRow(number, read_beside(path))
+                except ValueError:
                     if time.time() - path.stat().st_mtime < WRITTEN_S:
                         break  # it is being written
                     self.bad_lines += 1

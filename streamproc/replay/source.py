@@ -222,7 +222,8 @@ class LogOpener:
         sources: list[Source] = []
         foreign: list[InvalidEvent] = []
         unreadable: list[InvalidEvent | OSError] = []
-        for path in log_paths(paths):
+        away: list[str] = []
+        for path in log_paths(paths, away):
             if path in leave_out:
                 continue
             log = LogFile(path, lenient=self._lenient)
@@ -238,6 +239,8 @@ class LogOpener:
                 unreadable.append(error)
         if not sources and (skipped := [*foreign, *unreadable]):
             raise skipped[0]
+        if away:
+            self.reading.notes[f"skipped {plural(len(away), 'link')} out of the directory: {_shown(away)}"] = None
         if foreign:
             self.reading.notes[_skipped(foreign, "of no known format")] = None
         if unreadable:
@@ -261,8 +264,11 @@ class LogOpener:
 
 def _skipped(errors: Sequence[InvalidEvent | OSError], why: str) -> str:
     names = [_skipped_name(error) for error in errors]
-    shown = ", ".join(names[:FOREIGN_SHOWN]) + (", …" if len(names) > FOREIGN_SHOWN else "")
-    return f"skipped {plural(len(names), 'file')} {why}: {shown}"
+    return f"skipped {plural(len(names), 'file')} {why}: {_shown(names)}"
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(names[:FOREIGN_SHOWN]) + (", …" if len(names) > FOREIGN_SHOWN else "")
 
 
 def _skipped_name(error: InvalidEvent | OSError) -> str:

@@ -66,7 +66,13 @@ async def serve_page(
         orders = PageOrders(settings, model, lambda: reader.caught_up, enabled=options.orders)
         stack.push_async_callback(orders.close)
         app = make_app(settings, policy, model, reader, access, orders)
-        runner = BoundedRunner(app, connections_max=CONNECTIONS_MAX, shutdown_timeout=SHUTDOWN_S)
+        runner = BoundedRunner(
+            app,
+            connections_max=CONNECTIONS_MAX,
+            is_proxy=access.is_proxy,
+            own_names=False,  # `access` checks them, and its address may be that of a proxy
+            shutdown_timeout=SHUTDOWN_S,
+        )
         stack.push_async_callback(runner.cleanup)
         try:
             port = await runner.listen(options.host, options.port)

@@ -8,6 +8,7 @@ import faust
 from yarl import URL
 
 from streamproc.kafka.options import connection_options, ssl_context
+from streamproc.worker.assignor import HostlessAssignor
 from streamproc.worker.limits import (
     COMMIT_INTERVAL_S,
     FETCH_BYTES_MAX,
@@ -50,6 +51,7 @@ def new_app(settings: Settings, partitions: int) -> App:
         topic_replication_factor=settings.replication_factor,
         web_enabled=False,
         worker_redirect_stdouts=False,
+        PartitionAssignor=HostlessAssignor,
     )
 
 

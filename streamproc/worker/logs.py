@@ -12,6 +12,7 @@ import sys
 import time
 from typing import Final
 
+from streamproc.kafka.retry_log import quiet_retries
 from streamproc.model.escaping import LogFormatter
 
 OTHERS: Final = ("aiokafka", "asyncio", "faust", "mode")
@@ -65,5 +66,6 @@ def set_up(level: str = "info") -> None:
     handler.setFormatter(LogFormatter(f"%(asctime)s {prefix}%(levelname)s %(name)s: %(message)s"))
     handler.addFilter(Calm())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    quiet_retries(every_client=True)
     for name in OTHERS:
         logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLogger().level))

@@ -1,4 +1,4 @@
-"""Readiness: wait until the broker answers and every topic exists, before each run of the worker.
+"""Readiness: wait until broker, topics and the group's coordinator are there, before each run of the worker.
 
 A worker that starts before its broker waits for it and logs that, instead of crashing and restarting in a loop.
 """
@@ -9,6 +9,8 @@ import asyncio
 import logging
 import time
 from typing import TYPE_CHECKING, NamedTuple
+
+from aiokafka.errors import GroupCoordinatorNotAvailableError
 
 from streamproc.errors import InvalidSettings, Unavailable
 from streamproc.kafka import topics
@@ -47,7 +49,7 @@ class Patience:
 
 
 async def wait_until_ready(settings: Settings, give_up_after_s: float | None) -> Ready:
-    """Wait until the broker answers and every topic that the worker needs exists.
+    """Wait until the broker answers, every topic that the worker needs exists, and its group has a coordinator.
 
     Raises `Unavailable` after `give_up_after_s`, and `InvalidSettings` if numbers of partitions do not match.
     """
@@ -83,7 +85,21 @@ async def _ready(settings: Settings) -> Ready:
                 f"delete {other} ({what}) and run `streamproc topics apply`"
             )
     bytes_max, clock = await _as_found(settings)
+    await _check_coordinator(settings)
     return Ready(found, bytes_max, live=clock == "LogAppendTime")
+
+
+async def _check_coordinator(settings: Settings) -> None:
+    """Raise `Unavailable` until the group has a coordinator. A new cluster first creates its topic of offsets, and
+    aiokafka would log that as an error."""
+    async with topics.administering(settings) as admin:
+        try:
+            await admin.find_coordinator(settings.worker_group)
+        except GroupCoordinatorNotAvailableError:
+            raise Unavailable(
+                f"{settings.brokers} has no coordinator for the group {settings.worker_group} yet; a new cluster takes "
+                "some seconds"
+            ) from None
 
 
 async def _as_found(settings: Settings) -> tuple[int, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from aiokafka.errors import KafkaError
 from faust.transport.drivers import aiokafka as driver
 
 if TYPE_CHECKING:
@@ -33,6 +34,14 @@ class SeekingConsumer(driver.Consumer):
             self._waiting |= early
             tps = set(tps) - early
         super().resume_partitions(tps)
+
+    def raise_coordination_error(self) -> None:
+        """Raise the error that has ended aiokafka's coordination with the group, if one has. It never starts again."""
+        client: Any = self._thread._consumer
+        if client is not None and not client._closed and client._coordinator is not None:
+            ended = client._coordinator._coordination_task
+            if ended.done() and not ended.cancelled() and (error := ended.exception()) is not None:
+                raise KafkaError("aiokafka coordinates no more") from error
 
     async def perform_seek(self) -> None:
         """Seek all partitions to their committed offset, and only then resume reading them."""

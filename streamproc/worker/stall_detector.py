@@ -70,9 +70,10 @@ class StallDetector:
         self._states: dict[TP | str, StallState] = {}
 
     async def run(self) -> None:
-        """Check at intervals. Raises `WorkerStalled`; never returns."""
+        """Check at intervals. Raises `WorkerStalled`, or what ended the coordination with the group; never returns."""
         while True:
             await asyncio.sleep(STALL_CHECK_S)
+            self._app.consumer.raise_coordination_error()
             await self._check()
 
     async def _check(self) -> None:

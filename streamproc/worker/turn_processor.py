@@ -22,6 +22,7 @@ from streamproc.fingerprint import read_event
 from streamproc.fleet.record_signing import CHECKED_TYPES, RESUME_HEADER, check_log_event
 from streamproc.kafka.log_limit import LogLimit
 from streamproc.kafka.partitioning import EVERYWHERE, Home
+from streamproc.model.guard_report import is_guard_report
 from streamproc.model.wire import (
     Feedback,
     HaltAcknowledged,
@@ -219,8 +220,8 @@ class TurnProcessor:
         return outgoing
 
     def _read(self, record: Fetched, partition: int, outgoing: list[OutgoingRecord]) -> Event | None:
-        """Return the event of a record; for an unusable one add a dead letter and return None. Feedback is checked and
-        changes nothing, so it is None, too: the state of a run that has ended is not loaded, and no new run begins."""
+        """Return the event of a record; for an unusable one add a dead letter and return None. Feedback is checked, and
+        changes nothing, as a guard's report does: no state is loaded for them, and no new run begins."""
         value, why = record.value, "unreadable"
         try:
             if value is None:
@@ -235,7 +236,7 @@ class TurnProcessor:
             if type(event) is not Turn:
                 why = "signature"
                 self._check(event, record, partition)
-                if type(event) is Feedback:
+                if type(event) is Feedback or is_guard_report(event):
                     return None
         except InvalidEvent as problem:
             outgoing.append(self._refused(why, record, partition, *problem.problems))

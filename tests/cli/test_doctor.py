@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
 
+from streamproc.cli import checks
 from streamproc.kafka import topics
 from streamproc.settings import load_settings
 
@@ -29,6 +32,23 @@ def test_an_unreachable_broker_is_a_failure_with_a_remedy(run, nowhere: str) -> 
     assert nowhere in line
     assert "To fix it: start Kafka" in line
     assert "ok   Python 3." in result.stdout
+
+
+def test_where_nothing_can_be_installed_no_remedy_installs_anything(run, nowhere, monkeypatch) -> None:
+    """As in the image: its files belong to root, it has neither pip nor make, and the demo is not part of it."""
+    monkeypatch.setattr(sys, "prefix", "/nonexistent")
+    monkeypatch.setattr(checks, "version", missing)
+
+    lines = run("doctor", "--brokers", nowhere).stdout.splitlines()
+
+    assert "ok   no embedded broker, which only the demo needs" in lines
+    [line] = [line for line in lines if line.startswith("fail missing packages: ")]
+    assert line.endswith("To fix it: build this image again: nothing can be installed in /nonexistent")
+    assert not [line for line in lines for word in ("pip install", "make ", "`streamproc demo`") if word in line]
+
+
+def missing(name: str) -> str:
+    raise PackageNotFoundError(name)
 
 
 def test_an_unreachable_redis_is_only_a_warning(run, nowhere: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -185,7 +185,7 @@ def test_a_device_in_place_of_a_file_does_not_fill_the_memory(
 def test_a_line_without_end_is_refused_with_its_place(
     run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: bool
 ) -> None:
-    monkeypatch.setattr("streamproc.importers.log_file.LINE_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr("streamproc.importers.log_bytes.LINE_BYTES_MAX", 1 << 20)
     log = tmp_path / f"log.jsonl{'.gz' if packed else ''}"
     content = jsonl(stuck()).encode() + b" " * (2 << 20)
     log.write_bytes(gzip.compress(content) if packed else content)

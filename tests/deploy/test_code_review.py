@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shlex
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,76 @@ def check(folder: Path, files: str) -> subprocess.CompletedProcess[str]:
     assert step["env"] == {"FILES": "${{ inputs.files }}"}
     shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
     return run(shell, folder, FILES=files, GITHUB_ACTION_PATH=str(ACTION))
+
+
+BACKEND = """
+import os, zipfile
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    name = "ours-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(os.path.join(folder, name), "w") as wheel:
+        wheel.writestr("ours.py", "")
+        for file, text in {"METADATA": "Metadata-Version: 2.1\\nName: ours\\nVersion: 1.0\\n", "RECORD": "",
+                           "WHEEL": "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n"}.items():
+            wheel.writestr(f"ours-1.0.dist-info/{file}", text)
+    return name
+"""
+
+
+def checkout(folder: Path, *, digest: str = "") -> tuple[Path, dict[str, str]]:
+    """Return a repository like ours, whose lock names one package, and the environment in which pip finds that."""
+    repository = folder / "repository"
+    action = repository / ".github" / "actions" / "policy-check"
+    action.mkdir(parents=True)
+    (repository / "backend.py").write_text(BACKEND)
+    (repository / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    )
+    wheel = folder / "wheels" / "leaf-1.0-py3-none-any.whl"
+    wheel.parent.mkdir()
+    with zipfile.ZipFile(wheel, "w") as file:
+        file.writestr("leaf.py", "")
+        file.writestr("leaf-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: leaf\nVersion: 1.0\n")
+        file.writestr("leaf-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr("leaf-1.0.dist-info/RECORD", "")
+    digest = digest or hashlib.sha256(wheel.read_bytes()).hexdigest()
+    (repository / "requirements-runtime.lock").write_text(f"leaf==1.0 --hash=sha256:{digest}\n")
+    found = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheel.parent), "PIP_CONFIG_FILE": os.devnull}
+    return action, found
+
+
+def install(folder: Path, action: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run the first step of the action."""
+    step = defined(ACTION / "action.yml")["runs"]["steps"][0]
+    (folder / "path").touch()
+    runner = {"GITHUB_ACTION_PATH": str(action), "GITHUB_PATH": str(folder / "path"), "RUNNER_TEMP": str(folder)}
+    shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
+    return run(shell, folder, PYTHON=sys.executable, **runner, **environment)
+
+
+def test_the_action_installs_what_the_lock_names(tmp_path: Path) -> None:
+    action, environment = checkout(tmp_path)
+    done = install(tmp_path, action, environment)
+    assert done.returncode == 0, done.stderr
+    imported = run([str(tmp_path / "streamproc" / "bin" / "python"), "-c", "import leaf, ours"], tmp_path)
+    assert imported.returncode == 0, imported.stderr
+    assert (tmp_path / "path").read_text() == f"{tmp_path}/streamproc/bin\n"
+
+
+def test_the_action_installs_no_package_with_another_hash(tmp_path: Path) -> None:
+    action, environment = checkout(tmp_path, digest="0" * 64)
+    done = install(tmp_path, action, environment)
+    assert done.returncode != 0
+    assert "DO NOT MATCH THE HASHES" in done.stderr
+    assert not list((tmp_path / "streamproc").glob("lib/*/site-packages/leaf*"))
+    assert (tmp_path / "path").read_text() == ""
+
+
+def test_the_lock_of_the_action_names_everything_that_it_needs() -> None:
+    step = defined(ACTION / "action.yml")["runs"]["steps"][0]["run"]
+    assert "requirements-runtime.lock" in step
+    lock = (ROOT / "requirements-runtime.lock").read_text()
+    for name in re.findall(r"^requires = \[\"([\w-]+)", (ROOT / "pyproject.toml").read_text(), re.MULTILINE):
+        assert re.search(rf"^{name}==", lock, re.MULTILINE), f"{name}, with which the package is built"
 
 
 def test_the_action_annotates_the_mistakes(folder: Path) -> None:

@@ -17,7 +17,7 @@ import zstandard
 from streamproc.errors import InvalidEvent
 from streamproc.importers import Format, Import, LogFile
 from streamproc.importers.discovery import format_of, log_paths, named, others_in
-from streamproc.importers.log_file import UTF8_MARK
+from streamproc.importers.log_bytes import UTF8_MARK
 
 ROWS = [{"n": number} for number in range(3)]
 ODD_EVEN_RAW_NEW = ({"odd": 1}, {"even": 2}, {"run_id": "r", "node": "n"}, {"type": "new"})

@@ -14,6 +14,7 @@ from streamproc.fleet.record_signing import RecordSigner
 from streamproc.fleet.signing import CommandSigner
 from streamproc.model import wire
 from streamproc.model.fleet_command import FleetCommand, encode_command
+from streamproc.model.guard_report import encode_guard_report
 from streamproc.model.signing_keys import read_signing_keys
 from streamproc.policy import load_policy
 from streamproc.read_model import DecisionFilter, ReadModel, RunFilter, decision_table, run_table
@@ -373,3 +374,53 @@ def test_the_oldest_decisions_go_when_there_are_too_many(monkeypatch: pytest.Mon
 
     newest = [row.id for row in filled(ReadModel(), deployment).decisions(DecisionFilter(), limit=2)]
     assert [row.id for row in model.decisions(DecisionFilter())] == newest
+
+
+def test_a_run_that_only_commands_name_is_in_no_list_until_it_publishes() -> None:
+    made = busy()
+    made.send(wire.OperatorStop(w=1, run_id="typo", event_id="k", by="ada"))
+    model = filled(ReadModel(), made)
+    assert all("typo" not in group for group in ids(model))
+    assert model.run("typo") is None
+    assert (model.counts(NOON_MS).halted, model.runs_in_scope("fleet")) == (1, 4)
+    assert [one.code for one in model.decisions(DecisionFilter(run_id="typo"))] == ["OPERATOR001"]
+
+    made.send(turn("typo", 0, "here I am"))
+    model = filled(ReadModel(), made)
+    assert ids(model)[0] == ["typo", "halted"]
+
+
+def test_what_an_order_has_stopped_is_counted_in_its_scope_and_since_it_came() -> None:
+    made = busy()
+    for run_id, state in (("honest", "watching"), ("dear", "watching"), ("resumed", "stopped"), ("halted", "stopped")):
+        made.turn(run_id.encode(), encode_guard_report(run_id, f"{run_id}/{state}", state, "box/7"))
+    since_ms = made.records("turns")[-1].timestamp + 1
+    made.turn(b"dear", encode_guard_report("dear", "dear/other", "watching", "box/8"))
+    made.turn(b"dear", encode_guard_report("dear", "dear/stopped", "stopped", "box/7"))
+    model = filled(ReadModel(), made)
+
+    # `resumed` had stopped before; of `dear` one guard has not answered; `warned` has none that reports.
+    assert str(model.stops("fleet", since_ms)) == (
+        "stopped 0 of 4; 3 do not answer: dear (box/8), honest (box/7), resumed (box/7); 1 does not report"
+    )
+    assert str(model.stops("user:of-honest", since_ms)) == "stopped 0 of 1; 1 does not answer: honest (box/7)"
+    assert str(model.stops("member:acme/of-warned", since_ms)) == "stopped 0 of 1; 1 does not report"
+    assert str(model.stops("run:dear", since_ms)) == "stopped 0 of 1; 1 does not answer: dear (box/8)"
+    assert str(model.stops("tenant:other", since_ms)) == "stopped 0 of 0"
+
+    made.turn(b"dear", encode_guard_report("dear", "dear/left", "left", "box/8"))
+    made.turn(b"honest", encode_guard_report("honest", "honest/stopped", "stopped", "box/7"))
+    made.send(wire.RunFinished(w=1, run_id="warned", event_id="w/f"))
+    model = filled(ReadModel(), made)
+    assert str(model.stops("fleet", since_ms)) == "stopped 3 of 4; 1 does not answer: resumed (box/7)"
+
+
+def test_made_up_guards_of_a_run_are_bounded() -> None:
+    made = busy()
+    for number in range(200):
+        made.turn(b"dear", encode_guard_report("dear", f"g{number}", "watching", f"box/{number}"))
+    model = filled(ReadModel(), made)
+    assert model._one("SELECT count(*) FROM guards")[0] == 64
+    made.turn(b"dear", encode_guard_report("dear", "last", "stopped", "box/3"))
+    model = filled(ReadModel(), made)
+    assert model._one("SELECT count(*) FROM guards WHERE stopped_ms > 0")[0] == 1

@@ -74,4 +74,4 @@ def test_what_a_worker_says_that_has_lost_its_partition_changes_nothing() -> Non
 
 def test_a_run_without_a_status_has_no_row() -> None:
     assert row_of(finding(2, "halt")) is None
-    assert row_of(finding(2, "halt"), status(1), (note_status, None)) is None
+    assert row_of(finding(2, "halt"), status(1), (note_status, 0)) is None

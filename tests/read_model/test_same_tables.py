@@ -12,11 +12,15 @@ from hypothesis import given, settings, strategies as st
 
 from streamproc.model import wire
 from streamproc.model.fleet_command import FleetCommand, encode_command
+from streamproc.model.guard_report import GuardState, encode_guard_report
 from streamproc.read_model import ReadModel
 from tests.read_model.deployment import NOON_MS, Deployment, spend, turn
 from tests.read_model.tables import rows_of
 
 POLICY = {"name": "accounts", "budgets": {"maxTenantTokensPerDay": 1_000, "maxSessionTokens": 400}}
+REPORTS: dict[str, tuple[GuardState, ...]] = {
+    "a": ("watching", "stopped"), "b": ("watching", "left"), "c": ("watching",),
+}  # fmt: skip
 
 
 @lru_cache(maxsize=1)
@@ -40,6 +44,10 @@ def everything() -> Deployment:
             made.turn(b"run-3", b"no JSON")
             made.send(wire.OperatorStop(w=1, run_id="run-6", event_id="kill-6", by="ada", reason="wrong"))
             made.send(wire.OperatorStop(w=1, run_id="run-7", event_id="kill-u@12", by="ada", reason="wrong"))
+    for run_id in runs[4:8]:
+        for host, states in REPORTS.items():
+            for state in states:
+                made.turn(run_id.encode(), encode_guard_report(run_id, f"{run_id}/{host}/{state}", state, host))
     for run_id in runs[8:10]:
         made.send(wire.RunFinished(w=1, run_id=run_id, event_id=f"{run_id}/f", status="done"))
     made.write("runs", b"run-9", None)

@@ -58,7 +58,7 @@ async def test_a_deployment_is_shown_as_its_workers_publish_it(
         running = model.run("a")
         assert (running.turns, running.total_tokens, running.user) == (2, 300, "ada")
 
-        command, _ = await issue_command(settings, "STOP", "user:eve", "bob", "too dear")
+        command, _, _ = await issue_command(settings, "STOP", "user:eve", "bob", "too dear")
         await until(lambda: model.run("b").status == "halted", 60)
         [order] = model.commands(standing=True)
         await until(lambda: model.commands(standing=True)[0].obeyed_runs == 1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streamproc.importers.log_file import UTF8_MARK
+from streamproc.importers.log_bytes import UTF8_MARK
 from streamproc.replay import growing_log
 from streamproc.replay.following import Followed
 from streamproc.replay.source import open_logs

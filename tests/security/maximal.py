@@ -104,6 +104,21 @@ def _self_loops(run_id: str, size: int) -> bytes:
     return _between(head, lambda n: f'["{n}","{n}"]', "]}}", size)
 
 
+def suspect(number: int, length: int) -> str:
+    """A text of which each word may be a secret's place."""
+    return (f"{number} " + "--password -u login key= session > token cookie bearer " * (length // 40 + 1))[:length]
+
+
+def _quoted(field: str, item: str, opening: str = "[", closing: str = "]") -> Case:
+    """A call with JSON as text in `field`: a list of as many items as fit."""
+
+    def build(run_id: str, size: int) -> bytes:
+        head = _head("turn", run_id, "", wire=False) + f'"tool_calls":[{{"name":"t","{field}":"{opening}'
+        return _between(head, lambda n: item, f'{closing}"}}]}}', size)
+
+    return build
+
+
 _TASK: Final = '"task_id":"T1",'
 _TYPES: Final = (
     "turn", "run.started", "run.finished", "user.message", "operator.stop", "operator.resume", "halt.acknowledged",
@@ -246,6 +261,50 @@ CASES: Final[dict[str, Case]] = {
         "}}]}", size,
     ),
     "raw turn usage fields": _list("turn", "usage", lambda n: f'"u{n}":1', wire=False, ends="{}"),
+    # Names and texts that redaction looks at closely: they hold what it searches for, and no two are equal.
+    "raw turn named calls": _list("turn", "tool_calls", lambda n: f'{{"name":"{suspect(n, 250)}"}}', wire=False),
+    "raw turn named metrics": _list("turn", "progress", lambda n: f'"{suspect(n, 120)}":1', wire=False, ends="{}"),
+    "raw turn long labels": _list("turn", "labels", lambda n: f'"{n}":"{suspect(n, 4_200)}"', wire=False, ends="{}"),
+    "raw turn bad names": _list("turn", "tool_calls", lambda n: f'{{"name":"{suspect(n, 1_900)}"}}', wire=False),
+    "raw turn reported errors": _list("turn", "errors", lambda n: f'"{suspect(n, 1_000)}"', wire=False),
+    "raw turn named tests": _list("turn", "tests.failed", lambda n: f'"{suspect(n, 60)}"', wire=False),
+    "raw run.started nodes": _list("run.started", "graph.nodes", lambda n: f'"{n}"', wire=False),
+    "raw run.started suspect nodes": _list("run.started", "graph.nodes", lambda n: f'"{suspect(n, 40)}"', wire=False),
+    "raw run.started long nodes": _list("run.started", "graph.nodes", lambda n: f'"{suspect(n, 1_900)}"', wire=False),
+    "raw run.started some edges": _list(
+        "run.started", "graph.edges", lambda n: f'["{suspect(n, 50)}","{n}"]', wire=False
+    ),
+    "raw run.started unread graph": _list(
+        "run.started", "graph", lambda n: f'"{suspect(n, 40)}":1', wire=False, ends="{}"
+    ),
+    "raw task.transition long report": lambda run_id, size: _between(
+        _head("task.transition", run_id, _TASK, wire=False) + '"to":"DONE","evidence":{"dod":{"items":[',
+        lambda n: f'"{suspect(n, 140)}"', "]}}}", size,
+    ),
+    "raw task.transition reports": _list(
+        "task.transition", "evidence", lambda n: f'"g{n}":["{suspect(n, 1_900)}"]', _TASK, wire=False, ends="{}"
+    ),
+    "raw task.transition nested reports": lambda run_id, size: _between(
+        _head("task.transition", run_id, _TASK, wire=False) + '"to":"DONE","evidence":{"dod":{"items":[',
+        lambda n: f'{{"x":{{"{suspect(n, 300)}":false}}}}', "]}}}", size,
+    ),
+    "raw cycle.completed moves": _list(
+        "cycle.completed", "transitions", lambda n: f'{{"id":"{suspect(n, 120)}","to":"{suspect(n, 110)}"}}',
+        wire=False,
+    ),
+    # JSON in texts.
+    "raw turn lists in an answer": _quoted("result", "[]"),
+    "raw turn objects in an answer": _quoted("result", '{\\"a\\":{}}'),
+    "raw turn lists in arguments": _quoted("args", "[]"),
+    "raw turn lists in given arguments": _quoted("arguments", "[]", '{\\"a\\":[', "]}"),
+    "raw turn numbers in an answer": _quoted("result", "0"),
+    "raw turn lists in answers": lambda run_id, size: _between(
+        _head("turn", run_id, "", wire=False) + '"tool_calls":[',
+        lambda n: f'{{"name":"t","result":"[{"[]," * 600}[]]"}}', "]}", size,
+    ),
+    "raw turn lists in a structured text": lambda run_id, size: _between(
+        _head("turn", run_id, "", wire=False) + '"structured_output":"[', lambda n: "[]", ']"}', size
+    ),
     # Other raw events.
     "raw run.started budgets": _list("run.started", "budgets", lambda n: f'"b{n}":{n}', wire=False, ends="{}"),
     "raw run.started budget number": lambda run_id, size: (

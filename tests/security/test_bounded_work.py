@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import sys
 from itertools import pairwise
@@ -10,20 +11,23 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 import yaml
+from hypothesis import given, strategies as st
 from msgspec import inspect
 
 from streamproc.core.compiled import core_kind
-from streamproc.core.graph import EDGES_MAX, NODES_MAX, check_graph
+from streamproc.core.graph import check_graph
 from streamproc.core.run_state import RunState, dump
+from streamproc.detectors.base import args_excerpt
 from streamproc.errors import InvalidEvent, InvalidPolicy, InvalidSettings
 from streamproc.fingerprint import fingerprint, read_event
-from streamproc.model import nesting, raw_events, raw_fields, wire
+from streamproc.model import nesting, raw_events, raw_fields, redaction, wire
+from streamproc.model.graph_limits import EDGES_MAX, NODES_MAX, SIZES
 from streamproc.model.raw_events import parse_raw
 from streamproc.model.yaml_text import LEVELS_MAX, VALUES_MAX, read_yaml
 from streamproc.notify.notification_config import load_notification_config
 from streamproc.policy import load_policy
 from tests.feeding import STANDARD, Feed
-from tests.security.maximal import CASES, SIZE, maximal
+from tests.security.maximal import CASES, SIZE, maximal, suspect
 from tests.worker.records import records_of
 from tests.worker.test_turn_processor import controls, processor, runs
 
@@ -35,6 +39,10 @@ if TYPE_CHECKING:
 READ_CALLS_MAX = 1_200_000  # to walk through 350 000 empty lists; each call takes 0.1 µs
 STEP_CALLS_MAX = 160_000  # a turn of the most calls that an event may have; each takes 0.1 µs
 STATE_BYTES_MAX = 4_096
+VALUES = st.recursive(
+    st.none() | st.integers(-9, 9) | st.text("ab", max_size=9),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("ab", max_size=3), inner, max_size=4),
+)
 
 
 def counted(act: Callable[[], Any]) -> tuple[int, Any]:
@@ -67,6 +75,125 @@ def test_the_largest_event_of_each_type_takes_bounded_work(name: str) -> None:
         calls, _ = counted(lambda: feed.event(event))
         assert calls < STEP_CALLS_MAX
         assert len(dump(feed.state)) < STATE_BYTES_MAX
+
+
+REDACTED_MAX = 110_000  # characters of one event that are searched for secrets, at up to 2 µs each
+
+
+def thousands(kind: str, field: str, value: Any, **more: Any) -> bytes:
+    return orjson.dumps({"type": kind, "run_id": "r", "node": "n", "task_id": "T1", field: value, **more})
+
+
+SUSPECTS = {
+    "calls": thousands("turn", "tool_calls", [{"name": suspect(n, 250)} for n in range(raw_events.CALLS_MAX)]),
+    "metrics": thousands("turn", "progress", {suspect(n, 120): 1 for n in range(raw_fields.METRICS_MAX)}),
+    "labels": thousands("turn", "labels", {suspect(n, 900): suspect(n, 3_000) for n in range(raw_fields.LABELS_MAX)}),
+    "evidence": thousands(
+        "task.transition",
+        "evidence",
+        {suspect(g, 99): {suspect(n, 320): n % 2 == 0 for n in range(400)} for g in range(16)},
+    ),
+    "a list of reports": thousands(
+        "task.transition", "evidence", {"dod": {"items": [{"x": {suspect(n, 300): False}} for n in range(2_000)]}}
+    ),
+    "moves": thousands(
+        "cycle.completed", "transitions", [{"id": suspect(n, 120), "to": suspect(n, 110)} for n in range(1_500)]
+    ),
+    "tasks": thousands("task.delegated", "tasks", [suspect(n, 120) for n in range(4_000)]),
+    "graph": thousands("run.started", "graph", {"edges": [[suspect(n, 60), f"{n}"] for n in range(1_000)]}),
+    "nodes of a graph": thousands("run.started", "graph", {"nodes": [{"id": suspect(n, 30)} for n in range(999)]}),
+    "a graph of no graph": thousands("run.started", "graph", {"nodes": [{"x": suspect(n, 30)} for n in range(999)]}),
+}
+
+
+@pytest.mark.parametrize("name", [*SUSPECTS, *(name for name in CASES if name.startswith("raw"))])
+def test_of_one_event_a_bounded_part_is_searched_for_secrets(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every cap of names comes before their redaction, which takes longer than anything else with them."""
+    searched, search = 0, redaction._clean
+
+    def count(text: str, *arguments: Any, **more: Any) -> str:
+        nonlocal searched
+        searched += len(text)
+        return search(text, *arguments, **more)
+
+    monkeypatch.setattr(redaction, "_clean", count)
+    redaction.redact_name.cache_clear()
+    redaction.redact_id.cache_clear()
+    with contextlib.suppress(InvalidEvent):
+        read_event(SUSPECTS.get(name) or maximal(name))
+    assert searched < REDACTED_MAX
+
+
+def test_names_beyond_the_limit_stay_different_and_hide_what_they_hold() -> None:
+    names = [f"password=hunter{n} {suspect(n, 200)}" for n in range(raw_events.CALLS_MAX)]
+    event = read_event(thousands("turn", "tool_calls", [{"name": name} for name in names]))
+    shown = [call.name for call in event.calls]
+    assert len({*shown[-500:]}) == 500
+    assert not any("hunter" in name for name in shown)
+    labels = read_event(thousands("turn", "labels", {f"l{n}": f"password=abc{n:099}" for n in range(250)})).labels
+    assert len(labels) == 250
+    assert not any("abc0" in text for text in (*labels, *labels.values()))
+    few = read_event(thousands("turn", "tool_calls", [{"name": f"tool_{n}"} for n in range(raw_events.CALLS_MAX)]))
+    assert [call.name for call in few.calls] == [f"tool_{n}" for n in range(raw_events.CALLS_MAX)]
+
+
+def test_a_graph_that_no_worker_follows_is_not_redacted_and_is_told_by_its_size() -> None:
+    for graph, what in (
+        ({"nodes": [f"n{n}" for n in range(NODES_MAX + 1)]}, f"{NODES_MAX + 1} nodes"),
+        ({"edges": [["a", "b"]] * (EDGES_MAX + 1)}, f"{EDGES_MAX + 1} edges"),
+        ({"nodes": ["a"], "leads_to": [[0] * (EDGES_MAX + 1)]}, f"{EDGES_MAX + 1} edges"),
+        ({"nodes": ["x" * 40_000]}, "characters in names, more than 32768"),
+        ({"nodes": [{"bad": "x" * 40_000}]}, "characters in names, more than 32768"),
+    ):
+        event = read_event(thousands("run.started", "graph", graph))
+        assert set(event.graph) == {SIZES}
+        [warning] = Feed().event(event)
+        assert (warning.code, what in warning.message) == ("GRAPH002", True)
+
+
+def test_a_graph_within_the_limits_means_the_same_redacted_by_the_worker_and_by_the_publisher() -> None:
+    for graph in (
+        {"edges": [["a", "b"], ["b", "a"], ["b", "END"]], "unread": ["x"]},
+        {"nodes": ["token=abc123def", {"id": "b", "terminal": True}], "edges": [["token=abc123def", "b"]]},
+        {"nodes": ["a", "b"], "leads_to": [[1], [0]], "anchors": [[1, 0]]},
+        {"nodes": [3]},
+        {"edges": [["a"]]},
+    ):
+        sent = fingerprint(parse_raw({"type": "run.started", "run_id": "r", "graph": graph})).graph
+        read = read_event(thousands("run.started", "graph", graph)).graph
+        assert read == {name: part for name, part in sent.items() if name != "unread"}
+
+
+def test_sizes_of_a_graph_can_only_be_numbers() -> None:
+    for told in ({"nodes": "<script>"}, {"more": 10**9}, {"nodes": 5}, ["nodes"], {"edges": True}):
+        assert Feed().raw({"type": "run.started", "graph": {SIZES: told}}) == []
+
+
+def test_of_arguments_that_a_finding_shows_the_start_is_redacted(monkeypatch: pytest.MonkeyPatch) -> None:
+    args = {"q": suspect(1, 50), "rest": {suspect(n, 50): suspect(n, 900) for n in range(900)}}
+    turn = {"node": "n", "tool_calls": [{"name": "t", "args": args, "result": "no"}]}
+    sent = fingerprint(parse_raw({"run_id": "r", **turn}), include_content=True)
+    searched, search = 0, redaction._clean
+
+    def count(text: str, *arguments: Any, **more: Any) -> str:
+        nonlocal searched
+        searched += len(text)
+        return search(text, *arguments, **more)
+
+    monkeypatch.setattr(redaction, "_clean", count)
+    shown = args_excerpt(sent, sent.calls[0])
+    assert shown is not None
+    assert "login" in shown
+    assert searched < 10_000
+
+
+@given(VALUES, st.integers(0, 60))
+def test_the_start_of_a_value_is_a_part_of_it(value: Any, characters: int) -> None:
+    start = nesting.start_of(value, characters)
+    assert len(orjson.dumps(start)) <= len(orjson.dumps(value))
+    assert nesting.start_of(value, 100_000) == value
+    if isinstance(value, list):
+        assert start == value[: len(start)] or len(orjson.dumps(start[-1])) < len(orjson.dumps(value[len(start) - 1]))
 
 
 MANY = ["t"] * (wire.BATCH_MAX + 1)

@@ -117,10 +117,12 @@ class Restating:
         self.settings = settings
         publisher = Publisher(settings, {}, {})
         self.commands = FleetCommands(settings, publisher, 1, dead_letter_bytes=9_999, version="0")
+        self.applied = 0
 
     def apply(self, value: bytes, key: bytes, at_ms: int) -> None:
         """Apply a record of the commands topic."""
-        self.commands.apply([record("commands", key, value, at_ms=at_ms)])
+        self.commands.apply([record("commands", key, value, at_ms=at_ms, offset=self.applied)])
+        self.applied += 1
 
     async def issued_again(self, scope: str) -> list[FleetCommand]:
         """Displace a command by garbage; return what the worker issues again."""
@@ -137,6 +139,20 @@ async def restating(settings: Settings, command: FleetCommand) -> list[FleetComm
     worker.apply(encode_command(command), command.scope.encode(), command.at)
     assert worker.commands.fleet.latest(command.scope) == command
     return await worker.issued_again(command.scope)
+
+
+def test_a_record_that_is_delivered_again_is_applied_once(settings: Settings) -> None:
+    worker = Restating(signing(settings))
+    now_ms = int(time.time() * 1000)
+    command = command_signer(signing(settings)).sign(new_command(Fleet(), "STOP", "user:eve", "ada", "abuse"))
+    records = [
+        record("commands", command.scope.encode(), encode_command(command), at_ms=now_ms, offset=0),
+        record("commands", b"garbage", b"garbage", at_ms=now_ms, offset=1),
+    ]
+    for delivered in (records[:1], records, records):
+        assert worker.commands.apply(delivered) == len(delivered)
+    assert [outcome.offset for outcome in worker.commands._outcomes[0]] == [0, 1]
+    assert worker.commands.fleet.latest(command.scope) == command
 
 
 async def test_a_standing_command_that_was_not_verified_comes_back_unsigned(settings: Settings) -> None:

@@ -14,8 +14,7 @@ import pytest
 from streamproc.errors import InvalidSettings
 from streamproc.web.access import AccessOptions
 from streamproc.web.access.password_file import PASSWORD_MAX, new_user, read_users, write_users
-from streamproc.web.access.throttle import ADDRESSES_MAX, LoginThrottle
-from tests.web.access_app import Browser, Clock, serving
+from tests.web.access_app import Browser, serving
 
 PASSWORD = "correct horse battery"
 TYPED_AS_NAME = "hunter2-hunter2"
@@ -51,60 +50,6 @@ async def test_a_user_of_the_file_logs_in_and_a_wrong_password_does_not(users: P
         assert "password:ada" in (await browser.get("/")).text
         assert "loopback" not in served.access.address_hint()
         assert (await browser.post("/login/loopback", {"token": "x"})).status == 404
-
-
-async def test_after_ten_failures_a_minute_an_address_waits(users: Path) -> None:
-    clock = Clock()
-    async with serving(by_file(users), now=clock) as served, Browser(served) as browser:
-        for _ in range(3):
-            assert (await browser.post("/login/password", typed())).status == 303  # no failures
-        for _ in range(10):
-            assert (await browser.post("/login/password", typed(password="wrong wrong wrong"))).status == 403
-        slowed = await browser.post("/login/password", typed())
-        assert slowed.status == 429
-        assert slowed.headers["Retry-After"] == "60"
-        clock.now_s += 59.5
-        assert (await browser.post("/login/password", typed())).status == 429
-        clock.now_s += 1
-        assert (await browser.post("/login/password", typed())).status == 303
-
-
-async def test_many_guesses_at_once_are_counted_before_they_are_checked(users: Path) -> None:
-    async with serving(by_file(users)) as served, Browser(served) as browser:
-        answers = await asyncio.gather(
-            *(browser.post("/login/password", typed(password="wrong wrong wrong")) for _ in range(30))
-        )
-        assert sorted(answer.status for answer in answers) == [403] * 10 + [429] * 20
-
-
-async def test_guesses_behind_a_proxy_do_not_lock_out_the_others(users: Path) -> None:
-    async with serving(by_file(users, trusted_proxies=("127.0.0.1/32",))) as served, Browser(served) as browser:
-        for number in range(12):
-            # The last hop is the proxy's; what the client writes before it, it cannot vary to get more guesses.
-            refused = await browser.post(
-                "/login/password", typed(password="wrong wrong wrong"), X_Forwarded_For=f"10.0.0.{number}, 203.0.113.9"
-            )
-            assert refused.status == (403 if number < 10 else 429)
-        assert (await browser.post("/login/password", typed(), X_Forwarded_For="203.0.113.10")).status == 303
-    async with serving(by_file(users)) as served, Browser(served) as browser:
-        for number in range(12):  # no proxy is trusted: the header means nothing
-            refused = await browser.post(
-                "/login/password", typed(password="wrong wrong wrong"), X_Forwarded_For=f"203.0.113.{number}"
-            )
-            assert refused.status == (403 if number < 10 else 429)
-
-
-def test_an_ipv6_customer_is_one_address_and_addresses_are_bounded() -> None:
-    clock = Clock()
-    throttle = LoginThrottle(clock)
-    waits = [throttle.attempt(f"2001:db8:1:2::{number:x}") for number in range(11)]
-    assert waits[:10] == [0.0] * 10
-    assert waits[10] == 60.0
-    assert throttle.attempt("2001:db8:1:3::1") == 0.0
-    for number in range(ADDRESSES_MAX + 10):
-        throttle.attempt(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
-    assert len(throttle._failed) == ADDRESSES_MAX
-    assert [throttle.attempt(address) for address in ("::ffff:1.2.3.4", "1.2.3.4") * 6][10:] == [60.0, 60.0]
 
 
 async def test_a_user_who_is_removed_or_gets_another_password_is_logged_out(users: Path) -> None:
@@ -212,15 +157,81 @@ async def test_the_header_from_another_address_means_nothing(proxies: tuple[str,
         assert browser.cookies == {}
 
 
-async def test_a_header_that_stands_twice_means_nothing() -> None:
+@pytest.mark.parametrize(
+    ("again", "status"), [("X-Forwarded-User: ada", 403), ("x-forwarded-user: root", 403), ("", 303)]
+)
+async def test_a_header_that_comes_twice_means_nothing(again: str, status: int) -> None:
     """A proxy that appends, instead of replacing, what the client sent."""
     async with serving(AccessOptions(**BEHIND, trusted_proxies=("127.0.0.0/8",))) as served:
-        headers = [("Origin", served.origin), ("Sec-Fetch-Site", "same-origin"), ("X-Forwarded-User", "root")]
-        async with aiohttp.ClientSession() as http:
-            for again in ([("X-Forwarded-User", "ada")], []):
-                url = f"{served.origin}/login/header"
-                async with http.post(url, headers=headers + again, data={"next": "/"}, allow_redirects=False) as got:
-                    assert got.status == (403 if again else 303)
+        lines = [
+            "POST /login/header HTTP/1.1", f"Host: {served.origin.removeprefix('http://')}", f"Origin: {served.origin}",
+            "Sec-Fetch-Site: same-origin", "X-Forwarded-User: root", *filter(None, [again]), "Content-Length: 8",
+            "Content-Type: application/x-www-form-urlencoded", "Connection: close",
+        ]  # fmt: skip
+        answer = await raw(served.port, "\r\n".join((*lines, "", "next=%2F")))
+        assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+
+
+@pytest.mark.parametrize("again", ["dev", "oncall", ""])
+async def test_groups_that_come_twice_are_none(again: str) -> None:
+    async with serving(AccessOptions(**BEHIND, trusted_proxies=("127.0.0.0/8",))) as served, Browser(served) as browser:
+        named = {"X_Forwarded_User": "ada", "X_Forwarded_Groups": "oncall"}
+        await browser.post("/login/header", {"next": "/"}, **named)
+        [session] = served.access.sessions._sessions.values()
+        assert session.rights == {"view", "halt"}
+        [(name, value)] = browser.cookies.items()
+        twice = [
+            ("Cookie", f"{name}={value}"), ("X-Forwarded-User", "ada"), ("X-Forwarded-Groups", "oncall"),
+            ("X-Forwarded-Groups", again),
+        ]  # fmt: skip
+        async with aiohttp.ClientSession() as http, http.get(served.origin, headers=twice) as got:
+            assert got.status == 200
+        assert session.rights == {"view"}  # those of everyone
+
+
+@pytest.mark.parametrize("header", ["Host", "Origin", "Sec-Fetch-Site", "X-CSRF-Token"])
+async def test_what_says_where_a_request_comes_from_counts_only_once(header: str) -> None:
+    async with serving() as served, Browser(served) as browser:
+        await browser.log_in_with_token()
+        [(name, value)] = browser.cookies.items()
+        sent = {
+            "Host": served.origin.removeprefix("http://"), "Origin": served.origin, "Sec-Fetch-Site": "same-origin",
+            "X-CSRF-Token": await browser.csrf(), "Cookie": f"{name}={value}", "Content-Length": "0",
+            "Content-Type": "application/x-www-form-urlencoded", "Connection": "close",
+        }  # fmt: skip
+        for more, status in (([], b" 200 "), ([(header, sent[header])], b" 4")):
+            lines = [f"{key}: {text}" for key, text in (*sent.items(), *more)]
+            answer = await raw(served.port, "\r\n".join(["POST /change HTTP/1.1", *lines, "", ""]))
+            assert status in answer.partition(b"\r\n")[0], answer
+        assert served.changes == 1
+
+
+async def raw(port: int, text: str) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(text.encode())
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("network", "wide"),
+    [
+        ("10.1.2.3/32", False), ("10.1.2.0/24", False), ("127.0.0.0/8", False), ("::1/128", False),
+        ("2001:db8::/64", False), ("10.1.2.0/23", True), ("10.0.0.0/8", True), ("0.0.0.0/0", True),
+        ("2001:db8::/32", True), ("::/0", True),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("header", ["", "X-Forwarded-User"])
+async def test_a_wide_network_of_proxies_warns(
+    network: str, wide: bool, header: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    more = {"trust_header": header, "groups": ("*=view",)} if header else {}
+    async with serving(AccessOptions(trusted_proxies=(network,), **more)):
+        pass
+    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warned) == wide
+    assert not wide or (network in warned[0] and (header or "guesses") in warned[0] and "/24" in warned[0])
 
 
 @pytest.mark.parametrize(

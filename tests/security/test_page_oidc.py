@@ -231,6 +231,9 @@ async def test_new_keys_of_the_provider_are_found(monkeypatch: pytest.MonkeyPatc
     ("claims", "name"),
     [
         ({"email_verified": False}, "oidc:248289761001"),  # anyone could claim it
+        ({"email_verified": "false"}, "oidc:248289761001"),
+        ({"email_verified": "true"}, "oidc:ada@example.com"),
+        ({"email_verified": None}, "oidc:248289761001"),
         ({"email": ""}, "oidc:248289761001"),
         ({"email": 7}, "oidc:248289761001"),
         ({"email": "a\u202eb\n"}, "oidc:a\\u202eb"),

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from streamproc.report.markup import tag
 from streamproc.web.access import AccessOptions
-from streamproc.web.access.session import SESSIONS_MAX, Sessions
+from streamproc.web.access.session import OF_NAME_MAX, SESSIONS_MAX, Sessions
 from streamproc.web.layout import page
 from tests.web.access_app import Browser, Clock, serving
 
@@ -88,14 +88,73 @@ def test_logins_without_end_do_not_fill_the_memory() -> None:
     sessions = Sessions(clock)
     first, second = (sessions.begin("a", frozenset()) for _ in range(2))
     sessions.use(first)
-    for _ in range(SESSIONS_MAX - 1):
-        sessions.begin("b", frozenset())
+    for number in range(SESSIONS_MAX - 1):
+        sessions.begin(f"b{number}", frozenset())
     assert len(sessions) == SESSIONS_MAX
     assert sessions.alive(first)
     assert not sessions.alive(second)
     clock.now_s += 8 * HOURS
     sessions.begin("c", frozenset())
     assert len(sessions) == 1
+
+
+def test_one_person_cannot_end_the_sessions_of_the_others() -> None:
+    sessions = Sessions(Clock())
+    others = [sessions.begin("ada", frozenset()) for _ in range(3)]
+    first, second, *_ = [sessions.begin("eve", frozenset()) for _ in range(OF_NAME_MAX + 1)]
+    assert not sessions.alive(first)
+    assert sessions.alive(second)
+    assert all(map(sessions.alive, others))
+    sessions.end(second)
+    sessions.end(second)
+    third = sessions.begin("eve", frozenset())
+    assert len(sessions) == OF_NAME_MAX + len(others)
+    sessions.end(third)
+    sessions.use(third)
+    assert not sessions.alive(third)
+
+
+async def test_a_cookie_beside_ours_neither_logs_out_nor_in() -> None:
+    """Any page of this host, on any port, can set one of the same name for a path of its choice."""
+    async with serving() as served, Browser(served) as browser, Browser(served) as other:
+        await browser.log_in_with_token()
+        await other.log_in_with_token()
+        [(name, own)] = browser.cookies.items()
+        for cookie in (f"{name}=planted; {name}={own}", f"{name}={own}; {name}=", f"{name}={own}; {name}={own}"):
+            assert (await browser.get("/", Cookie=cookie)).status == 200
+        both = f"{name}={other.cookies[name]}; {name}={own}"  # which of the two is meant?
+        assert (await browser.get("/", Cookie=both)).location == "/login"
+        assert (await browser.get("/")).status == 200
+
+
+async def test_another_site_cannot_end_a_session_by_opening_the_login() -> None:
+    """The browser sends no cookie with such a link, and the form of the login posts itself."""
+    options = AccessOptions(trust_header="X-User", trusted_proxies=("127.0.0.1/32",), groups=("*=view",))
+    async with serving(options) as served, Browser(served) as browser:
+        await browser.post("/login/header", {"next": "/"}, X_User="ada")
+        kept, browser.cookies = browser.cookies, {}
+        for site in ("cross-site", "same-site"):
+            page = await browser.get("/login?next=/runs/a%252F%2522b", X_User="ada", Sec_Fetch_Site=site)
+            assert page.forms() == []
+            assert page.headers["Refresh"] == "0"
+        browser.cookies = kept
+        # The page opens itself again, which sends the cookie.
+        again = await browser.get("/login?next=/runs/a", X_User="ada", Sec_Fetch_Site="same-origin")
+        assert again.location == "/runs/a"
+        assert (await browser.get("/", X_User="ada")).status == 200
+
+
+async def test_a_form_with_a_field_twice_is_refused() -> None:
+    async with serving() as served, Browser(served) as browser:
+        await browser.log_in_with_token()
+        headers = {
+            "Origin": served.origin, "Sec-Fetch-Site": "same-origin",
+            "Content-Type": "application/x-www-form-urlencoded",
+        }  # fmt: skip
+        csrf = await browser.csrf()
+        for body, status in ((f"csrf={csrf}&csrf={csrf}", 400), (f"csrf=x&csrf={csrf}", 400), (f"csrf={csrf}", 200)):
+            assert (await browser.request("POST", "/change", headers, body.encode())).status == status
+        assert served.changes == 1
 
 
 @pytest.mark.parametrize(

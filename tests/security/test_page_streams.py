@@ -99,7 +99,7 @@ async def test_a_browser_that_does_not_read_loses_its_stream(monkeypatch: pytest
 
     app = web.Application()
     app.router.add_get("/", stream)
-    runner = BoundedRunner(app, connections_max=5)
+    runner = BoundedRunner(app, connections_max=5, own_names=False)
     port = await runner.listen("127.0.0.1", 0)
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
     writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")

@@ -311,6 +311,6 @@ def test_a_warning_about_an_unknown_field_does_not_quote_a_secret(caplog: pytest
 
 def test_no_hint_of_a_rule_is_in_an_id_of_hex_digits() -> None:
     """So the rules need not be tried for such ids, which every event may have."""
-    hints = [hint for hints, *_ in redaction._BY_PLACE for hint in hints]
+    hints = [hint for hints, *_ in redaction.RULES for hint in hints]
     assert len(hints) > 50
     assert not [hint for hint in hints if redaction._HEX.fullmatch(hint.strip("-")) and "--" not in hint]

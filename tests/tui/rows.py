@@ -7,6 +7,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
+from streamproc.fleet.commands import StopCounts
 from streamproc.read_model.rows import (
     AccountRow,
     CommandRow,
@@ -39,6 +40,7 @@ class HandMade:
         self.all = {run.run_id: run for run in runs}
         self.decided: list[DecisionRow] = []
         self.ordered: list[CommandRow] = []
+        self.stopped = StopCounts(expected=0, stopped=0)
         self.fleet_status = "CLEAR"
         self.caught_up, self.progress = True, 1.0
         self.trouble: Exception | None = None
@@ -88,6 +90,9 @@ class HandMade:
 
     def refused(self, *, limit: int = 200) -> tuple[RefusedRow, ...]:
         return ()
+
+    def stops(self, scope: str, since_ms: int) -> StopCounts:
+        return self.stopped
 
     def runs_in_scope(self, scope: str) -> int:
         return sum(run.status == "running" for run in self.all.values())

@@ -216,7 +216,7 @@ def test_an_order_is_followed_as_on_the_page() -> None:
     assert stage(halt, refused, at_work) == f"halt run {WORKING}: refused: not signed"
     stop = Order(id="c1", verb="stop", scope="fleet", by="ada", sent=True, place=PLACE, counted=2)
     assert stage(stop, standing(scope="fleet"), at_work) == (
-        "stop the fleet: standing: guards act on it: Working runs when it was given: 2; now: 1."
+        "stop the fleet: standing: guards act on it: stopped 0 of 0"
     )
 
 

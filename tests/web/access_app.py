@@ -12,6 +12,7 @@ import aiohttp
 import yarl
 from aiohttp import web
 
+from streamproc.fleet.commands import StopCounts
 from streamproc.read_model.rows import CommandRow, DecisionFilter, DecisionRow, LiveRun, RefusedRow
 from streamproc.report.markup import Html, foreign, tag
 from streamproc.settings import Settings
@@ -53,7 +54,11 @@ class FewRuns:
     seen: list[CommandRow] = field(default_factory=list)
     decided: list[DecisionRow] = field(default_factory=list)
     dead: list[RefusedRow] = field(default_factory=list)
+    stopped: StopCounts = field(default_factory=lambda: StopCounts(expected=0, stopped=0))
     caught_up: bool = True
+
+    def stops(self, scope: str, since_ms: int) -> StopCounts:
+        return self.stopped
 
     def runs_in_scope(self, scope: str) -> int:
         return self.counts.get(scope, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import secrets
@@ -39,6 +40,12 @@ class IdentityProvider:
         """Further keys to publish, such as one that should have stayed secret."""
         self.asked: list[dict[str, str]] = []
         self.exchanged = 0
+        self.configured = 0
+        """How often the configuration was asked for."""
+        self.answering = asyncio.Event()
+        """While it is not set, no request for the configuration or a token is answered."""
+        self.answering.set()
+        self.exchanging = 0
         self.down = False
         self._codes: dict[str, dict[str, str]] = {}
 
@@ -55,6 +62,8 @@ class IdentityProvider:
         return app
 
     async def _configuration(self, _request: web.Request) -> web.Response:
+        self.configured += 1
+        await self.answering.wait()
         if self.down:
             raise web.HTTPServiceUnavailable
         found = {
@@ -78,6 +87,8 @@ class IdentityProvider:
 
     async def _token(self, request: web.Request) -> web.Response:
         fields = await request.post()
+        self.exchanging += 1
+        await self.answering.wait()
         asked = self._codes.pop(str(fields.get("code")), None)  # a code works once
         challenge = hashlib.sha256(str(fields.get("code_verifier", "")).encode()).digest()
         basic = base64.b64decode(request.headers.get("Authorization", "Basic Og==").removeprefix("Basic ")).decode()

@@ -238,7 +238,7 @@ def test_a_user_and_the_fleet_are_stopped_by_number_and_cleared(
     for run in ("e1", "e2"):
         assert "abuse" in agents[run].said("CANCELLED ")
     stage(page, "obeyed")
-    page.locator("#order-outcome", has_text="given: 2; now: 0. Runs that it has halted: 2.").wait_for()
+    page.locator("#order-outcome", has_text="stopped 2 of 2").wait_for()
     assert agents["a1"].process.poll() is None
 
     page.goto(f"{origin}/orders")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streamproc.fleet.commands import Order
+from streamproc.fleet.commands import Order, StopCounts
 from streamproc.fleet.issuing import StoredAt
 from streamproc.read_model.order_progress import order_progress
 from streamproc.read_model.rows import CommandRow, DecisionRow, LiveRun, RefusedRow
@@ -90,8 +90,28 @@ def test_the_stage_of_an_order(given: Order, model: FewRuns, stage: str, said: s
     assert found.over == (stage in ("unsent", "replaced", "refused", "obeyed"))
 
 
-def test_what_has_come_of_an_order_to_many_is_counted() -> None:
-    model = FewRuns({"user:eve": 1}, seen=[row(scope="user:eve", obeyed=2)])
+@pytest.mark.parametrize(
+    ("counts", "said", "stage"),
+    [
+        (StopCounts(expected=0, stopped=0), "stopped 0 of 0", "obeyed"),
+        (StopCounts(expected=3, stopped=3), "stopped 3 of 3", "obeyed"),
+        (
+            StopCounts(expected=3, stopped=2, silent=1, names=("e1 (box/7)",)),
+            "stopped 2 of 3; 1 does not answer: e1 (box/7)", "accepted",
+        ),
+        (
+            StopCounts(expected=12_345, stopped=12_000, silent=45, mute=300, names=("a", "b")),
+            "stopped 12\u202f000 of 12\u202f345; 45 do not answer: a, b, …; 300 do not report", "accepted",
+        ),
+        (StopCounts(expected=3, stopped=2, mute=1), "stopped 2 of 3; 1 does not report", "obeyed"),
+        (
+            StopCounts(expected=2, stopped=1, unclear=1, names=("a",)),
+            "stopped 1 of 2; 1 does not answer, or not report: a", "accepted",
+        ),
+    ],
+)  # fmt: skip
+def test_what_has_come_of_an_order_to_many_is_counted(counts: StopCounts, said: str, stage: str) -> None:
+    model = FewRuns(seen=[row(scope="user:eve")], decided=[ANNOUNCED], stopped=counts)
     found = order_progress(order("kill", "user:eve"), model)
-    assert found.outcome == "Working runs when it was given: 3; now: 1. Runs that it has halted: 2."
-    assert order_progress(order("pause", "fleet"), FewRuns(seen=[row()])).outcome == ""
+    assert (found.outcome, found.stage) == (said, stage)
+    assert order_progress(order("pause", "fleet"), model).outcome == ""

@@ -1,9 +1,14 @@
-"""A broker that is away at the start. The faults (tests/faults) cover one that leaves later."""
+"""A broker that is away at the start, and what the log says of one that leaves later, which the faults (tests/faults)
+cover."""
 
 from __future__ import annotations
 
+import asyncio
+import re
+
 import pytest
 
+from deploy.local.kafka import free_port
 from streamproc.errors import Unavailable
 from streamproc.kafka import topics as kafka_topics
 from tests.waiting import until
@@ -29,3 +34,32 @@ async def test_a_worker_that_waits_for_its_broker_can_be_stopped(start_worker) -
 async def test_topic_commands_report_an_absent_broker_with_a_remedy(ask) -> None:
     with pytest.raises(Unavailable, match=r"broker at .* does not answer: start it, or set STREAMPROC_BROKERS"):
         await ask(settings_for(NO_BROKER, "no-broker"))
+
+
+async def test_a_worker_logs_a_few_lines_of_an_outage(own_broker, start_worker) -> None:
+    settings = settings_for(f"127.0.0.1:{free_port()}", "quiet")
+    port = int(settings.brokers.rpartition(":")[2])
+    await asyncio.to_thread(own_broker.start, port)
+    await kafka_topics.apply(settings)
+    worker = start_worker(settings)
+    await until(lambda: worker.said("ready partitions="), 60)
+
+    own_broker.kill()
+    await until(lambda: worker.said("receiving no fleet commands for now; reconnecting: "), 60)
+    await asyncio.to_thread(own_broker.start, port)
+    await until(lambda: worker.said("receiving fleet commands again"), 60)
+
+    warnings = re.findall(r"^.* (?:WARNING|ERROR) .*$", worker.text, re.MULTILINE)
+    assert len(warnings) <= 5, "\n".join(warnings)
+    assert worker.text.count("aiokafka") <= 2
+
+
+async def test_the_first_worker_of_a_new_cluster_logs_no_error(own_broker, start_worker) -> None:
+    """The cluster has no coordinator for any group until it has created its topic of offsets."""
+    settings = settings_for(own_broker.address(own_broker.start()), "first")
+    await kafka_topics.apply(settings)
+    worker = start_worker(settings)
+    await worker.ready()
+    assert worker.said("has no coordinator for the group first-worker yet")
+    assert " ERROR " not in worker.text
+    assert worker.end() == 0

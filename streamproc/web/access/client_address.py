@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from streamproc.errors import InvalidSettings, shown
 
 if TYPE_CHECKING:
     from aiohttp import web
 
+log = logging.getLogger(__name__)
+
 TrustedProxies = Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network]
+
+NARROW: Final = {4: 24, 6: 64}  # the prefix of a subnet: proxies have one of their own, or single addresses
+LOOPBACK: Final = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
 
 
 def read_networks(texts: Iterable[str]) -> TrustedProxies:
@@ -21,9 +27,30 @@ def read_networks(texts: Iterable[str]) -> TrustedProxies:
         try:
             found.append(ipaddress.ip_network(text))
         except ValueError as error:
-            what = f"--trusted-proxy {shown(text)}: {error}; expected a network, such as 10.0.0.0/8 or 10.1.2.3/32"
+            what = f"--trusted-proxy {shown(text)}: {error}; expected an address or a network, such as 10.1.2.3/32"
             raise InvalidSettings(what) from None
     return tuple(found)
+
+
+def warn_of_wide(proxies: TrustedProxies, header: str) -> None:
+    """Log each network that is wider than a subnet: what runs there besides the proxy is trusted like it.
+
+    `header` names the person, if a proxy does that.
+    """
+    for network in proxies:
+        if network.prefixlen >= NARROW[network.version] or any(
+            network.version == own.version and network.subnet_of(own)  # type: ignore[arg-type]  # the versions are equal
+            for own in LOOPBACK
+        ):
+            continue
+        can = f"log in as anyone, by sending {header}" if header else "hide from the limit of guesses at passwords"
+        log.warning(
+            "--trusted-proxy %s trusts %s addresses: each of them can %s. Name the proxies themselves (/32), or their "
+            "own subnet (/24; /64 of IPv6)",
+            network,
+            f"{network.num_addresses:,}",
+            can,
+        )
 
 
 def is_trusted(address: str, proxies: TrustedProxies) -> bool:
@@ -37,9 +64,27 @@ def is_trusted(address: str, proxies: TrustedProxies) -> bool:
 
 
 def client_address(request: web.Request, proxies: TrustedProxies) -> str:
-    """Return the address of the client: of the last hop that is no trusted proxy, since anyone can write the others."""
+    """Return the address of the client: of the last hop that is no trusted proxy, since anyone can write the others.
+
+    A hop that is no address counts as the proxy that passed it on.
+    """
     address = request.remote or ""
-    hops = [hop.strip() for line in request.headers.getall("X-Forwarded-For", ()) for hop in line.split(",")]
+    hops = [hop for line in request.headers.getall("X-Forwarded-For", ()) for hop in line.split(",")]
     while hops and is_trusted(address, proxies):
-        address = hops.pop()
+        hop = _without_port(hops.pop().strip())
+        if hop is None:
+            break
+        address = hop
     return address
+
+
+def _without_port(hop: str) -> str | None:
+    """Return the address of a hop; some proxies add the client's port, another one for each connection."""
+    if hop.startswith("["):
+        hop = hop[1:].partition("]")[0]
+    elif hop.count(":") == 1:
+        hop = hop.partition(":")[0]
+    try:
+        return str(ipaddress.ip_address(hop))
+    except ValueError:
+        return None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hmac
 import logging
-import math
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
@@ -17,15 +16,16 @@ from urllib.parse import quote
 from aiohttp import web
 
 from streamproc.errors import InvalidSettings
+from streamproc.kafka.log_limit import LogLimit
 from streamproc.model.escaping import escape
 from streamproc.report.markup import NOTHING, tag
-from streamproc.web.access.client_address import TrustedProxies, client_address
-from streamproc.web.access.headers import TRANSPORT, add_headers
-from streamproc.web.access.login import Fields, Layout, LoginRefused
+from streamproc.web.access.client_address import TrustedProxies, client_address, is_trusted
+from streamproc.web.access.headers import TRANSPORT, add_headers, cookie_values, the_only
+from streamproc.web.access.login import Fields, Layout, LoginRefused, comes_from_elsewhere, known_browser_cookie
 from streamproc.web.access.own_address import OwnAddress, loopback_address, own_path
 from streamproc.web.access.rights import VIEW
 from streamproc.web.access.session import Session, Sessions
-from streamproc.web.access.throttle import LoginThrottle
+from streamproc.web.access.throttle import network
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
@@ -39,6 +39,7 @@ CSRF_FIELD: Final = "csrf"
 CSRF_HEADER: Final = "X-CSRF-Token"
 STATIC: Final = "/static/"  # style sheets, which the login page needs, too
 PUBLIC: Final = frozenset({"/login", "/login/continue.js", "/favicon.ico", "/favicon.svg"})
+KNOWN_BROWSER_S: Final = 90 * 86_400
 BODY_BYTES_MAX: Final = 65_536  # of a form without a session
 NO_RIGHT: Final = "You have no right to see this page: ask for a group that has one."
 CONTINUE_SCRIPT: Final = 'document.getElementById("continue").requestSubmit();\n'
@@ -64,7 +65,7 @@ class Access:
         self._host = host
         self._address = address
         self._proxies = proxies
-        self._throttle = LoginThrottle(now)
+        self._refusals = LogLimit(log, now)
         self._own_paths = PUBLIC
 
     # For the server.
@@ -95,6 +96,10 @@ class Access:
         """Say on which port the page listens, which may have been chosen by the system; before the first request."""
         if self._address is None:
             self._address = loopback_address(port, self._host)
+
+    def is_proxy(self, address: str) -> bool:
+        """Return whether an address is that of a trusted proxy, which connects for many clients."""
+        return is_trusted(address, self._proxies)
 
     @property
     def address(self) -> OwnAddress:
@@ -135,8 +140,11 @@ class Access:
         return await handler(request)
 
     def _session_in_force(self, request: web.Request) -> Session | None:
-        session = self.sessions.find(request.cookies.get(self.address.cookie, ""))
-        return session if session is not None and self._still_holds(session, request) else None
+        """Return the session of the request. A cookie that another page of this host sets beside ours counts only if it
+        names a session too: then it is not known which of them is meant, and none is."""
+        known = [self.sessions.find(value) for value in cookie_values(request, self.address.cookie)]
+        found = [session for session in known if session is not None]
+        return found[0] if len(found) == 1 and self._still_holds(found[0], request) else None
 
     def _still_holds(self, session: Session, request: web.Request | None) -> bool:
         """Bring the rights of a session up to date; end it if its login no longer holds."""
@@ -157,17 +165,19 @@ class Access:
         if request.method == "POST" or "text/html" not in request.headers.get("Accept", ""):
             return web.Response(status=401, text="Log in first.\n")
         target = own_path(request.raw_path)
-        if request.headers.get("Sec-Fetch-Site") == "cross-site":
-            # A link from elsewhere brings no `SameSite=Strict` cookie; the same address, opened by our page, does.
-            again = tag("p", tag("a", "Continue", href=target))
-            response = self.layout("One moment", again, request)
-            response.headers["Refresh"] = "0"
-            return response
+        if comes_from_elsewhere(request):
+            return self._open_again(request, target)
         raise web.HTTPSeeOther("/login" if target == "/" else f"/login?next={quote(target, safe='/')}")
 
+    def _open_again(self, request: web.Request, target: str) -> web.Response:
+        """A link from elsewhere brings no `SameSite=Strict` cookie; the same address, opened by our page, does."""
+        response = self.layout("One moment", tag("p", tag("a", "Continue", href=target)), request)
+        response.headers["Refresh"] = "0"
+        return response
+
     async def _check_token(self, request: web.Request, session: Session) -> None:
-        given = request.headers.get(CSRF_HEADER)
-        if given is None:
+        given = the_only(request, CSRF_HEADER) or ""
+        if CSRF_HEADER not in request.headers:
             given = (await form_fields(request)).get(CSRF_FIELD, "")
         if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), session.csrf.encode()):
             raise web.HTTPForbidden(text="The form has no valid token of your session: reload the page.\n")
@@ -183,6 +193,9 @@ class Access:
         back_to = own_path(request.query.get("next", ""))
         if session_of(request) is not None:
             raise web.HTTPSeeOther(back_to)
+        if comes_from_elsewhere(request):
+            # Otherwise a site could log people in again, and so end the session that they have.
+            return self._open_again(request, request.path_qs if request.path_qs.isascii() else "/login")
         return self._show_login(request, back_to)
 
     def _show_login(self, request: web.Request, back_to: str, problem: str = "") -> web.Response:
@@ -198,9 +211,6 @@ class Access:
         if method is None:
             raise web.HTTPNotFound
         address = client_address(request, self._proxies)
-        if wait_s := self._throttle.attempt(address):
-            headers = {"Retry-After": str(math.ceil(wait_s))}
-            raise web.HTTPTooManyRequests(text="Too many failed logins: wait a minute.\n", headers=headers)
         fields = await form_fields(request, BODY_BYTES_MAX)
         back_to = own_path(fields.get("next", ""))
         try:
@@ -210,11 +220,11 @@ class Access:
                 raise LoginRefused(NO_RIGHT)
         except LoginRefused as refused:
             # Not with the name: people type passwords into its field.
-            log.warning("login refused method=%s address=%s", method.name, escape(address))
+            kind = ("refused logins", method.name, network(address))
+            self._refusals(logging.WARNING, kind, "login refused method=%s address=%s", method.name, escape(address))
             response = self._show_login(request, back_to, str(refused))
             response.set_status(403)
             return response
-        self._throttle.succeeded(address)
         return self._begin(request, identity, address, identity.back_to or back_to)
 
     def _begin(self, request: web.Request, identity: Identity, address: str, back_to: str) -> web.StreamResponse:
@@ -233,6 +243,16 @@ class Access:
             httponly=True,
             samesite="Strict",
         )
+        if identity.known_browser:
+            response.set_cookie(
+                known_browser_cookie(self.address),
+                identity.known_browser,
+                max_age=KNOWN_BROWSER_S,
+                path="/",
+                secure=self.address.secure,
+                httponly=True,
+                samesite="Strict",
+            )
         return response
 
     async def _log_out(self, request: web.Request) -> web.StreamResponse:
@@ -251,7 +271,7 @@ def session_of(request: web.Request) -> Session | None:
 
 
 async def form_fields(request: web.Request, bytes_max: int | None = None) -> Fields:
-    """Return the text fields of a posted form; the last of each name counts, files are ignored."""
+    """Return the text fields of a posted form; one that comes twice is refused, as it says two things."""
     if bytes_max is not None and (request.content_length or bytes_max + 1) > bytes_max:
         raise web.HTTPRequestEntityTooLarge(max_size=bytes_max, actual_size=request.content_length or bytes_max + 1)
     if request.content_type != "application/x-www-form-urlencoded":
@@ -259,6 +279,10 @@ async def form_fields(request: web.Request, bytes_max: int | None = None) -> Fie
     if (request.charset or "utf-8").lower() != "utf-8":  # browsers send no other; codecs of Python may take long
         raise web.HTTPUnsupportedMediaType(text="Send the fields in UTF-8.\n")
     try:
-        return {name: value for name, value in (await request.post()).items() if isinstance(value, str)}
+        posted = await request.post()
     except ValueError:  # not UTF-8, or too many fields
         raise web.HTTPBadRequest(text="The form cannot be read.\n") from None
+    fields = {name: value for name, value in posted.items() if isinstance(value, str)}
+    if len(fields) != len(posted):
+        raise web.HTTPBadRequest(text="The form has a field twice.\n")
+    return fields

@@ -23,12 +23,13 @@ Layout = Callable[[str, Html, web.Request], web.Response]  # title, body, reques
 @dataclass(frozen=True, slots=True)
 class Identity:
     """Who logged in. `basis` is compared later to see whether the login still holds; `back_to` is the path to go to, if
-    the form does not say."""
+    the form does not say; `known_browser` is the value of a cookie by which the method knows the browser next time."""
 
     name: str
     rights: frozenset[str]
     basis: str = ""
     back_to: str = ""
+    known_browser: str = ""
 
 
 class LoginSite(Protocol):
@@ -56,7 +57,11 @@ class LoginMethod(Protocol):
         """Return what the login page shows for it; nothing if it cannot be used from this browser now."""
 
     async def identify(self, request: web.Request, fields: Fields) -> Identity:
-        """Return who sent the form. Raises `LoginRefused`."""
+        """Return who sent the form. Raises `LoginRefused`.
+
+        A method whose secret can be guessed slows guesses down (`LoginThrottle`). Others must not: another site can
+        make a browser send wrong tokens, and would lock its person out.
+        """
 
     def current(self, session: Session, request: web.Request | None) -> frozenset[str] | None:
         """Return the rights that the session has now; None if its login no longer holds. Without a request, as far as
@@ -67,6 +72,16 @@ class LoginMethod(Protocol):
 
     def address_hint(self) -> str:
         """Return a path and query to open in a browser, for the person who starts the page; empty: none."""
+
+
+def comes_from_elsewhere(request: web.Request) -> bool:
+    """Return whether another site sent the browser here: its person may not know of it."""
+    return request.headers.get("Sec-Fetch-Site") in ("cross-site", "same-site")
+
+
+def known_browser_cookie(address: OwnAddress) -> str:
+    """Return the name of the cookie of a browser that has logged in before."""
+    return f"{address.cookie}-known"
 
 
 def hidden(name: str, value: str) -> Html:

@@ -13,6 +13,7 @@ import hmac
 import logging
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -23,10 +24,20 @@ from aiohttp import web
 from streamproc.errors import Unavailable, shown
 from streamproc.model.escaping import escape
 from streamproc.report.markup import Html, tag
-from streamproc.web.access.login import Fields, Identity, LoginRefused, LoginSite, continue_form
+from streamproc.web.access.client_address import TrustedProxies, client_address
+from streamproc.web.access.headers import cookie_values
+from streamproc.web.access.login import (
+    Fields,
+    Identity,
+    LoginRefused,
+    LoginSite,
+    comes_from_elsewhere,
+    continue_form,
+)
 from streamproc.web.access.oidc_provider import OidcProvider
 from streamproc.web.access.own_address import own_path
 from streamproc.web.access.rights import rights_of
+from streamproc.web.access.throttle import network
 
 if TYPE_CHECKING:
     from streamproc.web.access.session import Session
@@ -37,9 +48,11 @@ CALLBACK: Final = "/login/oidc/callback"
 RETURNED: Final = ("code", "state", "iss", "error")
 LOGIN_S: Final = 600  # between beginning and end of a login
 LEEWAY_S: Final = 60  # of clocks
+EXCHANGES_MAX: Final = 10  # at once, of an address: each may take as long as the provider
 USED_MAX: Final = 10_000  # logins that were ended
 NAME_MAX: Final = 120  # characters
 FAILED: Final = "The identity provider could not be asked: try again, or look into the log of the page."
+BUSY: Final = "Too many people log in from this address at once: try again."
 BEGIN_AGAIN: Final = "This login was begun in another browser, too long ago, or is over: begin again."
 
 
@@ -64,12 +77,15 @@ class OidcLogin:
         self,
         options: OidcOptions,
         granted: Mapping[str, frozenset[str]],
+        proxies: TrustedProxies = (),
         *,
         now: Callable[[], float] = time.time,
     ) -> None:
         """`now` is the wall clock in seconds. Raises `InvalidSettings`."""
         self._options = options
         self._granted = granted
+        self._proxies = proxies
+        self._exchanging: Counter[str] = Counter()
         self._now = now
         self._provider = OidcProvider(options.issuer, options.client_id, options.client_secret)
         self._key = secrets.token_bytes(32)
@@ -96,23 +112,14 @@ class OidcLogin:
 
     async def identify(self, request: web.Request, fields: Fields) -> Identity:
         """End a login: check `state`, exchange the code, check the token."""
-        cookie = request.cookies.get(self._cookie, "")
-        if not _equal(fields.get("state", ""), self._derived("state", cookie)) or not self._is_fresh(cookie):
-            raise LoginRefused(BEGIN_AGAIN)
-        if fields.get("iss", self._options.issuer) != self._options.issuer:
+        state = fields.get("state", "")
+        cookies = cookie_values(request, self._cookie)
+        cookie = next((one for one in cookies if _equal(state, self._derived("state", one))), "")
+        if not self._is_fresh(cookie) or fields.get("iss", self._options.issuer) != self._options.issuer:
             raise LoginRefused(BEGIN_AGAIN)
         if fields.get("error"):
             raise LoginRefused(f"The identity provider refused: {shown(fields['error'])}.")
-        self._used[cookie] = None
-        if len(self._used) > USED_MAX:
-            del self._used[next(iter(self._used))]
-        try:
-            verifier = self._derived("verifier", cookie)
-            token = await self._provider.id_token(fields.get("code", ""), verifier, self._redirect_uri)
-            claims = await self._provider.claims(token)
-        except Unavailable as error:
-            log.warning("login with the identity provider failed: %s", error)
-            raise LoginRefused(FAILED) from None
+        claims = await self._exchange(request, cookie, fields.get("code", ""))
         if problem := self._problem(claims, self._derived("nonce", cookie)):
             log.warning("login with the identity provider failed: its token has a wrong %s", problem)
             raise LoginRefused(FAILED)
@@ -122,8 +129,31 @@ class OidcLogin:
         back_to = _decoded(cookie.rpartition(".")[2])
         return Identity(f"{self.name}:{self._name(claims)}", rights, back_to=own_path(back_to))
 
+    async def _exchange(self, request: web.Request, cookie: str, code: str) -> Mapping[str, Any]:
+        """Return the claims of the provider for a code, which is asked for once, and for few logins of an address."""
+        place = network(client_address(request, self._proxies))
+        if self._exchanging[place] >= EXCHANGES_MAX:
+            raise LoginRefused(BUSY)
+        self._used[cookie] = None
+        if len(self._used) > USED_MAX:
+            del self._used[next(iter(self._used))]
+        self._exchanging[place] += 1
+        try:
+            token = await self._provider.id_token(code, self._derived("verifier", cookie), self._redirect_uri)
+            return await self._provider.claims(token)
+        except Unavailable as error:
+            log.warning("login with the identity provider failed: %s", error)
+            raise LoginRefused(FAILED) from None
+        finally:
+            self._exchanging[place] -= 1
+            if not self._exchanging[place]:
+                del self._exchanging[place]
+
     async def _begin(self, request: web.Request) -> web.StreamResponse:
         back_to = own_path(request.query.get("next", ""))
+        if comes_from_elsewhere(request):
+            # Otherwise a site could end the login that a person has begun, again and again, by beginning another one.
+            return self._site.layout("Log in", tag("h1", "Log in") + self.form(request, back_to), request)
         try:
             found = await self._provider.configuration()
         except Unavailable as error:
@@ -195,7 +225,9 @@ class OidcLogin:
 
     def _name(self, claims: Mapping[str, Any]) -> str:
         name = claims.get(self._options.name_claim)
-        unverified = self._options.name_claim == "email" and claims.get("email_verified") is False
+        # Some providers send it as a text.
+        verified = str(claims.get("email_verified", True)).lower() == "true"
+        unverified = self._options.name_claim == "email" and not verified
         if not isinstance(name, str) or not name.strip() or unverified:
             name = str(claims["sub"])
         return escape(name.strip())[:NAME_MAX]

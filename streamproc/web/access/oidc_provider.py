@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import time
@@ -15,7 +16,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
 from streamproc.errors import InvalidSettings, Unavailable, shown
-from streamproc.web.access.own_address import is_loopback
+from streamproc.metrics.own_host import is_loopback
 
 ANSWER_BYTES_MAX: Final = 1 << 20
 TIMEOUT_S: Final = 10.0
@@ -35,6 +36,7 @@ class OidcProvider:
         self._secret = client_secret
         self._found: Mapping[str, Any] = {}
         self._found_s = 0.0
+        self._asking: asyncio.Task[None] | None = None
         self._keys: KeySet | None = None
         self._keys_s = 0.0
         if not is_safe(issuer):
@@ -43,16 +45,27 @@ class OidcProvider:
             )
 
     async def configuration(self) -> Mapping[str, Any]:
-        """Return the provider's configuration; the addresses in it are checked."""
+        """Return the provider's configuration; the addresses in it are checked. Those who wait share one request."""
         if not self._found or time.monotonic() - self._found_s > FRESH_S:
-            found = await self._fetch("GET", f"{self.issuer.rstrip('/')}/.well-known/openid-configuration")
-            if found.get("issuer") != self.issuer:
-                raise Unavailable(f"{self.issuer}: it calls itself {shown(found.get('issuer'))}: correct --oidc-issuer")
-            for name in ENDPOINTS:
-                if not isinstance(found.get(name), str) or not is_safe(found[name]):
-                    raise Unavailable(f"{self.issuer}: {name} is not an https:// address")
-            self._found, self._found_s = found, time.monotonic()
+            if self._asking is None:
+                self._asking = asyncio.create_task(self._ask())
+                self._asking.add_done_callback(self._asked)
+            await asyncio.shield(self._asking)
         return self._found
+
+    def _asked(self, task: asyncio.Task[None]) -> None:
+        self._asking = None
+        if not task.cancelled():
+            task.exception()  # those who wait have it
+
+    async def _ask(self) -> None:
+        found = await self._fetch("GET", f"{self.issuer.rstrip('/')}/.well-known/openid-configuration")
+        if found.get("issuer") != self.issuer:
+            raise Unavailable(f"{self.issuer}: it calls itself {shown(found.get('issuer'))}: correct --oidc-issuer")
+        for name in ENDPOINTS:
+            if not isinstance(found.get(name), str) or not is_safe(found[name]):
+                raise Unavailable(f"{self.issuer}: {name} is not an https:// address")
+        self._found, self._found_s = found, time.monotonic()
 
     async def id_token(self, code: str, verifier: str, redirect_uri: str) -> str:
         """Exchange a code. Returns the ID token, not checked yet."""

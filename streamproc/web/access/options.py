@@ -9,10 +9,11 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from streamproc.errors import InvalidSettings
-from streamproc.web.access.client_address import TrustedProxies, read_networks
+from streamproc.metrics.own_host import is_loopback
+from streamproc.web.access.client_address import TrustedProxies, read_networks, warn_of_wide
 from streamproc.web.access.gate import Access
 from streamproc.web.access.loopback import LoopbackLogin
-from streamproc.web.access.own_address import is_loopback, public_address
+from streamproc.web.access.own_address import public_address
 from streamproc.web.access.passwords import PasswordLogin
 from streamproc.web.access.proxy_header import ProxyHeaderLogin
 from streamproc.web.access.rights import read_groups
@@ -58,7 +59,7 @@ def build_access(
     """Return the access that the options describe. `announce` is called when a token of loopback was used and
     `Access.address_hint` has another. Raises `InvalidSettings`."""
     proxies = read_networks(options.trusted_proxies)
-    methods = list(_methods(options, settings, proxies))
+    methods = list(_methods(options, settings, proxies, now))
     local = is_loopback(options.host)
     if not methods:
         if not local:
@@ -72,29 +73,34 @@ def build_access(
             "as https://ops.example.com; requests for other addresses are refused"
         )
     address = public_address(options.public_url) if options.public_url else None
+    warn_of_wide(proxies, options.trust_header)
     return Access(methods, layout, host=options.host, address=address, proxies=proxies, now=now)
 
 
-def _methods(options: AccessOptions, settings: Settings, proxies: TrustedProxies) -> Iterator[LoginMethod]:
+def _methods(
+    options: AccessOptions, settings: Settings, proxies: TrustedProxies, now: Callable[[], float]
+) -> Iterator[LoginMethod]:
     granted = read_groups(options.groups)
     if (options.oidc_issuer or options.trust_header) and not granted:
         raise InvalidSettings(
             "--group: say what people may do, such as --group oncall=fleet; --group '*=view' is everyone"
         )
     if options.users_file:
-        yield PasswordLogin(options.users_file)
+        yield PasswordLogin(options.users_file, proxies, now=now)
     if options.oidc_issuer:
-        yield _oidc(options, settings, granted)
+        yield _oidc(options, settings, granted, proxies)
     if options.trust_header:
         if not proxies:
             raise InvalidSettings(
                 f"--trust-header {options.trust_header}: name the proxies that may send it with --trusted-proxy, such "
-                "as 10.0.0.0/8: anyone who reaches the page could send it otherwise"
+                "as 10.1.2.3/32: anyone who reaches the page could send it otherwise"
             )
         yield ProxyHeaderLogin(options.trust_header, options.groups_header, proxies, granted)
 
 
-def _oidc(options: AccessOptions, settings: Settings, granted: Mapping[str, frozenset[str]]) -> LoginMethod:
+def _oidc(
+    options: AccessOptions, settings: Settings, granted: Mapping[str, frozenset[str]], proxies: TrustedProxies
+) -> LoginMethod:
     if not options.oidc_client_id:
         raise InvalidSettings("--oidc-client-id: name the client that the identity provider knows this page as")
     if find_spec("joserfc") is None:
@@ -111,4 +117,5 @@ def _oidc(options: AccessOptions, settings: Settings, granted: Mapping[str, froz
             groups_claim=options.oidc_groups_claim,
         ),
         granted,
+        proxies,
     )

@@ -6,12 +6,13 @@ to 127.0.0.1 (DNS rebinding), or with a form that posts here. The first shows in
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from streamproc.errors import InvalidSettings, shown
+from streamproc.metrics.own_host import is_loopback, loopback_hosts, names_host
+from streamproc.web.access.headers import the_only
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -36,20 +37,17 @@ class OwnAddress:
 
     def is_host(self, request: web.Request) -> bool:
         """Return whether the request names us as its host."""
-        return request.headers.get("Host", "").lower() in self.hosts
+        return names_host(request, self.hosts)
 
     def is_same_origin(self, request: web.Request) -> bool:
         """Return whether a page of ours sent the request, by what the browser says and a page cannot change."""
-        headers = request.headers
-        return headers.get("Sec-Fetch-Site") == "same-origin" and headers.get("Origin") in self.origins
+        return the_only(request, "Sec-Fetch-Site") == "same-origin" and the_only(request, "Origin") in self.origins
 
 
 def loopback_address(port: int, host: str = "127.0.0.1") -> OwnAddress:
     """Return the address of a page on loopback. Without TLS there is no `Secure` cookie, and so no `__Host-` name; the
     port in its name keeps two pages on one machine apart, because cookies do not know ports."""
-    suffix = "" if port == DEFAULT_PORTS["http"] else f":{port}"
-    names = dict.fromkeys((f"[{host}]" if ":" in host else host, "127.0.0.1", "localhost", "[::1]"))
-    origins = tuple(f"http://{name}{suffix}" for name in names)
+    origins = tuple(f"http://{name}" for name in loopback_hosts(host, port))
     return OwnAddress(origins, secure=False, cookie=f"streamproc-session-{port}")
 
 
@@ -75,16 +73,6 @@ def public_address(url: str) -> OwnAddress:
     suffix = "" if port in (None, DEFAULT_PORTS[parts.scheme]) else f":{port}"
     cookie = "__Host-streamproc-session" if secure else f"streamproc-session-{port or DEFAULT_PORTS['http']}"
     return OwnAddress((f"{parts.scheme}://{named}{suffix}",), secure, cookie)
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a host name or address is this machine, and no other can reach it."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def own_path(text: str) -> str:

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from streamproc.report.markup import Html, tag
 from streamproc.web.access.client_address import TrustedProxies, is_trusted
+from streamproc.web.access.headers import the_only
 from streamproc.web.access.login import Fields, Identity, LoginRefused, LoginSite, continue_form
 from streamproc.web.access.rights import rights_of
 
@@ -61,13 +62,13 @@ class ProxyHeaderLogin:
         return ""
 
     def _user(self, request: web.Request) -> str:
-        """Return the person that the proxy names; empty for a header from elsewhere, or one that stands there twice."""
-        values = request.headers.getall(self._header, ())
-        if len(values) != 1 or not is_trusted(request.remote or "", self._proxies):
+        """Return the person that the proxy names; empty for a header from elsewhere, or one that comes twice."""
+        user = (the_only(request, self._header) or "").strip()
+        if not is_trusted(request.remote or "", self._proxies):
             return ""
-        user = values[0].strip()
         return user if user.isprintable() and len(user) <= USER_MAX else ""
 
     def _rights(self, request: web.Request) -> frozenset[str]:
-        lines = request.headers.getall(self._groups_header, ()) if self._groups_header else ()
-        return rights_of((group.strip() for line in lines for group in line.split(",")), self._granted)
+        """Return the rights of the groups that the proxy names; a header that comes twice names none."""
+        groups = (the_only(request, self._groups_header) or "") if self._groups_header else ""
+        return rights_of((group.strip() for group in groups.split(",")), self._granted)

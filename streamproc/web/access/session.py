@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 ID_BYTES: Final = 32  # 256 bits: cannot be guessed
 AGE_S: Final = 8 * 3_600.0
 IDLE_S: Final = 30 * 60.0
+OF_NAME_MAX: Final = 100  # so that one person cannot end the sessions of the others
 SESSIONS_MAX: Final = 10_000  # about 5 MB; beyond that, the one that was idle longest ends
 
 
@@ -40,6 +42,7 @@ class Sessions:
         self.age_s = age_s
         self._now = now
         self._idle_s = idle_s
+        self._of_name: Counter[str] = Counter()
         self._sessions: dict[str, Session] = {}  # the one that was idle longest is first
 
     def __len__(self) -> int:
@@ -52,6 +55,8 @@ class Sessions:
             if self.alive(oldest) and len(self._sessions) < SESSIONS_MAX:
                 break
             self.end(oldest)
+        if self._of_name[name] >= OF_NAME_MAX:
+            self.end(next(session for session in self._sessions.values() if session.name == name))
         now_s = self._now()
         session = Session(
             id=secrets.token_urlsafe(ID_BYTES),
@@ -63,6 +68,7 @@ class Sessions:
             used_s=now_s,
         )
         self._sessions[session.id] = session
+        self._of_name[name] += 1
         return session
 
     def find(self, session_id: str) -> Session | None:
@@ -76,7 +82,8 @@ class Sessions:
     def use(self, session: Session) -> None:
         """Note that a person has just used the session."""
         session.used_s = self._now()
-        self._sessions[session.id] = self._sessions.pop(session.id, session)
+        if self._sessions.pop(session.id, None) is not None:  # one that has ended stays so
+            self._sessions[session.id] = session
 
     def alive(self, session: Session) -> bool:
         """Return whether the session is neither ended nor too old, nor was idle for too long."""
@@ -86,4 +93,7 @@ class Sessions:
 
     def end(self, session: Session) -> None:
         """End a session."""
-        self._sessions.pop(session.id, None)
+        if self._sessions.pop(session.id, None) is not None:
+            self._of_name[session.name] -= 1
+            if not self._of_name[session.name]:
+                del self._of_name[session.name]

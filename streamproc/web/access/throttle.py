@@ -1,52 +1,98 @@
-"""Slows down those who guess: after ten failed logins within a minute, an address has to wait."""
+"""Slows down those who guess passwords, without letting them lock out the people whose passwords they guess.
+
+Three counts of failed logins within a minute make an attempt wait:
+
+- of an address at an account: one guesser;
+- of an address at all accounts: one guesser who tries many names;
+- of an account from all addresses: many guessers, or one who has many addresses.
+
+The last one would let anyone lock an account out, so it does not count for an address that has logged in to the account
+before, and none of them count for a browser that has (`PasswordLogin` knows it by a cookie): such a browser has a count
+of its own. What remains: while an account is attacked from many addresses, its owner waits in a new browser at a new
+address.
+"""
 
 from __future__ import annotations
 
 import ipaddress
 import time
-from collections import deque
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FAILED_MAX: Final = 10
+FAILED_MAX: Final = 10  # of an address at an account, or of a known browser
+ADDRESS_FAILED_MAX: Final = 50  # at all accounts: people who share an address mistype, too
+ACCOUNT_FAILED_MAX: Final = 30  # from all addresses: three that guess as fast as they may
 WINDOW_S: Final = 60.0
-ADDRESSES_MAX: Final = 10_000  # about 10 MB; beyond that, the one that failed least recently is forgotten
+KEYS_MAX: Final = 30_000  # about 10 MB, three for each attempt; beyond that, what failed least recently is forgotten
+KNOWN_MAX: Final = 10_000  # addresses that have logged in
 IPV6_PREFIX: Final = 64  # what one customer of a provider has
+
+_Key = tuple[str, ...]
 
 
 class LoginThrottle:
-    """Counts failed logins by address. Times are those of `now`, in seconds."""
+    """Counts failed logins. Times are those of `now`, in seconds."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._failed: dict[str, deque[float]] = {}
+        self._failed: OrderedDict[_Key, list[float]] = OrderedDict()
+        self._known: OrderedDict[_Key, None] = OrderedDict()
 
-    def attempt(self, address: str) -> float:
+    def attempt(self, address: str, account: str, browser: str = "") -> float:
         """Count an attempt as failed until `succeeded` says otherwise, so that many at once do not slip through.
 
-        Returns the seconds to wait; 0: the attempt may be made.
+        `browser` names one that has logged in to the account before. Returns the seconds to wait; 0: the attempt may be
+        made.
         """
-        key, now_s = _network(address), self._now()
-        failed = self._failed.pop(key, None) or deque()
+        now_s = self._now()
+        counts = [(self._count(key, now_s), most) for key, most in self._limits(address, account, browser)]
+        wait_s = max(
+            (WINDOW_S - (now_s - failed[-most]) for failed, most in counts if len(failed) >= most), default=0.0
+        )
+        if wait_s <= 0:
+            for failed, _ in counts:
+                failed.append(now_s)
+        return wait_s
+
+    def take_back(self, address: str, account: str, browser: str = "") -> None:
+        """Take back the last attempt: it was not answered."""
+        for key, _ in self._limits(address, account, browser):
+            if failed := self._failed.get(key):
+                failed.pop()
+
+    def succeeded(self, address: str, account: str, browser: str = "") -> None:
+        """Take back the last attempt: it was no failure. The address is known to the account from now on."""
+        self.take_back(address, account, browser)
+        known = (network(address), account)
+        self._known[known] = None
+        self._known.move_to_end(known)
+        if len(self._known) > KNOWN_MAX:
+            self._known.popitem(last=False)
+
+    def _limits(self, address: str, account: str, browser: str) -> list[tuple[_Key, int]]:
+        if browser:
+            return [(("browser", browser), FAILED_MAX)]
+        place = network(address)
+        limits: list[tuple[_Key, int]] = [(("both", place, account), FAILED_MAX)]
+        if (place, account) not in self._known:
+            limits += [(("address", place), ADDRESS_FAILED_MAX), (("account", account), ACCOUNT_FAILED_MAX)]
+        return limits
+
+    def _count(self, key: _Key, now_s: float) -> list[float]:
+        failed = self._failed.setdefault(key, [])
+        self._failed.move_to_end(key)
         while failed and now_s - failed[0] >= WINDOW_S:
-            failed.popleft()
-        self._failed[key] = failed
-        if len(self._failed) > ADDRESSES_MAX:
-            del self._failed[next(iter(self._failed))]
-        if len(failed) >= FAILED_MAX:
-            return WINDOW_S - (now_s - failed[0])
-        failed.append(now_s)
-        return 0.0
-
-    def succeeded(self, address: str) -> None:
-        """Take back the last attempt of an address: it was no failure."""
-        if failed := self._failed.get(_network(address)):
-            failed.pop()
+            del failed[0]
+        if len(self._failed) > KEYS_MAX:
+            self._failed.popitem(last=False)
+        return failed
 
 
-def _network(address: str) -> str:
+def network(address: str) -> str:
+    """Return an address as what one customer of a provider has: an IPv4 address, or a network of IPv6."""
     try:
         ip = ipaddress.ip_address(address)
     except ValueError:
