@@ -39,8 +39,9 @@ IDS_MAX: Final = 100_000  # control ids; a restarted worker repeats what it sent
 
 class Halt(NamedTuple):
     """Why a run is halted: the control event as JSON (empty if evicted, see DETAILED_MAX), the detector's code, the
-    time of the record (the broker's, or if it is signed, when that was), the log time of the halt (0: not known), what the record follows from, the
-    `traceparent` in its header, and the id of the decision that halted the run first since it was resumed last."""
+    time of the record (the broker's, or when it was signed), the log time of the halt (0: not known), what the record
+    follows from, the `traceparent` in its header, and the id of the decision that halted the run first since it was
+    resumed last."""
 
     control: bytes
     code: str
@@ -314,7 +315,9 @@ class Halts:
     def _note_release(self, news: StatusNews | ControlNews) -> None:
         """Remember the newest record by which a run is not halted. A command from before the resume, too, may come
         late."""
-        seen = {news.partition: (news.at_ms, news.place)} | ({NOWHERE: (news.resumed_ms, None)} if news.resumed_ms else {})
+        seen: dict[int, tuple[int, LogPlace | None]] = {news.partition: (news.at_ms, news.place)}
+        if news.resumed_ms:
+            seen[NOWHERE] = news.resumed_ms, None
         for partition, said in seen.items():
             self._released.pop((news.run_id, partition), None)  # reinserted as the newest
             self._released[news.run_id, partition] = said

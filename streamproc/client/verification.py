@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
-from streamproc.client.halts import ControlNews, evict_oldest, lifted
+from streamproc.client.halts import evict_oldest, lifted
 from streamproc.errors import InvalidEvent, Problem
 from streamproc.fleet.record_signing import RESUME_HEADER, SHOWN_MAX
 from streamproc.model.wire import OperatorResume
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from aiokafka import ConsumerRecord
 
-    from streamproc.client.halts import Halt, StatusNews
+    from streamproc.client.halts import ControlNews, Halt, StatusNews
     from streamproc.fleet.record_signing import RecordSigner
     from streamproc.fleet.signing import CommandSigner
 
@@ -88,7 +88,7 @@ class RecordVerifier:
             # The broker's time is not what was signed: a copy that is sent again has a later one.
             news = news._replace(place=place, at_ms=place.signed_ms, halt=halt)
             if self._commands.required and news.releases:
-                news = self._released(record, news, halts)
+                news = self._released(role, record, news, halts)
         except InvalidEvent as problem:
             self.refused += 1
             if time.monotonic() >= self._show_at_s:
@@ -98,7 +98,7 @@ class RecordVerifier:
             return None
         return news
 
-    def _released(self, record: ConsumerRecord[bytes, bytes], news: N, halts: Iterable[Halt]) -> N:
+    def _released(self, role: str, record: ConsumerRecord[bytes, bytes], news: N, halts: Iterable[Halt]) -> N:
         """Return what a release says, with the time of its operator's resume, which must be valid if it lifts a halt.
 
         Workers do not sign that header: a status that lifts nothing is believed without it.
@@ -107,7 +107,7 @@ class RecordVerifier:
             event = self._resume_of(record, news.run_id)
         except InvalidEvent:
             news = news._replace(resumed_ms=0)
-            if isinstance(news, ControlNews) or lifted(news, halts):
+            if role == "control" or lifted(news, halts):
                 raise
             return news
         news = news._replace(resumed_ms=event.at or 0)

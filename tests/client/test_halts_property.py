@@ -139,10 +139,10 @@ class Attacker:
                 one = replace(one, key=draw(st.sampled_from([b"r1", b"r2", b"", None])))
             if draw(st.integers(0, 6)) == 0:
                 one = replace(one, value=draw(st.sampled_from([None, b"", *(other.value for _, other in self.seen)])))
-        return role, replace(
-            one, topic=f"streamproc.{role}", partition=0 if role == "commands" else draw(st.integers(0, 2)), offset=next(self._offsets),
-            timestamp=at_ms + draw(st.sampled_from([0, 0, 1, 59_000, 240_000, 400_000, -30_000])),
-        )  # fmt: skip
+        at_ms += draw(st.sampled_from([0, 0, 1, 59_000, 240_000, 400_000, -30_000]))
+        partition = 0 if role == "commands" else draw(st.integers(0, 2))  # that topic has only one
+        place = {"topic": f"streamproc.{role}", "partition": partition, "offset": next(self._offsets)}
+        return role, replace(one, timestamp=at_ms, **place)
 
     def _as_it_was(self, one: Record) -> Any:
         return one.headers
@@ -227,7 +227,9 @@ def story(draw: Any) -> tuple[list[Life], list[tuple[int, str, Record]]]:
     return lives, written
 
 
-LIMITED = hypothesis_settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+LIMITED = hypothesis_settings(
+    max_examples=200, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 
 
 @LIMITED

@@ -289,7 +289,9 @@ def test_a_copy_of_a_resumed_status_does_not_hide_a_kill_that_arrives_after_it()
     halts = listener()
     resume = (RESUME_HEADER, encode(resume_of(LATER_MS)))
     start_with(halts, running(120, LATER_MS, resume))
-    feed(halts, signed("runs", b"r1", RUNNING, LogPlace(0, 120, LATER_MS), at_ms=LATER_MS + MINUTE_MS, headers=[resume]))
+    feed(
+        halts, signed("runs", b"r1", RUNNING, LogPlace(0, 120, LATER_MS), at_ms=LATER_MS + MINUTE_MS, headers=[resume])
+    )
 
     kill(halts, LATER_MS + 20_000)
 
@@ -315,6 +317,9 @@ def test_a_status_says_what_a_resume_must_name_if_another_resume_was_missed() ->
     halts, second = listener(), decision(at_ms=NOON_MS + 10_000, control_id="second")
     feed(halts, halted())
 
-    feed(halts, signed("runs", b"r1", b'{"run_id":"r1","status":"halted","halt":%s}' % second, LogPlace(0, 150, LATER_MS)))
+    feed(
+        halts,
+        signed("runs", b"r1", b'{"run_id":"r1","status":"halted","halt":%s}' % second, LogPlace(0, 150, LATER_MS)),
+    )
 
     assert not feed(halts, resumed(180, LATER_MS, resume_of(LATER_MS, halt="second")))
