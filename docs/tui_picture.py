@@ -23,6 +23,10 @@ from typing import Any, Final
 from aiokafka import ConsumerRecord
 
 from streamproc import Monitor
+from streamproc.fleet.keyring import Keyring
+from streamproc.fleet.record_signing import RecordSigner
+from streamproc.fleet.watching import Watching, watching_of
+from streamproc.fleet.workers import Workers
 from streamproc.model.log_time import rfc3339
 from streamproc.policy import load_policy
 from streamproc.read_model import ReadModel
@@ -63,7 +67,9 @@ class Played:
     def __init__(self) -> None:
         self.model = ReadModel()
         self.caught_up, self.progress, self.trouble = True, 1.0, None
+        self.silent_since_ms: int | None = None
         self.missing: tuple[str, ...] = ()
+        self._workers = Workers(RecordSigner(Keyring(), "streamproc", required=False))
         self._offsets: defaultdict[str, int] = defaultdict(int)
         self._played: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
         self._monitor = Monitor()
@@ -74,6 +80,10 @@ class Played:
     def subscribe(self) -> Played:
         """Return itself: there are no news."""
         return self
+
+    def watching(self) -> Watching:
+        """Know of no worker, which is no alarm."""
+        return watching_of(self._workers, 0.0, lag_warn_s=1)
 
     async def changed(self) -> set[str]:
         """Wait for ever."""

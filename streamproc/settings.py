@@ -137,6 +137,12 @@ class Settings(BaseSettings):
         "continue",
         description="what guards do while no worker decides or Kafka does not answer: `pause` starts no new work",
     )
+    lag_warn_s: float = Field(
+        30.0,
+        gt=0,
+        le=86_400,
+        description="delay of a partition's decisions from which `doctor`, page and terminal warn of it",
+    )
     guard_reports: bool = Field(
         True,
         description="whether guards report on the turns topic which runs they watch, and which they have stopped",

@@ -22,6 +22,7 @@ STATE: Final = "/var/lib/streamproc"
 UNHEALTHY_S: Final = 180  # its check fails three times, after 10 s each, every 15 s
 STOP_S: Final = 45  # two workers and what they have in hand; their grace period is longer
 IMPOSSIBLE_ADVICE: Final = ("pip install", "make compile", "make clean", "streamproc demo")
+BUSY: Final = "EventPerformanceMonitor"  # Kafka reports a busy machine as an error
 TROUBLE: Final = (
     "Read-only file system", "read-only file system", "Permission denied", "ermission denied", "peration not permitted",
     "UnsatisfiedLinkError", "AssertionError", "worker crashed", "worker stalled", "Traceback",
@@ -56,7 +57,7 @@ def up(stack: Stack) -> None:
 
 def first_start(stack: Stack) -> None:
     """A first start logs no error, `doctor` finds none, and no volume is without a name."""
-    errors = [line for line in stack.log() if re.search(r"\b(ERROR|FATAL|CRITICAL)\b", line)]
+    errors = [line for line in stack.log() if re.search(r"\b(ERROR|FATAL|CRITICAL)\b", line) and BUSY not in line]
     expect(not errors, "a first start logs errors", errors[:5])
     report = stack.streamproc("doctor")
     expect(len(re.findall(r"^ok   (?:Redis|Kafka) ", report, re.MULTILINE)) == 2, "doctor reaches not all", report)
@@ -115,6 +116,7 @@ def worker_frozen(stack: Stack) -> None:
 def kafka_killed(stack: Stack) -> None:
     """Kafka is killed."""
     stack.kill("kafka")
+    stack.healthy("kafka")  # workers stay ready meanwhile, and an agent that starts needs it
     stack.ready(*WORKERS)
     stack.halted()
 

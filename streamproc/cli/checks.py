@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from streamproc.settings import Settings
 
 PYTHON_MIN: Final = (3, 11)
+WORKERS_NAMED: Final = 5  # of more, the others are counted
 ANSWER_TIMEOUT_S: Final = 5.0  # a broker or store that takes longer counts as unavailable
 
 
@@ -157,12 +159,14 @@ def control_records(settings: Settings) -> CheckResult:
 
 
 async def services(settings: Settings) -> AsyncIterator[CheckResult]:
-    """Check Kafka, its topics, and Redis."""
+    """Check Kafka, its topics, the workers, and Redis."""
     quiet_kafka()
     reached = await _broker(settings)
     yield reached
     if reached.status == "ok":
         async for result in _topics(settings):
+            yield result
+        async for result in _workers(settings):
             yield result
     yield await _redis(settings)
 
@@ -211,6 +215,38 @@ async def _topics(settings: Settings) -> AsyncIterator[CheckResult]:
             yield CheckResult("fail", f"topic differs: {drift}; until then {drift.danger}", todo)
             continue
         yield CheckResult("warn", f"topic differs: {drift}", "change it with your Kafka tools")
+
+
+async def _workers(settings: Settings) -> AsyncIterator[CheckResult]:
+    """Check that workers decide on every partition. It takes up to ten seconds where some do not."""
+    from streamproc.fleet.hearing import hear
+    from streamproc.fleet.watching import row_words
+    from streamproc.model.formats import local_time
+
+    try:
+        found = await hear(settings)
+    except StreamprocError as error:
+        yield CheckResult("fail", f"workers: {error}", "start Kafka, or check the rights of this client")
+        return
+    if found is None:
+        what = f"workers cannot be seen: there is no topic {settings.topic('workers')}, or no right to read it"
+        yield CheckResult("warn", what, "streamproc topics apply; streamproc topics acls --role watch")
+        return
+    now_ms = int(time.time() * 1000)
+    sentence = found.sentence(lambda ms: local_time(ms, now_ms), now_ms)
+    living = [row for row in found.rows if row.state in ("deciding", "restoring")]
+    if living:
+        named = ", ".join(f"{row.heartbeat.worker} {row_words(row)}" for row in living[:WORKERS_NAMED])
+        more = f", and {len(living) - WORKERS_NAMED} more" if len(living) > WORKERS_NAMED else ""
+        yield CheckResult("ok", f"{plural(len(living), 'worker')}: {named}{more}")
+    if found.level == "fail":
+        remedy = "start workers (`streamproc worker`), or read their logs"
+        yield CheckResult("fail", sentence, remedy)
+    elif found.level == "unknown":
+        remedy = "start one (`streamproc worker`); older versions give no heartbeats"
+        yield CheckResult("warn", f"{sentence}{f' ({found.refused})' * bool(found.refused)}", remedy)
+    elif found.level == "warn":
+        yield CheckResult("warn", sentence, "add workers, or find the run that fills it (docs/runbook.md)")
 
 
 async def _redis(settings: Settings) -> CheckResult:

@@ -21,12 +21,13 @@ STATUS_WIDTH = 5  # columns
 
 @app.command(epilog=examples("streamproc doctor", "streamproc doctor --brokers kafka-1:9092"))
 def doctor(brokers: Brokers = None, topic_prefix: TopicPrefix = None, policy: Policy = None) -> None:
-    """Check Python, core, packages, policy, broker, topics and Redis, and name a fix for every problem.
+    """Check Python, core, packages, policy, keys, broker, topics, workers and Redis, and name a fix for every problem.
 
     Exit 0: no failure; 1: at least one.
     """
     from streamproc.cli import checks
     from streamproc.cli.home_checks import homes
+    from streamproc.cli.key_checks import keys_together
     from streamproc.settings import load_settings
 
     settings = load_settings(brokers=brokers, topic_prefix=topic_prefix, policy=policy)
@@ -38,6 +39,7 @@ def doctor(brokers: Brokers = None, topic_prefix: TopicPrefix = None, policy: Po
         *checks.policy(settings),
         checks.fleet_commands(settings),
         checks.control_records(settings),
+        *keys_together(settings),
     ]
     for result in found:
         _show(result)

@@ -70,7 +70,7 @@ def notify(
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """Send notifications for control events, at least once each, until SIGTERM.
+    """Send notifications for control events, at least once each, and if workers stop deciding, until SIGTERM.
 
     Exit 0: stopped by a signal, or all test messages accepted; 1: a test message rejected; 2: invalid settings.
     """
@@ -101,7 +101,7 @@ async def _run(settings: Settings, consumer: NotificationConsumer) -> None:
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, consumer.stop)
-    async with exposing(settings, lambda: notifier_readings(consumer.notifier), consumer.missing):
+    async with exposing(settings, lambda: notifier_readings(consumer.notifier, consumer.watching()), consumer.missing):
         await consumer.run()
 
 

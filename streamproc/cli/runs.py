@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,6 +10,7 @@ import typer
 
 from streamproc.cli.options import Brokers, TopicPrefix, kafka_settings
 from streamproc.cli.terminal import COLOURS, clean, examples, fail, fold, json_line, line, note, paint
+from streamproc.cli.watched import show_watched
 from streamproc.errors import plural
 
 if TYPE_CHECKING:
@@ -45,25 +45,29 @@ def runs(
     """List the runs that the workers know: halted ones first, then warned ones, the latest first."""
     from streamproc.replay.published import statuses
 
-    known = asyncio.run(statuses(kafka_settings(brokers, topic_prefix))).values()
     wanted = {"workflow": workflow, "user": user, "tenant": tenant}
-    shown = [
-        status
-        for status in known
-        if (status.status == "halted" or not halted)
-        and (status.status != "finished" or everything)
-        and all(value is None or getattr(status, name) == value for name, value in wanted.items())
-    ]
-    shown.sort(key=lambda status: status.at or "", reverse=True)
-    shown.sort(key=lambda status: (ORDER[status.status], status.severity == "info"))
-    if as_json or format_ == "jsonl":
-        for status in shown:
-            json_line(_json(status))
-        return
-    for text in _table(shown):
-        line(text)
-    left = len(known) - len(shown)
-    note(f"{plural(len(shown), 'run')}" + (f"; {left} more with --all or other options" if left else ""))
+
+    def show(known: Mapping[str, Status]) -> None:
+        shown = [
+            status
+            for status in known.values()
+            if (status.status == "halted" or not halted)
+            and (status.status != "finished" or everything)
+            and all(value is None or getattr(status, name) == value for name, value in wanted.items())
+        ]
+        shown.sort(key=lambda status: status.at or "", reverse=True)
+        shown.sort(key=lambda status: (ORDER[status.status], status.severity == "info"))
+        if as_json or format_ == "jsonl":
+            for status in shown:
+                json_line(_json(status))
+            return
+        for text in _table(shown):
+            line(text)
+        left = len(known) - len(shown)
+        note(f"{plural(len(shown), 'run')}" + (f"; {left} more with --all or other options" if left else ""))
+
+    settings = kafka_settings(brokers, topic_prefix)
+    show_watched(settings, statuses(settings), show)
 
 
 @app.command(
@@ -85,17 +89,23 @@ def status(
     The status outlives the worker and the run, until STREAMPROC_STATUS_FINISHED_HOURS or _STATUS_DAYS have passed.
     """
     settings = kafka_settings(brokers, topic_prefix)
-    found, decisions = asyncio.run(_status(settings, run))
+
+    def show(read: tuple[Any, list[Decision]]) -> None:
+        found, decisions = read
+        if found is None or found.unpublished:
+            return
+        if export is not None:
+            _export(export, found, decisions)
+        if as_json or format_ == "jsonl":
+            json_line(_json(found))
+        else:
+            for text in _lines(found, decisions):
+                line(text)
+
+    found, _ = show_watched(settings, _status(settings, run), show)
     if found is None or found.unpublished:
         ahead = found is not None and found.status == "halted"
         raise fail(unknown_run(settings, run) + (". A run of this id is halted as soon as it appears" if ahead else ""))
-    if export is not None:
-        _export(export, found, decisions)
-    if as_json or format_ == "jsonl":
-        json_line(_json(found))
-    else:
-        for text in _lines(found, decisions):
-            line(text)
     if found.status == "halted":
         raise typer.Exit(1)
 

@@ -1,4 +1,4 @@
-"""The pages of `streamproc explain` for the codes of the fleet, which a worker reports and no detector."""
+"""The pages of `streamproc explain` for the codes of commands, which no detector reports."""
 
 from __future__ import annotations
 
@@ -50,6 +50,20 @@ Tuning: STREAMPROC_PARTITIONER names the partitioner of all publishers.
 
 Reference: Kafka's clients choose the partition of a record by a hash of its key, and differ in the hash.
 """
+FLEET004: Final = """FLEET004 fleet_unwatched: no worker decides, on some partitions or on all, or workers decide again.
 
-PAGES: Final = {"FLEET001": FLEET001, "FLEET002": FLEET002, "FLEET003": FLEET003}
+Sees: the heartbeats of the workers. A worker is gone if none came for eight seconds while the broker answered the
+reader, or if it has said that it stops. This is no event of the control topic: a notifier makes it for people.
+
+Why: with no worker, nothing is halted, and everything else looks as if all were well.
+
+False alarms: a fleet with a single worker is unwatched while that one restarts, which takes some seconds. Workers of
+a version without heartbeats, after newer ones have run, cannot be heard.
+
+Tuning: the triggers unwatched, partition_unwatched and watched of a notify file; STREAMPROC_LAG_WARN_S.
+
+Reference: operations: a circuit breaker must not be off in silence.
+"""
+
+PAGES: Final = {"FLEET001": FLEET001, "FLEET002": FLEET002, "FLEET003": FLEET003, "FLEET004": FLEET004}
 """By code; the first line is `CODE name: summary`."""

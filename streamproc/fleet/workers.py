@@ -15,7 +15,7 @@ from streamproc.kafka.reading import append_time_ms
 from streamproc.model.heartbeat import REMEDY, Heartbeat, read_heartbeat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from streamproc.fleet.record_signing import RecordSigner, SignedRecord
 
@@ -27,6 +27,8 @@ HEARTBEAT_EVERY_S: Final = 2.0
 # one that is sent again counts no longer than the worker itself would.
 GONE_AFTER_S: Final = 8.0
 DISCONNECTED_AFTER_S: Final = 5.0  # without an answer of the broker: readers look at least every 2 s
+# After an outage, workers rejoin their group: a session, of ten seconds by default, may have to end first.
+REJOIN_S: Final = 12.0
 FORGET_AFTER_MS: Final = 86_400_000  # a worker that was silent for a day is removed from the topic by another one
 WORKERS_MAX: Final = 1_000  # rows; past it, the worker that was silent longest is left out
 CLAIMS_MAX: Final = 50_000  # partitions in all rows: 3 MB
@@ -134,7 +136,8 @@ class Workers:
     def contact(self, now_s: float) -> None:
         """Say that at this time the broker answered, and everything on the topic had been read.
 
-        After a time without contact, silence is counted again from its end: workers could not reach the broker either.
+        After a time without contact, silence counts again some seconds after its end: workers could not reach the
+        broker either, and rejoin their group.
         """
         last, self._contact_s = self._contact_s, now_s
         if last is None:
@@ -145,7 +148,7 @@ class Workers:
             known: list[_Row | _Claim] = [*self._rows.values(), *self._claims.values()]
             for one in known:
                 if one.heard_s is not None and last - one.heard_s <= GONE_AFTER_S:
-                    one.heard_s = now_s
+                    one.heard_s = now_s + REJOIN_S
 
     # What follows.
 
@@ -165,6 +168,19 @@ class Workers:
         if self._is_settling and any(row.heartbeat.state != "stopped" for row in rows):
             return WatchState("unknown")
         return WatchState("unwatched", max((claim.deciding_ms for claim in claims), default=0))
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all there is to know is known: every partition is watched, no worker can be alive, or this reader
+        has listened for long enough."""
+        if self._contact_s is None:
+            return False
+        if not self._is_settling or all(row.heartbeat.state == "stopped" for row in list(self._rows.values())):
+            return True
+        return bool(self.partitions) and all(
+            claim is not None and self._is_recent(claim.heard_s)
+            for claim in map(self._claims.get, range(self.partitions))
+        )
 
     def unwatched(self) -> list[UnwatchedPartition]:
         """Return the partitions on which no worker decides; none before this reader has listened for long enough."""
@@ -208,12 +224,6 @@ class Workers:
         positions = self.positions()
         left = [max(0, end - positions[number]) for number, end in ends.items() if number in positions]
         return Waiting(sum(left), sum(map(bool, left)), len(ends))
-
-    def forgettable(self, now_ms: int) -> Iterator[str]:
-        """Yield the names of workers that were silent for a day at this time of the broker."""
-        for name, row in list(self._rows.items()):
-            if now_ms - row.at_ms > FORGET_AFTER_MS:
-                yield name
 
     # Inside.
 

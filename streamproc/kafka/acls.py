@@ -59,7 +59,7 @@ ROLES: Final = (
     Role(
         "watch",
         "`streamproc watch`, `stats`, `runs`, `status`",
-        _topics("Read", of=["runs", "control", "commands", "workers"]),
+        (*_topics("Read", of=["runs", "control", "commands", "workers"]), *_topics("Describe", of=["turns"])),
     ),
     Role(
         "worker",
@@ -102,7 +102,11 @@ ROLES: Final = (
     Role(
         "notify",
         "`streamproc notify`",
-        (*_topics("Read", of=["control", "workers"]), Right("group", "notify", ("Read",))),
+        (
+            *_topics("Read", of=["control", "workers"]),
+            *_topics("Describe", of=["turns"]),
+            Right("group", "notify", ("Read",)),
+        ),
     ),
     Role(
         "replay",

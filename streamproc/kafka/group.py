@@ -64,6 +64,10 @@ class GroupFollower(Follower):
         """Whether `stop` was called."""
         return self._stop.is_set()
 
+    def reads(self, at: TopicPartition) -> bool:
+        """Return whether this member of the group has got this partition."""
+        return at in self._assigned
+
     def stop(self) -> None:
         """Read no more, settle and commit what there is within a short time, and leave the group."""
         self._stop.set()

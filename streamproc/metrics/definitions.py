@@ -20,6 +20,8 @@ DEAD_LETTER_REASONS: Final = (
     "command", "engine", "key", "new_runs", "outdated", "poison", "signature", "statement", "token", "too_large",
     "unreadable",
 )  # fmt: skip
+WATCH_STATES: Final = ("watching", "unwatched", "disconnected", "unknown")
+WORKER_STATES: Final = ("deciding", "restoring", "stopped", "silent")
 SPAN_OUTCOMES: Final = ("turn", "usage", "ignored", "refused", "late")
 PUBLISHER_OUTCOMES: Final = ("delivered", "dropped", "invalid")
 NOTIFICATION_OUTCOMES: Final = ("sent", "lost")
@@ -151,6 +153,22 @@ CHANGELOG_BYTES: Final = _counter(
 )
 FLEET_STATUS: Final = _gauge(
     "streamproc_fleet_status", ("status",), "The standing fleet command: 1 for one of the three", "worker", "page"
+)
+WATCH_STATE: Final = _gauge(
+    "streamproc_watch_state",
+    ("state",),
+    "Whether workers decide, by their heartbeats: 1 for one of the four; `unknown`: this process has heard of none yet",
+    "page",
+    "notify",
+)
+UNWATCHED_PARTITIONS: Final = _gauge(
+    "streamproc_unwatched_partitions", (), "Partitions of the turns topic on which no worker decides", "page", "notify"
+)
+WORKERS: Final = _gauge(
+    "streamproc_workers", ("state",), "Workers by their heartbeats; a `silent` one is gone", "page", "notify"
+)
+WAITING_TURNS: Final = _gauge(
+    "streamproc_waiting_turns", (), "Records of the turns topic on which no worker has decided yet", "page"
 )
 PUBLISHER_EVENTS: Final = _counter(
     "streamproc_publisher_events_total", ("outcome",), "Events given to publishers", "publisher", "otel"

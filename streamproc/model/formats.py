@@ -71,6 +71,12 @@ def time_of_day(at_ms: int) -> str:
     return clock(at_ms)[11:]
 
 
+def local_time(at_ms: int, now_ms: int) -> str:
+    """Return the time of day in the zone of this machine, with its date unless that is today's."""
+    at, now = (datetime.fromtimestamp(ms / 1000, UTC).astimezone() for ms in (at_ms, now_ms))
+    return at.strftime("%H:%M:%S" if at.date() == now.date() else "%Y-%m-%d %H:%M:%S")
+
+
 def grouped(value: int) -> str:
     """Return a whole number with thin groups: ``12\u202f345``."""
     return f"{value:,}".replace(",", THIN) if abs(value) >= 10_000 else str(value)

@@ -13,7 +13,7 @@ from streamproc.model.escaping import escape_json, inert
 
 NotificationType = Literal[
     "LOOP_DETECTED", "STALL", "FAILURE", "BUDGET_WARNING", "BUDGET_EXCEEDED", "HARD_CAP", "TIMEOUT", "ESCALATION",
-    "STOP", "PAUSE", "CLEAR", "ORDER_REFUSED", "BLOCKED", "HALT",
+    "STOP", "PAUSE", "CLEAR", "ORDER_REFUSED", "BLOCKED", "HALT", "UNWATCHED", "WATCHED",
 ]  # fmt: skip
 UrgencyName = Literal["LOW", "MEDIUM", "HIGH", "CRITICAL"]
 

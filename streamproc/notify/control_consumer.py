@@ -5,6 +5,8 @@ the rest is read and sent again; `control_id` in each notification identifies a 
 
 Lost notifications are counted, logged, and reported in the next message. They are not published to the control topic:
 that topic holds what the engine decided, and a replay must reproduce it exactly.
+
+It also hears the workers, and tells people when they do not decide: a worker that is gone cannot.
 """
 
 from __future__ import annotations
@@ -12,12 +14,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from typing import TYPE_CHECKING, Final
 
 from aiokafka import TopicPartition
 
 from streamproc.errors import InvalidEvent
+from streamproc.fleet.hearing import WorkerListener, ends_of_turns
 from streamproc.fleet.record_signing import record_signer
+from streamproc.fleet.watching import Watching, watching_of
 from streamproc.kafka.follow import Topic
 from streamproc.kafka.group import GroupFollower
 from streamproc.kafka.session import Outage, run_until_one_ends
@@ -25,8 +30,11 @@ from streamproc.model.controls import read_control
 from streamproc.notify.delivery_queue import DeliveryQueue
 from streamproc.notify.notifier import Notifier
 from streamproc.notify.service import Service
+from streamproc.notify.worker_watch import WorkerWatch
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from streamproc.kafka.follow import Batches
     from streamproc.kafka.reading import Record
     from streamproc.notify.notification_config import NotificationConfig
@@ -34,6 +42,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+WATCH_EVERY_S: Final = 0.5
 COUNTS_EVERY_S: Final = 60.0
 DRAIN_TIMEOUT_S: Final = 10.0  # for queued notifications at a stop; the rest is sent after the next start
 CLOSE_TIMEOUT_S: Final = 5.0
@@ -51,7 +60,12 @@ class NotificationConsumer:
         self.notifier = Notifier(config, queues)
         self.skipped = 0
         """Number of unreadable records, and of those that a worker should have signed and has not."""
+        self._settings = settings
         self._signer = record_signer(settings)
+        self._workers = WorkerListener(
+            settings, Outage(log, "listening for workers", "cannot hear the workers", "hearing the workers again")
+        )
+        self._watch = WorkerWatch()
         lost = "cannot read control events (queued notifications are still sent)"
         self._follower = GroupFollower(
             settings, Topic(settings.topic("control")), self._handle,
@@ -72,9 +86,34 @@ class NotificationConsumer:
     async def run(self) -> None:
         """Read until `stop`."""
         try:
-            await run_until_one_ends(self._follower.run(), self.notifier.run(), self._log_counts())
+            await run_until_one_ends(
+                self._follower.run(),
+                self.notifier.run(),
+                self._workers.run(),
+                self._watch_workers(),
+                self._log_counts(),
+            )
         finally:
             log.info("stopped %s", self.notifier.counts)
+
+    def watching(self, ends: Mapping[int, int] | None = None) -> Watching:
+        """Return whether workers decide; with the ends of the turns topic, also how many turns wait."""
+        lag_warn_s = self._settings.lag_warn_s
+        return watching_of(self._workers.workers, time.monotonic(), ends=ends, lag_warn_s=lag_warn_s)
+
+    async def _watch_workers(self) -> None:
+        """Tell people when workers stop deciding, and when they decide again. Of the notifiers of a group, the one that
+        reads the first partition tells them."""
+        first = TopicPartition(self._settings.topic("control"), 0)
+        while True:
+            await asyncio.sleep(WATCH_EVERY_S)
+            kind = self._watch.step(self.watching(), time.monotonic())
+            if kind:
+                found = self.watching(await ends_of_turns(self._settings))
+                event = self._watch.event(kind, found, int(time.time() * 1000))
+                log.warning("%s", event.message)
+                if self._follower.reads(first):
+                    self.notifier.add(event, lambda: None)
 
     async def _handle(self, batches: Batches) -> None:
         for records in batches.values():

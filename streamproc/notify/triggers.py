@@ -96,6 +96,12 @@ Row = NotificationTrigger
 
 # The first matching row wins.
 TRIGGERS: Final[tuple[NotificationTrigger, ...]] = (
+    Row("unwatched", "UNWATCHED", CRITICAL, "no worker decides any more (the notifier hears their heartbeats)",
+            "no agent is halted, whatever it does", _fleet("unwatched")),
+    Row("partition_unwatched", "UNWATCHED", HIGH, "some partitions have had no worker for half a minute",
+            "the runs in them are not halted", _fleet("partition_unwatched")),
+    Row("watched", "WATCHED", MEDIUM, "workers decide on all partitions again",
+            "those who were called can stop looking", _fleet("watched")),
     Row("stop", "STOP", CRITICAL, "the fleet, a user or a tenant is stopped",
             "all of its runs stand still", _fleet("stop")),
     Row("pause", "PAUSE", MEDIUM, "the fleet is paused", "no work starts, as intended", _fleet("pause")),
@@ -220,6 +226,9 @@ def _evidence(control: ControlEvent) -> str:
 
 
 _ADVICE_BY_TRIGGER: Final[dict[str, str]] = {
+    "unwatched": "start the workers, or read their logs: turns wait in Kafka until then",
+    "partition_unwatched": "read the logs of the workers; `streamproc doctor` names the partitions",
+    "watched": "nothing: workers decide on what has waited",
     "stop": "find the cause, then run `streamproc clear`",
     "pause": "run `streamproc clear` when work may start again",
     "clear": "nothing: work continues",

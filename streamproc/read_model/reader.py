@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 from aiokafka import TopicPartition
 
 from streamproc.errors import Unavailable
+from streamproc.fleet.hearing import note_contact
 from streamproc.fleet.record_signing import record_signer
 from streamproc.fleet.signing import command_signer
+from streamproc.fleet.watching import Watching, watching_of
+from streamproc.fleet.workers import ROLE as WORKERS, Workers
 from streamproc.kafka.follow import BEGINNING, Follower, Topic
 from streamproc.kafka.partitioning import home_of
 from streamproc.kafka.session import Outage
@@ -37,9 +40,11 @@ log = logging.getLogger(__name__)
 FETCH_BYTES: Final = 1 << 20
 TURNS_BACK_MS: Final = 86_400_000
 TURNS_BACK_MAX: Final = 2_000_000  # of all partitions: a minute or so
-ENDS_EVERY_S: Final = 2.0
+ENDS_EVERY_S: Final = 1.0
+WATCHING_S: Final = 0.2  # many open pages ask
+SILENT_S: Final = 4.5  # the broker is asked every second, and every two where that fails
 NEEDED: Final = ("runs", "control", "commands")
-OPTIONAL: Final = ("turns", "spend", "dead-letter")  # and the changelog of accounts: an ACL may hide them
+OPTIONAL: Final = ("turns", "spend", "dead-letter", WORKERS)  # and the changelog of accounts: an ACL may hide them
 SINCE: Final = frozenset({"control", "spend", "dead-letter"})  # read from a time; compacted topics are read whole
 
 
@@ -54,11 +59,16 @@ class ModelReader:
         self._subscriptions: set[ChangeSubscription] = set()
         self._task: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="read-model")
+        self.workers = Workers(record_signer(settings), settings.shadow)
+        """The workers, by their heartbeats. They are kept in memory: a restart reads the topic again."""
+        self._watching: Watching | None = None
+        self._watched_s = 0.0
         model.trust(record_signer(settings), command_signer(settings))
         model.bind(f"{settings.topic('runs')} {settings.worker_group}")
         topics = {role: _topic(settings, role, since_ms) for role in (*NEEDED, *OPTIONAL, "accounts")}
         if not model.turns:
             del topics["turns"]
+        self._heartbeats = TopicPartition(settings.topic(WORKERS), 0)
         self._roles = {topic.name: role for role, topic in topics.items()}
         known = model.next_offsets().items()
         outage = Outage(log, "reading the topics", "what is shown stands still for now", "reading the topics again")
@@ -106,6 +116,35 @@ class ModelReader:
         """The share of what was there at the start that is read, 0 to 1."""
         return self.follower.progress
 
+    @property
+    def has_workers(self) -> bool:
+        """Whether the topic of heartbeats is there, and may be read."""
+        return self._heartbeats.topic not in self.missing
+
+    @property
+    def silent_since_ms(self) -> int | None:
+        """Since when the broker does not answer (wall clock); 0: it never has; None: it does."""
+        if self.freshness is None:
+            return 0 if self.trouble is not None else None
+        silent_s = time.monotonic() - self.freshness
+        return self.as_of_ms if self.trouble is not None or silent_s > SILENT_S else None
+
+    @property
+    def as_of_ms(self) -> int:
+        """When the broker last answered (wall clock): what is shown is not older, once all is read. 0: never."""
+        if self.freshness is None:
+            return 0
+        return int((time.time() - (time.monotonic() - self.freshness)) * 1000)
+
+    def watching(self) -> Watching:
+        """Return whether workers decide, as far as this reader knows: as of now, or a moment ago."""
+        now_s = time.monotonic()
+        if self._watching is None or now_s - self._watched_s > WATCHING_S:
+            ends = {number: end for (role, number), end in self.model.ends.items() if role == "turns"}
+            self._watching = watching_of(self.workers, now_s, ends=ends or None, lag_warn_s=self._settings.lag_warn_s)
+            self._watched_s = now_s
+        return self._watching
+
     def subscribe(self, every_s: float = EVERY_S) -> ChangeSubscription:
         """Return what tells of changes from now on. Close it."""
         made = ChangeSubscription(self._subscriptions.discard, every_s)
@@ -114,6 +153,10 @@ class ModelReader:
 
     async def _apply(self, batches: Batches) -> None:
         """Apply what a poll has brought, beside the event loop: one change of threads for all of it."""
+        for record in batches.pop(self._heartbeats, ()):
+            self.workers.apply(record, time.monotonic())
+        if not batches:
+            return
         try:
             self._publish(await self._in_thread(self._changes_of, batches))
         except sqlite3.Error as error:
@@ -132,6 +175,7 @@ class ModelReader:
         self.model.fetched = self._by_role(self.follower.positions)
         self.model.ends = self._by_role(self.follower.ends)
         self.model.read_share = self.follower.progress
+        note_contact(self.workers, self.follower, self._heartbeats)
 
     def _note_caught_up(self) -> None:
         self.model.caught_up = True

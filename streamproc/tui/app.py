@@ -19,6 +19,7 @@ from streamproc.tui.help_screen import HelpScreen
 from streamproc.tui.host import DARK, LIGHT, FleetHost
 from streamproc.tui.order_dialog import OrderDialog
 from streamproc.tui.run_screen import RunScreen
+from streamproc.tui.workers_screen import WorkersScreen
 
 REFRESH_S: Final = 0.25  # between two drawings of news
 TICK_S: Final = 1.0  # between two drawings of ages
@@ -36,6 +37,7 @@ class FleetApp(FleetHost):
         Binding("P", "order('pause', True)", "Pause the fleet", show=False),
         Binding("S", "order('stop', True)", "Stop the fleet", show=False),
         Binding("C", "order('clear', True)", "Clear the fleet", show=False),
+        Binding("w", "workers", "Workers", show=False),
         Binding("l", "light", "Light or dark", show=False),
         Binding("question_mark", "help", "Help", key_display="?"),
         Binding("q", "quit", "Quit"),
@@ -66,10 +68,11 @@ class FleetApp(FleetHost):
                 screen.reload()
 
     def _tick(self) -> None:
-        if self._feed.trouble is None:
+        silent_ms = self._feed.silent_since_ms
+        if silent_ms is None:
             self.lost_since_ms = None
         elif self.lost_since_ms is None:
-            self.lost_since_ms = self.now_ms()
+            self.lost_since_ms = silent_ms or self.now_ms()
         screen = self._screen_of_runs()
         with suppress(NoMatches):
             if screen is not None:
@@ -125,6 +128,10 @@ class FleetApp(FleetHost):
     def action_light(self) -> None:
         """Change between light and dark."""
         self.theme = LIGHT.name if self.theme == DARK.name else DARK.name
+
+    def action_workers(self) -> None:
+        """Show the workers."""
+        self.push_screen(WorkersScreen())
 
     def action_help(self) -> None:
         """Show the keys."""

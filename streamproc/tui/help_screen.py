@@ -25,7 +25,7 @@ KEYS: Final = (
         ("h", "halt it"), ("r", "resume it, with a grant"), ("a", "acknowledge its halt"),
         ("t  d  g", "its turns, its decisions, the top"),
     )),
-    ("The fleet", (("P", "pause"), ("S", "stop"), ("C", "clear"))),
+    ("The fleet", (("P", "pause"), ("S", "stop"), ("C", "clear"), ("w", "its workers"))),
     ("Everywhere", (("l", "light or dark"), ("?", "this help"), ("q", "quit"))),
 )  # fmt: skip
 

@@ -15,6 +15,7 @@ from streamproc.read_model.rows import AccountRow, FleetPage, RunFilter, RunGrou
 from streamproc.tui.orders import OrdersModel, TerminalOrders
 
 if TYPE_CHECKING:
+    from streamproc.fleet.watching import Watching
     from streamproc.report.model import RunReport
 
 RELOAD_PER_READ: Final = 10  # a run's log is read again after this many times what reading it took
@@ -79,6 +80,15 @@ class Feed(Protocol):
         """Why nothing new is read; None while the connection works."""
         ...
 
+    @property
+    def silent_since_ms(self) -> int | None:
+        """Since when the broker does not answer (wall clock); 0: it never has; None: it does."""
+        ...
+
+    def watching(self) -> Watching:
+        """Return whether workers decide."""
+        ...
+
     def subscribe(self) -> News:
         """Return what tells of changes from now on."""
         ...
@@ -124,6 +134,10 @@ class FleetHost(App[None]):
     def missing(self) -> tuple[str, ...]:
         """Topics that cannot be read."""
         return self._feed.missing
+
+    def watching(self) -> Watching:
+        """Return whether workers decide."""
+        return self._feed.watching()
 
     def now_ms(self) -> int:
         """Return the wall clock in ms."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import time
 from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
@@ -11,6 +11,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from streamproc.fleet.commands import order_line
+from streamproc.model.formats import local_time
 from streamproc.read_model.order_progress import order_progress
 from streamproc.tui.texts import joined, styled
 
@@ -21,12 +22,13 @@ NEWS_STYLES = {"obeyed": "$good", "refused": "$bad", "unsent": "$bad"}
 
 
 class StatusBars(Widget):
-    """Shows up to three lines; those that have nothing to say take no room."""
+    """Shows up to four lines; those that have nothing to say take no room."""
 
     def compose(self) -> ComposeResult:
         """Lay out the lines."""
         yield Static(id="place", markup=False)
         yield Static(id="lost", markup=False)
+        yield Static(id="unwatched", markup=False)
         yield Static(id="news", markup=False)
 
     def show(self, app: FleetHost, filter_text: str = "") -> None:
@@ -35,6 +37,10 @@ class StatusBars(Widget):
         lost = self.query_one("#lost", Static)
         lost.update(_lost(app))
         lost.display = app.lost_since_ms is not None
+        unwatched = self.query_one("#unwatched", Static)
+        sentence = _unwatched(app)
+        unwatched.update(styled(f" {sentence}"))
+        unwatched.display = bool(sentence)
         line = self.query_one("#news", Static)
         line.display = bool(app.followed)
         if app.followed:
@@ -47,7 +53,11 @@ def _place(app: FleetHost, filter_text: str) -> Content:
     if app.lost_since_ms is not None:
         parts.append(Content.styled("● not connected", "$bad"))
     elif app.caught_up:
-        parts.append(joined(Content.styled("● live", "$good"), f" {_clock(app.now_ms())}"))
+        found = app.watching()
+        state, style = ("● unwatched", "$bad") if found.level == "fail" else ("● live", "$good")
+        parts.append(joined(Content.styled(state, style), f" {_clock(app.now_ms())}"))
+        if found.level == "warn":
+            parts.append(styled(found.sentence(_clock), "$caution"))
     else:
         parts.append(Content.styled(f"◌ reading, {app.progress:.0%}", "$caution"))
     if app.read_only:
@@ -64,5 +74,14 @@ def _lost(app: FleetHost) -> Content:
     return Content(f" Not connected since {since}: trying again. What you see is as of then.")
 
 
+def _unwatched(app: FleetHost) -> str:
+    """Return that workers do not decide; empty if they do, or if the other bar says more."""
+    found = app.watching()
+    if app.lost_since_ms is not None or found.level != "fail":
+        return ""
+    text = found.sentence(_clock, app.now_ms())
+    return f"{text[:1].upper()}{text[1:]}. Press w for the workers."
+
+
 def _clock(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).astimezone().strftime("%H:%M:%S")
+    return local_time(ms, int(time.time() * 1000))

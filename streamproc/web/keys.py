@@ -14,7 +14,7 @@ from streamproc.read_model import RunFilter
 
 if TYPE_CHECKING:
     from streamproc.policy import Policy
-    from streamproc.read_model import ReadModel
+    from streamproc.read_model import ModelReader, ReadModel
     from streamproc.settings import Settings
     from streamproc.web.connections import LiveViews
     from streamproc.web.orders import PageOrders
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from streamproc.web.trials import Trials
 
 MODEL: Final[web.AppKey[ReadModel]] = web.AppKey("model")
+READER: Final[web.AppKey[ModelReader]] = web.AppKey("reader")
 SETTINGS: Final[web.AppKey[Settings]] = web.AppKey("settings")
 POLICY: Final[web.AppKey[Policy]] = web.AppKey("policy")
 LIVE: Final[web.AppKey[LiveViews]] = web.AppKey("live")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -10,11 +9,12 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from streamproc.model.formats import clock
 from streamproc.report.markup import NOTHING, Html, foreign, tag
 from streamproc.web.access import session_of
 from streamproc.web.access.own_address import own_path
-from streamproc.web.keys import LIVE
+from streamproc.web.bars import bars
+from streamproc.web.keys import LIVE, READER
+from streamproc.web.moments import moment
 
 # Files below /static: their package, their place in it, their type.
 ASSETS: Final = {
@@ -57,7 +57,7 @@ async def static(request: web.Request) -> web.Response:
 def page(
     title: str, body: Html, request: web.Request, *, events: str = "", seen: int | None = None, status: int = 200
 ) -> web.Response:
-    """Return a page. `events` is the query of /events that keeps it current; empty: it stays as it is.
+    """Return a page. `events` is the query of /events that keeps it current; empty: it stays as it is, but its bars.
 
     `seen` is the version of what is shown (`LiveViews.version`); None: the present one.
     """
@@ -81,8 +81,9 @@ def page(
         top,
         tag("p", "The connection is lost. What you see is old; this page tries again.", class_="lost", id="lost",
             role="alert", hidden=True),
+        bars(request.app[READER]) if session is not None else NOTHING,
         tag("main", body, id="main"),
-        data_events=f"/events?{events}&seen={version}" if events else None,
+        data_events=(f"/events?{events}&seen={version}" if events else "/events?view=bars") if session else None,
     )  # fmt: skip
     text = Html("<!DOCTYPE html>\n") + tag("html", tag("head", *head), shell, lang="en") + Html("\n")
     # Half a surrogate pair in a name is legal in JSON, and in no encoding.
@@ -105,7 +106,7 @@ def _top(request: web.Request, session: Any) -> Html:
         "header",
         tag("a", _mark(), "streamproc", href="/", class_="brand"),
         tag("nav", *links, aria_label="Views"),
-        tag("div", as_of(time.time_ns() // 1_000_000),
+        tag("div", as_of(request.app[READER].as_of_ms),
             tag("a", "Reload", href=own_path(request.path_qs), class_="reload"), class_="asof"),
         tag("div", tag("span", foreign(session.name), class_="who"), leave, class_="account"),
         class_="top",
@@ -118,19 +119,9 @@ def _mark() -> Html:
                viewBox="0 0 24 24", class_="mark", aria_hidden="true")  # fmt: skip
 
 
-def as_of(now_ms: int) -> Html:
-    """Return how old the page is."""
-    return tag("span", "as of ", moment(now_ms), id="asof")
-
-
-def moment(at_ms: int, *, ago: bool = False) -> Html:
-    """Return a time in UTC, which the script shows in the reader's zone, or as an age. Nothing for 0."""
-    text = clock(at_ms)
-    if not text:
-        return tag("span", "—", class_="muted")
-    shown = f"{text[11:]} UTC"
-    kind = "ago" if ago else "time"
-    return tag("time", shown, datetime=f"{text.replace(' ', 'T')}Z", title=f"{text} UTC", data_show=kind)
+def as_of(at_ms: int) -> Html:
+    """Return how old the page is: when the broker last answered."""
+    return tag("span", "as of ", moment(at_ms), id="asof")
 
 
 def empty(title: str, *text: Any) -> Html:

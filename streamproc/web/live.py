@@ -1,8 +1,9 @@
 """Keeps open pages current by Server-Sent Events.
 
 Each connection holds a set of changed runs, not a queue of events: a browser that reads slowly costs no memory, and
-gets the latest state of each run, ten times a second at most. The beat every 5 s says how old the page is, and keeps
-proxies from closing the connection; a comment line would only do the latter.
+gets the latest state of each run, ten times a second at most. The beat every 5 s says how old the page is (when the
+broker last answered this server), and keeps proxies from closing the connection; a comment line would only do the
+latter. Twice a second, each connection looks whether the bars of the page have changed.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from aiohttp import web
 
 from streamproc.model.formats import grouped
 from streamproc.read_model import Changes, RunFilter
-from streamproc.web.keys import LIVE, MODEL, element_id, filter_of
+from streamproc.web.bars import BarFeed
+from streamproc.web.keys import LIVE, MODEL, READER, element_id, filter_of
 from streamproc.web.order_views import own_session
 from streamproc.web.views.fleet import GROUPS, fits, fleet_standing, group_of, group_page, order_of, run_row, strip
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from streamproc.report.markup import Html
 
 BEAT_S: Final = 5.0
+LOOK_S: Final = 0.5  # between two looks at whether the broker answers, and workers decide
 STRIP_EVERY_S: Final = 1.0  # its counts are queries over all runs
 STRIP_REST: Final = 3  # of all pages: so many times as long as their counts take, nothing is counted
 WRITE_S: Final = 60.0  # for a browser to take what is written; one that sleeps comes back and asks again
@@ -43,18 +46,31 @@ async def events(request: web.Request) -> web.StreamResponse:
     session = own_session(request)
     live = request.app[LIVE]
     async with live.connection(session) as subscription:
+        reader = request.app[READER]
         feed: ViewFeed = ChangeFeed(run_id)
         if view == "fleet":
             feed = FleetFeed(request.app[MODEL], filter_of(request), lambda: len(live))
+        elif view == "health":
+            feed = HealthFeed()
+        elif view == "bars":
+            feed = NoFeed()
+        bars, beaten_s = BarFeed(reader), time.monotonic()
         with contextlib.suppress(ConnectionResetError):  # the browser has left, perhaps before the first byte
             await response.prepare(request)
-            first = feed.messages(Changes())
-            if request.query.get("seen") != str(live.version):  # since then, or since the last connection
+            first = [*bars.messages(), *feed.messages(Changes()), ("beat", reader.as_of_ms)]
+            if view != "bars" and request.query.get("seen") != str(
+                live.version
+            ):  # since then, or since the last connection
                 first.insert(0, ("changed", 0))
             await _write(request, response, f"retry: {RETRY_MS}\n\n".encode() + written(first))
             while live.alive(session):
-                if messages := feed.messages(await _changes(subscription)):
-                    await _write(request, response, written(messages))
+                changes = await _changes(subscription)
+                messages, due = bars.messages(), time.monotonic() - beaten_s > BEAT_S - LOOK_S / 2
+                if changes or due or messages:
+                    messages += feed.messages(changes)
+                if messages or due:
+                    beaten_s = time.monotonic()
+                    await _write(request, response, written([*messages, ("beat", reader.as_of_ms)]))
     return response
 
 
@@ -70,9 +86,9 @@ async def _write(request: web.Request, response: web.StreamResponse, content: by
 
 
 async def _changes(subscription: ChangeSubscription) -> Changes:
-    """Return what has changed; nothing after the time of a beat."""
+    """Return what has changed; nothing after the time between two looks at the bars."""
     try:
-        await asyncio.wait_for(subscription.changed(), BEAT_S)
+        await asyncio.wait_for(subscription.changed(), LOOK_S)
     except TimeoutError:
         return Changes()
     return subscription.last
@@ -91,6 +107,22 @@ class ViewFeed(Protocol):
         """Return what the browser must know."""
 
 
+class NoFeed:
+    """Tells a view nothing: only its bars change."""
+
+    def messages(self, _changes: Changes) -> list[tuple[str, Any]]:
+        """Return nothing."""
+        return []
+
+
+class HealthFeed:
+    """Tells the view of the workers to load itself again: their heartbeats are no changes."""
+
+    def messages(self, _changes: Changes) -> list[tuple[str, Any]]:
+        """Return what the browser must know."""
+        return [("changed", 0)]
+
+
 class ChangeFeed:
     """Tells a view to load itself again when something has changed: any run, or the one that it shows."""
 
@@ -98,11 +130,8 @@ class ChangeFeed:
         self._run_id = run_id
 
     def messages(self, changes: Changes) -> list[tuple[str, Any]]:
-        """Return what the browser must know; without a change, how late it is."""
-        beat = ("beat", _now_ms())
-        if not changes:
-            return [beat]
-        return [("changed", 0), beat] if not self._run_id or self._run_id in changes.run_ids else []
+        """Return what the browser must know."""
+        return [("changed", 0)] if changes and (not self._run_id or self._run_id in changes.run_ids) else []
 
 
 class FleetFeed:
@@ -127,7 +156,6 @@ class FleetFeed:
             ended = time.monotonic()
             # A search looks at every run: all open pages together must leave time for the others.
             self._counts_due = ended + max(STRIP_EVERY_S, STRIP_REST * self._pages() * (ended - began))
-        found.append(("beat", _now_ms()))
         return found
 
     def _counts(self) -> list[tuple[str, Any]]:
@@ -145,7 +173,3 @@ class FleetFeed:
         if run is None or not fits(run, self._chosen):
             return {"id": element_id(run_id)}
         return {"id": element_id(run_id), "group": group_of(run), "order": order_of(run), "html": run_row(run)}
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 
 from streamproc.report.markup import NOTHING, Html, foreign, tag
 from streamproc.web.keys import run_href
-from streamproc.web.layout import moment
+from streamproc.web.moments import moment
 
 if TYPE_CHECKING:
     from streamproc.fleet.commands import Order, OrderProgress

@@ -1,4 +1,4 @@
-"""The metrics of the page: the standing fleet command, and an estimate of what halts have saved."""
+"""The metrics of the page: the standing fleet command, whether workers decide, and an estimate of what halts saved."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from streamproc.fleet.watch_metrics import watch_readings
 from streamproc.metrics import Reading, fleet_readings
 from streamproc.model.fleet_command import FLEET
 from streamproc.read_model import DecisionFilter
@@ -38,7 +39,8 @@ class PageMetrics:
                 self._saved[halt.code] += self._estimate(halt)
         while len(self._seen) > SEEN_MAX:
             del self._seen[next(iter(self._seen))]
-        return fleet_readings(self._status, lambda: self._saved)
+        yield from fleet_readings(self._status, lambda: self._saved)
+        yield from watch_readings(self._reader.watching())
 
     def missing(self) -> list[str]:
         """Return what keeps the page from being ready, in words."""

@@ -12,7 +12,7 @@ from streamproc.report.markup import Html, foreign, tag
 from streamproc.web import live
 from streamproc.web.access.own_address import own_path
 from streamproc.web.connections import LiveViews
-from streamproc.web.keys import LIVE, MODEL, ORDERS, POLICY, RUN_LOG, SETTINGS, TRIALS
+from streamproc.web.keys import LIVE, MODEL, ORDERS, POLICY, READER, RUN_LOG, SETTINGS, TRIALS
 from streamproc.web.layout import missing, page, static
 from streamproc.web.order_views import order_routes
 from streamproc.web.run_log import RunLog
@@ -42,6 +42,7 @@ def make_app(
     access.install(app)
     app.middlewares.append(errors)
     app[SETTINGS], app[POLICY], app[MODEL], app[ORDERS] = settings, policy, model, orders
+    app[READER] = reader
     app[LIVE] = LiveViews(reader, access.alive)
     app[RUN_LOG] = RunLog(settings, policy, model)
     app[TRIALS] = Trials(settings)

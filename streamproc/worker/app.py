@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from streamproc.core.compiled import core_kind
 from streamproc.errors import InvalidSettings, Unavailable
-from streamproc.metrics.exposing import exposing, is_exposed
+from streamproc.metrics.exposing import exposing
 from streamproc.worker import logs
 from streamproc.worker.composition import Path, Worker
 from streamproc.worker.limits import (
@@ -124,7 +124,7 @@ async def run_once(
         ready = await unless_stopped(stop, wait_until_ready(settings, give_up_after_s))
         worker = metrics.worker = Worker(settings, policy, path, ready, tracing)
         try:
-            await worker.run(stop, watchdog, is_exposed=is_exposed(settings))
+            await worker.run(stop, watchdog)
         finally:
             log.info("stopped %s", worker.processor.counts)
             await cancel_all()

@@ -19,6 +19,7 @@ from streamproc.worker.counts import WorkerCounts
 from streamproc.worker.deadlines import Deadlines
 from streamproc.worker.faust_app import new_app
 from streamproc.worker.fleet_commands import CommandBatch, FleetCommands
+from streamproc.worker.heartbeats import Heartbeats
 from streamproc.worker.limits import (
     CANCEL_AGAIN_S,
     DRAIN_TIMEOUT_S,
@@ -89,6 +90,7 @@ class Worker:
         self.lag = PartitionLag(
             self.app, self._turns, self.pipelines, self.publisher.log_now_ms, live=self._uses_append_time
         )
+        self.heartbeats = Heartbeats(settings, policy, _version(), self._count, self.lag, self.counts)
         self.status_retention = StatusRetention(
             self.app, settings, self.store, self.pipelines, self.processor, self.publisher
         )
@@ -187,8 +189,8 @@ class Worker:
 
     # Running.
 
-    async def run(self, stop: asyncio.Event, watchdog: Watchdog, *, is_exposed: bool = False) -> None:
-        """Work until a stop is requested. Raise what makes the worker crash. `is_exposed`: something reads metrics."""
+    async def run(self, stop: asyncio.Event, watchdog: Watchdog) -> None:
+        """Work until a stop is requested. Raise what makes the worker crash."""
         try:
             await unless_stopped(stop, self.publisher.start())
         except BaseException:
@@ -202,13 +204,13 @@ class Worker:
             asyncio.ensure_future(self._report()),
             asyncio.ensure_future(self.fleet_commands.run()),
             asyncio.ensure_future(self.stall_detector.run()),
+            asyncio.ensure_future(self.lag.run()),
+            asyncio.ensure_future(self.heartbeats.run()),
         ]
         if self.status_file is not None:
             watching.append(
                 asyncio.ensure_future(self.status_file.run(self.fleet_commands.caught_up, self.fleet_commands.changed))
             )
-        if is_exposed:
-            watching.append(asyncio.ensure_future(self.lag.run()))
         if self._uses_append_time and not self._is_shadow:
             watching.append(asyncio.ensure_future(self.deadlines.run()))
         if self._forgets:
@@ -224,7 +226,7 @@ class Worker:
             raise
         finally:
             watchdog.end_within(END_TIMEOUT_S)
-            await self._end([starting, *watching], patience_s)
+            await self._end([starting, *watching], patience_s, clean=watching[0].done())
         if self._failure.done():
             self._failure.result()
 
@@ -292,7 +294,7 @@ class Worker:
                 log.info("working %s", counts)
                 logged = counts
 
-    async def _end(self, tasks: list[asyncio.Future[Any]], patience_s: float) -> None:
+    async def _end(self, tasks: list[asyncio.Future[Any]], patience_s: float, *, clean: bool) -> None:
         """Finish what is in hand, commit, and leave the group, without waiting for an absent broker for ever."""
         stopping = asyncio.ensure_future(self.app.stop())
         done, _ = await asyncio.wait({stopping}, timeout=patience_s)
@@ -303,6 +305,7 @@ class Worker:
             dump_tasks()
             stopping.cancel()
             await asyncio.wait({stopping}, timeout=CANCEL_AGAIN_S)
+        await self.heartbeats.stop(clean=clean and bool(done))
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

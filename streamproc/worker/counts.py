@@ -57,6 +57,8 @@ class WorkerCounts:
         """Runs that ended, by outcome and workflow."""
         self.dead_letters: Counter[str] = Counter()
         """By reason."""
+        self.decided_s = 0.0
+        """When the broker acknowledged a decision last, by this machine's clock."""
         self.changelog_bytes = 0
         """As they were sent to the broker, compressed."""
         self.step = BucketCounts(STEP_BUCKETS_S)
@@ -93,6 +95,7 @@ class WorkerCounts:
         """Count the delays of decisions that the broker has just acknowledged; its clock is `ahead_s` ahead of ours."""
         now_s = time.time()
         for times in decisions:
+            self.decided_s = now_s
             if times is not None:
                 log_s = times.log_ms / 1000 - ahead_s
                 self.delay.add(now_s - log_s)

@@ -157,9 +157,17 @@ RESTATE_INTERVAL_S: Final = 5.0  # standing commands are issued again at most th
 STATUS_FILE_POLL_S: Final = 0.5  # between two checks of the status file: an edit takes effect within it
 STATUS_FILE_BYTES_MAX: Final = 65_536  # of the status file; three lines are about 200
 
+# Heartbeats.
+
+HEARTBEAT_TIMEOUT_S: Final = 10.0  # of one: a later one says more
+HEARTBEAT_DENIED_S: Final = 60.0  # until the topic is looked for again, or written to, where that was not possible
+HEARTBEAT_SWEEP_S: Final = 3_600.0  # between two readings of the topic for workers that were silent for a day
+HEARTBEAT_LEAVE_S: Final = 1.0  # for the last one, and for its connection to close
+HEARTBEAT_LAG_MS: Final = 1_000  # a delay that is reported: shorter ones are no news
+
 # Output.
 
 LOG_DELAY_S: Final = 0.002  # after a halt, until it is logged: its decision leaves first
 REFUSAL_TEXT_MAX: Final = 500  # characters of a reason in the header of a dead letter
-LAG_TICK_S: Final = 1.0  # between two looks at the ends of the partitions, if metrics are on
+LAG_TICK_S: Final = 1.0  # between two looks at the ends of the partitions
 REPORT_INTERVAL_S: Final = 60.0  # between two lines of counts in the log

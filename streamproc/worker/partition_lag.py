@@ -1,4 +1,4 @@
-"""How far each partition is behind its log, for metrics and readiness: if metrics are on, the broker is asked."""
+"""How far each partition is behind its log, for heartbeats, metrics and readiness: the broker is asked."""
 
 from __future__ import annotations
 
@@ -82,9 +82,19 @@ class PartitionLag:
             return False
         return bool(app.consumer.flow_active)
 
+    @property
+    def is_current(self) -> bool:
+        """Whether it is settled, and its partitions have been looked at since."""
+        return self.is_settled and self._generation == self._app.consumer_generation_id
+
+    def positions(self) -> Iterator[tuple[int, int]]:
+        """Yield each partition with the offset up to which it is processed."""
+        for partition, seen in sorted(self._seen.items()):
+            yield partition, max(0, self._position(partition, seen))
+
     def missing(self) -> Iterator[str]:
         """Yield what is missing to be ready, in words: membership, states, and what was in the log before."""
-        if not self.is_settled or self._generation != self._app.consumer_generation_id:
+        if not self.is_current:
             yield "joining the group, or restoring states"
             return
         for partition, seen in sorted(self._seen.items()):

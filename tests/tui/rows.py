@@ -8,6 +8,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from streamproc.fleet.commands import StopCounts
+from streamproc.fleet.keyring import Keyring
+from streamproc.fleet.record_signing import RecordSigner
+from streamproc.fleet.watching import Watching, watching_of
+from streamproc.fleet.workers import Workers
 from streamproc.read_model.rows import (
     AccountRow,
     CommandRow,
@@ -45,11 +49,19 @@ class HandMade:
         self.caught_up, self.progress = True, 1.0
         self.trouble: Exception | None = None
         self.missing: tuple[str, ...] = ()
+        self.workers = Workers(RecordSigner(Keyring(), "streamproc", required=False))
         self._news: asyncio.Queue[set[str]] = asyncio.Queue()
 
     def put(self, *runs: LiveRun) -> None:
         self.all |= {run.run_id: run for run in runs}
         self._news.put_nowait({run.run_id for run in runs})
+
+    @property
+    def silent_since_ms(self) -> int | None:
+        return None if self.trouble is None else 0
+
+    def watching(self) -> Watching:
+        return watching_of(self.workers, time.monotonic(), lag_warn_s=30)
 
     def subscribe(self) -> HandMade:
         return self

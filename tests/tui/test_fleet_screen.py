@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,7 @@ from textual.widgets import Static
 from streamproc.read_model.rows import LiveRun
 from streamproc.tui.filters import parse_filter
 from streamproc.tui.run_list import RunList
+from tests.fleet.heartbeats import as_record, heartbeat
 from tests.tui.rows import HandMade, fleet, watching
 from tests.waiting import until
 
@@ -200,6 +202,29 @@ async def test_a_broker_that_is_away_is_said_and_the_screen_goes_on_by_itself() 
         model.put(*fleet(4))
         await until(lambda: len(ids(app)) == 4)
         await until(lambda: not app.screen.query_one("#lost").display)
+
+
+async def test_a_fleet_without_workers_is_said_and_its_workers_are_listed() -> None:
+    model = HandMade(fleet(3))
+    async with watching(model).run_test(size=SIZE) as pilot:
+        app = pilot.app
+        assert not app.screen.query_one("#unwatched").display
+        now_s, now_ms = time.monotonic(), int(time.time() * 1000)
+        model.workers.contact(now_s)
+        model.workers.apply(as_record(heartbeat("worker-[b]7", now_ms)), now_s)
+        model.workers.contact(now_s)
+        await until(lambda: "live" in text_of(app, "place"))
+        assert not app.screen.query_one("#unwatched").display
+
+        model.workers.apply(as_record(heartbeat("worker-[b]7", now_ms + 1, "stopped")), now_s)
+        await until(lambda: app.screen.query_one("#unwatched").display)
+        assert text_of(app, "unwatched").startswith(" No worker has decided since ")
+        assert "unwatched" in text_of(app, "place")
+
+        await pilot.press("w")
+        await until(lambda: "worker-[b]7  stopped" in "\n".join(screen_lines(app)))
+        await pilot.press("q")
+        await until(lambda: app.screen.query_one(RunList).has_focus)
 
 
 async def test_the_start_says_how_far_it_has_read() -> None:

@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from deploy.local.service import free_port
+from streamproc.fleet.keyring import Keyring
+from streamproc.fleet.record_signing import RecordSigner
+from streamproc.fleet.watching import watching_of
+from streamproc.fleet.workers import Workers
+from streamproc.metrics import definitions
 from streamproc.model.fleet_command import FleetCommand, encode_command
 from streamproc.policy import load_policy
 from streamproc.read_model import ReadModel
@@ -36,11 +41,15 @@ def filled(made: Deployment, model: ReadModel | None = None) -> ReadModel:
 
 
 def shown(metrics: PageMetrics) -> dict[tuple[str, ...], Any]:
-    return {(one.metric.name, *one.labels): one.value for one in metrics.readings()}
+    """What it shows of the fleet and its runs; what it hears of workers is for test_unwatched.py."""
+    workers = (definitions.WATCH_STATE, definitions.WORKERS, definitions.UNWATCHED_PARTITIONS)
+    found = [one for one in metrics.readings() if one.metric not in workers]
+    return {(one.metric.name, *one.labels): one.value for one in found}
 
 
 def reader(**fields: Any) -> Any:
-    return SimpleNamespace(**{"caught_up": True, "trouble": None, "progress": 1.0} | fields)
+    known = watching_of(Workers(RecordSigner(Keyring(), "", required=False)), 0.0, lag_warn_s=30)
+    return SimpleNamespace(**{"caught_up": True, "trouble": None, "progress": 1.0, "watching": lambda: known} | fields)
 
 
 def test_a_halt_saves_the_turns_that_the_budget_had_left() -> None:

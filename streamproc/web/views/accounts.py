@@ -13,7 +13,8 @@ from streamproc.read_model import AccountRow
 from streamproc.report.markup import NOTHING, Html, foreign, tag
 from streamproc.report.words import amount
 from streamproc.web.keys import MODEL
-from streamproc.web.layout import empty, moment, page
+from streamproc.web.layout import empty, page
+from streamproc.web.moments import moment
 from streamproc.web.views.small import share_bar
 
 HEADS: Final = ("Who", "Budget", "Spent", "Limit", "Used", "Window", "An hour", "Limit reached")

@@ -11,7 +11,8 @@ from aiohttp import web
 from streamproc.read_model import DecisionFilter, DecisionRow
 from streamproc.report.markup import NOTHING, Html, foreign, tag
 from streamproc.web.keys import MODEL, field_of, run_href
-from streamproc.web.layout import empty, moment, page
+from streamproc.web.layout import empty, page
+from streamproc.web.moments import moment
 
 ROWS: Final = 200
 FIELDS: Final = tuple(one.name for one in fields(DecisionFilter))

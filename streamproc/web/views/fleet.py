@@ -14,7 +14,8 @@ from streamproc.read_model import FleetCounts, FleetPage, LiveRun, RunFilter
 from streamproc.read_model.queries import Field
 from streamproc.report.markup import NOTHING, Html, foreign, tag
 from streamproc.web.keys import FIELDS, MODEL, element_id, field_of, filter_of, number_of, query_of, run_href
-from streamproc.web.layout import empty, moment, page
+from streamproc.web.layout import empty, page
+from streamproc.web.moments import moment
 from streamproc.web.views.small import loop_badge, sparkline
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""How far this page has read, and what the workers have refused."""
+"""Which workers live, how far this page has read, and what the workers have refused."""
 
 from __future__ import annotations
 
@@ -12,30 +12,43 @@ from aiohttp import web
 from streamproc.model.formats import grouped
 from streamproc.report.markup import Html, foreign, tag
 from streamproc.report.tables import Cell, TableRow, folded, muted, number, section, table
-from streamproc.web.keys import MODEL
-from streamproc.web.layout import moment, page
+from streamproc.web.bars import said
+from streamproc.web.keys import MODEL, READER
+from streamproc.web.layout import page
+from streamproc.web.moments import moment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streamproc.fleet.watching import Watching
+    from streamproc.fleet.workers import Lag, WorkerRow
     from streamproc.read_model import FleetCounts, RefusedRow
     from streamproc.read_model.rows import PartitionHealth
 
 SHOWN: Final = 50  # refused records
 READ_MAX: Final = 10_000
+WORKERS_SHOWN: Final = 100
+PARTITIONS_SHOWN: Final = 20  # in a tip
+NONE: Final = tag("span", "—", class_="muted")
+STATES: Final = {"deciding": "deciding", "restoring": "restoring states", "stopped": "stopped", "silent": "gone"}
 LATE_RECORDS: Final = 1_000  # behind the end of the log: more than a moment
 
 
 async def health(request: web.Request) -> web.Response:
-    """Serve the positions of the page in its topics, and the refused records by reason."""
-    model = request.app[MODEL]
+    """Serve the workers, the positions of the page in its topics, and the refused records by reason."""
+    model, reader = request.app[MODEL], request.app[READER]
     counts = model.counts(time.time_ns() // 1_000_000)
     parts = [
         tag("h1", "Health"),
-        tag("p", "How far this page has read the topics, and which records the workers have refused.", class_="lead"),
+        tag(
+            "p",
+            "Which workers decide, how far this page has read the topics, and which records the workers have refused.",
+            class_="lead",
+        ),
         tag(
             "div",
             standing(counts),
+            workers(reader.watching(), has_topic=reader.has_workers),
             partitions(model.health()),
             refused(model.refused(limit=READ_MAX)),
             id="health",
@@ -54,6 +67,46 @@ def standing(counts: FleetCounts) -> Html:
         text = f"The page is {grouped(counts.behind_records)} records behind its topics: what it shows is late."
         return tag("p", text, class_="note")
     return tag("p", "The page has read its topics to their ends.", class_="note fine")
+
+
+def workers(found: Watching, *, has_topic: bool = True) -> Html:
+    """Return the workers, and what is wrong with them."""
+    if not has_topic:
+        text = Html().join([
+            "Nothing is known of the workers: their topic does not exist, or this page must not read it. Apply ",
+            tag("code", "streamproc topics apply"), " and ", tag("code", "streamproc topics acls --role page"), ".",
+        ])  # fmt: skip
+        return section("Workers", tag("p", text, class_="note"), id_="workers")
+    parts = []
+    if sentence := said(found):
+        parts.append(tag("p", sentence, ".", class_="note bad" if found.level == "fail" else "note"))
+    if found.refused:
+        parts.append(muted(foreign(found.refused), "."))
+    if not found.rows:
+        return section("Workers", *parts, id_="workers")
+    late = {lag.worker: lag for lag in reversed(found.lagging)}
+    rows = [_worker(row, late.get(row.heartbeat.worker)) for row in found.rows[:WORKERS_SHOWN]]
+    heads = ["Worker", "State", "Partitions", "Late by", "Policy", "Version", "Started", "Last decision",
+             "Last heartbeat"]  # fmt: skip
+    if len(found.rows) > WORKERS_SHOWN:
+        parts.append(muted(f"{len(found.rows) - WORKERS_SHOWN} more are not shown."))
+    return section("Workers", *parts, table(heads, rows), id_="workers")
+
+
+def _worker(row: WorkerRow, lag: Lag | None) -> TableRow:
+    beat = row.heartbeat
+    bad = row.state in ("silent", "restoring")
+    shown = ", ".join(map(str, beat.partitions[:PARTITIONS_SHOWN]))
+    tip = f"{shown}, …" if len(beat.partitions) > PARTITIONS_SHOWN else shown
+    owned = tag("span", grouped(len(beat.partitions)), title=tip or None) if row.state == "deciding" else NONE
+    policy = Html().join([foreign(beat.policy), " ", foreign(beat.policy_hash[:8], code=True)])
+    return TableRow([
+        tag("strong", foreign(beat.worker)), tag("span", STATES[row.state], class_="sev-warn" if bad else None),
+        owned,
+        tag("span", f"{grouped(lag.delay_ms // 1000)} s", class_="sev-warn") if lag is not None else NONE,
+        policy, foreign(beat.version), Cell(moment(beat.started)), Cell(moment(beat.decided_at, ago=True)),
+        Cell(moment(row.at_ms, ago=True)),
+    ])  # fmt: skip
 
 
 def partitions(rows: Sequence[PartitionHealth]) -> Html:

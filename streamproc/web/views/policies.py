@@ -14,7 +14,8 @@ from streamproc.report.markup import NOTHING, Html, foreign, tag
 from streamproc.report.policy_values import PolicyPlaces, PolicyScope
 from streamproc.report.tables import Cell, TableRow, filter_bar, muted, number, section, table
 from streamproc.web.keys import MODEL, POLICY, SETTINGS, field_of
-from streamproc.web.layout import moment, page
+from streamproc.web.layout import page
+from streamproc.web.moments import moment
 
 if TYPE_CHECKING:
     from streamproc.policy import Policy

@@ -19,7 +19,8 @@ from streamproc.report.run_sections import LiveParts, heading, run_sections
 from streamproc.report.writing import report_text
 from streamproc.web.access import session_of
 from streamproc.web.keys import LIVE, MODEL, ORDERS, RUN_LOG, SETTINGS, field_of, run_href, run_of
-from streamproc.web.layout import missing, moment, page
+from streamproc.web.layout import missing, page
+from streamproc.web.moments import moment
 from streamproc.web.order_views import order_form
 from streamproc.web.views.fleet import run_state
 from streamproc.web.views.prints import fingerprints
