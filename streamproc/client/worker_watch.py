@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, cast, get_args
 from aiokafka import TopicPartition
 
 from streamproc.errors import shown
+from streamproc.fleet.hearing import note_contact
 from streamproc.fleet.record_signing import record_signer
 from streamproc.fleet.workers import DISCONNECTED_AFTER_S, ROLE, WatchState, Workers
 from streamproc.kafka.partitioning import ANY, home_of
@@ -32,7 +33,7 @@ log = logging.getLogger(__name__)
 OnUnwatched = Literal["continue", "pause"]
 
 LOOK_EVERY_S: Final = 0.25
-BLOCKED_S: Final = 2.0  # a look that comes so much too late: the event loop, or the whole process, stood still
+BLOCKED_S: Final = 2.0  # between two looks: the event loop, or the whole process, stood still
 OFF: Final = frozenset({"unwatched", "disconnected"})
 
 
@@ -63,7 +64,8 @@ class WorkerWatch:
         self._wake = wake
         self._functions: list[Callable[[WatchState], None]] = []
         self._announced = False  # whether the log says that guards are unwatched or disconnected
-        self._now_s = 0.0  # of the last look
+        self._now_s = 0.0  # of the last look that counted
+        self._looked_s = 0.0  # of the last look; 0: none yet
         self._steady_s = 0.0  # until then, this process is too late to judge
         self._closed = False
 
@@ -75,8 +77,9 @@ class WorkerWatch:
 
     def note_contact(self, follower: Follower) -> None:
         """Note when the broker has answered, if all that is on the topic was read."""
-        end = follower.ends.get(self._topic, 0)  # 0: there is no such topic
-        if follower.caught_up and follower.freshness is not None and follower.positions.get(self._topic, 0) >= end:
+        if self._topic.topic not in follower.missing:
+            note_contact(self.workers, follower, self._topic)
+        elif follower.freshness is not None:  # no worker is heard there, but the broker is
             self.workers.contact(follower.freshness)
 
     # What is asked.
@@ -105,15 +108,17 @@ class WorkerWatch:
 
     async def run(self) -> None:
         """Look for changes until cancelled."""
-        due_s = time.monotonic()
         while True:
-            now_s = time.monotonic()
-            if now_s - due_s > BLOCKED_S:
-                self._steady_s = now_s + DISCONNECTED_AFTER_S
-            if now_s >= self._steady_s:
-                self._look(now_s)
-            due_s = time.monotonic() + LOOK_EVERY_S
+            self.look(time.monotonic())
             await asyncio.sleep(LOOK_EVERY_S)
+
+    def look(self, now_s: float) -> None:
+        """Look for a change at this monotonic time. After a time without looks, the next few change nothing."""
+        if self._looked_s and now_s - self._looked_s > BLOCKED_S:
+            self._steady_s = now_s + DISCONNECTED_AFTER_S
+        self._looked_s = now_s
+        if now_s >= self._steady_s:
+            self._look(now_s)
 
     def close(self) -> None:
         """Let go on what waits: nothing is heard any more."""

@@ -57,8 +57,9 @@ class Watch:
     ``Watch()`` is a `Monitor` in this process, or the workers on Kafka where ``STREAMPROC_BROKERS`` is set or `brokers`
     is given. `on_halt` and `on_warn` are for adapters: ``end`` stops by the framework's own means where it has one,
     ``tell`` gives the sentence of a warning to the model once. With ``fail="closed"`` a fault of ours is raised; by
-    default it is logged and counted in `faults`, and the agent goes on. With ``on_unwatched="pause"`` an agent begins no
-    step while no worker decides on its run, or Kafka does not answer; by default (`STREAMPROC_ON_UNWATCHED`) it goes on.
+    default it is logged and counted in `faults`, and the agent goes on. With ``on_unwatched="pause"`` an agent begins
+    no step while no worker decides on its run or Kafka does not answer; by default it goes on
+    (`STREAMPROC_ON_UNWATCHED`).
 
     All methods may be called from any thread, and block no longer than fingerprinting a turn takes, except in such a
     pause. On Kafka, all
