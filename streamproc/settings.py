@@ -133,6 +133,10 @@ class Settings(BaseSettings):
         "",
         description="address of `/metrics`, `/healthz` and `/readyz`, such as 127.0.0.1:9464; empty: nothing listens",
     )
+    on_unwatched: Literal["continue", "pause"] = Field(
+        "continue",
+        description="what guards do while no worker decides or Kafka does not answer: `pause` starts no new work",
+    )
     lag_warn_s: float = Field(
         30.0,
         gt=0,

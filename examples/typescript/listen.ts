@@ -1,41 +1,49 @@
 // Listens for halts, and gives each run an AbortSignal that a halt aborts.
 import { randomUUID } from "node:crypto";
-import { type BaseOptions, Consumer, ListOffsetTimestamps, type Message } from "@platformatic/kafka";
+import { type BaseOptions, Consumer, ListOffsetTimestamps } from "@platformatic/kafka";
+import { Halted, Halts, type News } from "./halts.js";
 import type { ControlEvent } from "./types/control-event.js";
 import type { RunStatus } from "./types/run-status.js";
+import { Keys, only, type SignedRecord, Verifier } from "./verify.js";
 
-/** The `reason` of an aborted signal. */
-export class Halted extends Error {
-  override name = "Halted";
-
-  constructor(
-    readonly runId: string,
-    readonly control: ControlEvent | undefined,
-  ) {
-    super(control ? `run ${runId} is halted (${control.code}): ${control.message}` : `run ${runId} is halted`);
-  }
-}
+export { Halted };
 
 export interface ListenerOptions {
   brokers?: string;
   prefix?: string;
   /** `tls` and `sasl`, for example. */
   kafka?: Partial<BaseOptions>;
+  /** The keys of workers and of operators; by default those of the environment. Without them, all are believed. */
+  controlKey?: string;
+  commandKey?: string;
 }
 
-/** What is known of a run. `offset` is that of the newest event of the run on which a record that was read is based. */
-interface Known {
-  offset: number;
-  controller: AbortController;
+/** What a record says, apart from its signatures. `halted`: undefined, if it is not about whether the run is halted. */
+function read(role: string, value: unknown): Omit<News, "resumed"> | undefined {
+  if (typeof value !== "object" || value === null) return undefined;
+  const atMs = Date.parse((value as RunStatus | ControlEvent).at ?? "") || 0;
+  if (role === "runs") {
+    const status = value as RunStatus;
+    const halted = status.status === "halted" || (status.status === "finished" && status.halt);
+    const reason = halted ? new Halted(status.run_id, status.halt ?? undefined) : undefined;
+    const place = { partition: status.partition ?? -1, offset: status.offset ?? -1, atMs };
+    return { runId: status.run_id, place, halted: reason, haltId: status.halt?.id ?? "", isStatus: true };
+  }
+  const control = value as ControlEvent;
+  const halts = control.severity === "halt";
+  if (control.type === "fleet.state" || !(halts || control.type === "run.resumed")) return undefined;
+  const place = { partition: control.trigger?.partition ?? -1, offset: control.trigger?.offset ?? -1, atMs };
+  const reason = halts ? new Halted(control.run_id, control) : undefined;
+  return { runId: control.run_id, place, halted: reason, haltId: control.id, isStatus: false };
 }
-
-type Record = Message<Buffer, Buffer | null, Buffer, Buffer>;
 
 export class HaltListener {
   readonly #consumer: Consumer<Buffer, Buffer | null, Buffer, Buffer>;
   readonly #control: string;
   readonly #runs: string;
-  readonly #known = new Map<string, Known>();
+  readonly #halts = new Halts();
+  readonly #verifier: Verifier;
+  readonly #controllers = new Map<string, AbortController>();
   /** Settles when listening ends: rejects if Kafka is lost for good, after which no halt arrives. */
   ended: Promise<void> = Promise.resolve();
 
@@ -44,6 +52,9 @@ export class HaltListener {
     const prefix = options.prefix ?? process.env.STREAMPROC_TOPIC_PREFIX ?? "streamproc";
     this.#control = `${prefix}.control`;
     this.#runs = `${prefix}.runs`;
+    const workers = new Keys(options.controlKey ?? process.env.STREAMPROC_CONTROL_KEY ?? "");
+    const operators = new Keys(options.commandKey ?? process.env.STREAMPROC_COMMAND_KEY ?? "");
+    this.#verifier = new Verifier(workers, operators, prefix);
     this.#consumer = new Consumer({
       ...options.kafka,
       clientId: "streamproc-typescript",
@@ -75,8 +86,8 @@ export class HaltListener {
       const read = async () => {
         if (unread.size === 0) caughtUp();
         for await (const record of stream) {
-          this.#apply(record);
-          const { topic, partition, offset } = record;
+          const { topic, partition, offset, key, value, headers, timestamp } = record;
+          this.apply(topic === this.#runs ? "runs" : "control", { key, value, headers, timestampMs: Number(timestamp) });
           if (topic === this.#runs && offset >= ends[partition]! - 1n) unread.delete(partition);
           if (unread.size === 0) caughtUp();
         }
@@ -88,64 +99,49 @@ export class HaltListener {
 
   /** Returns a signal that is aborted when the run is halted, or is aborted already. Its `reason` is a `Halted`. */
   signal(runId: string): AbortSignal {
-    return this.#of(runId).controller.signal;
+    let controller = this.#controllers.get(runId);
+    if (!controller) {
+      this.#controllers.set(runId, (controller = new AbortController()));
+      const halted = this.#halts.of(runId);
+      if (halted) controller.abort(halted);
+    }
+    return controller.signal;
   }
 
-  /** Forgets a run that has ended. */
+  /** Forgets a run that has ended. A halted one stays halted. */
   forget(runId: string): void {
-    this.#known.delete(runId);
+    this.#controllers.delete(runId);
+    this.#halts.forget(runId);
   }
 
   async close(): Promise<void> {
     await this.#consumer.close(true);
   }
 
-  #of(runId: string): Known {
-    let known = this.#known.get(runId);
-    if (!known) this.#known.set(runId, (known = { offset: -1, controller: new AbortController() }));
-    return known;
-  }
-
-  #apply(record: Record): void {
-    let value: unknown;
+  /** Applies a record of the topic `runs` or `control`. Whatever it is, it changes only what its author may change. */
+  apply(role: "runs" | "control", record: SignedRecord): void {
+    let said: Omit<News, "resumed"> | undefined;
     try {
-      value = record.value ? JSON.parse(record.value.toString()) : null;
+      said = read(role, record.value ? JSON.parse(record.value.toString()) : null);
     } catch {
       return; // not from a worker
     }
-    if (record.topic === this.#runs) this.#status(record.key.toString(), value as RunStatus | null);
-    else if (value) this.#decision(value as ControlEvent);
+    if (!said) return; // not about a halt, or a tombstone: who knows a halt keeps it
+    const { workers, operators } = this.#verifier;
+    const place = workers.some ? this.#verifier.place(role, record, said.runId) : said.place;
+    if (!place) return;
+    const signed = workers.some && operators.some;
+    const resume = signed && !said.halted ? this.#verifier.resume(record, said.runId) : undefined;
+    if (signed && role === "control" && !said.halted && !resume) return;
+    const resumed = signed ? resume !== undefined : only(record, "operator.resume") !== undefined;
+    this.#halts.apply({ ...said, place, resumed }, (halt) => !signed || this.#verifier.lifts(resume, halt));
+    this.#signal(said.runId);
   }
 
-  /** Applies a decision. It arrives before the status that it leads to. */
-  #decision(control: ControlEvent): void {
-    if (control.type === "fleet.state") return; // a command to the whole fleet, of which workers report
-    const offset = control.trigger?.offset ?? -1;
-    if (control.severity === "halt") this.#set(control.run_id, offset, new Halted(control.run_id, control));
-    else if (control.type === "run.resumed") this.#set(control.run_id, offset, undefined);
-  }
-
-  /** Applies a status. Without one, the run is over and was evicted. */
-  #status(runId: string, status: RunStatus | null): void {
-    if (!status) {
-      if (this.#known.get(runId)?.controller.signal.aborted) this.#known.delete(runId);
-      return;
-    }
-    const halted = status.status === "halted" || (status.status === "finished" && status.halt);
-    this.#set(runId, status.offset ?? -1, halted ? new Halted(runId, status.halt ?? undefined) : undefined);
-  }
-
-  /** There is no order between the two topics: what is based on an older event of the run changes nothing. */
-  #set(runId: string, offset: number, halted: Halted | undefined): void {
-    const known = this.#known.get(runId);
-    if (known && offset >= 0 && offset < known.offset) return;
-    if (halted) {
-      this.#of(runId).offset = offset;
-      this.#of(runId).controller.abort(halted); // nothing happens if it is aborted already
-    } else if (known?.controller.signal.aborted) {
-      this.#known.set(runId, { offset, controller: new AbortController() }); // resumed: ask for a new signal
-    } else if (known) {
-      known.offset = offset;
-    }
+  #signal(runId: string): void {
+    const halted = this.#halts.of(runId);
+    const controller = this.#controllers.get(runId);
+    if (halted) controller?.abort(halted); // nothing happens if it is aborted already
+    else if (controller?.signal.aborted) this.#controllers.delete(runId); // resumed: ask for a new signal
   }
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
@@ -32,8 +33,11 @@ if TYPE_CHECKING:
     from streamproc.client.fields import EventFields, NodeFields, RunStartedFields, TurnFields
     from streamproc.client.guard import GuardRegistry
     from streamproc.client.guard_reports import GuardReports
+    from streamproc.client.waits import Waits
+    from streamproc.client.worker_watch import OnUnwatched
     from streamproc.errors import Unavailable
     from streamproc.fleet.state import Fleet
+    from streamproc.fleet.workers import WatchState
     from streamproc.model.controls import ControlEvent
     from streamproc.model.raw_events import RawEvent
     from streamproc.settings import Settings
@@ -209,7 +213,7 @@ class BlockingGuard:
     """Guards one run in blocking code.
 
     A thread cannot be interrupted from outside, so `Halted` is raised at the entry, by `check`, `ready` and `sleep`
-    inside the body, and at the exit. While the fleet is paused, the entry waits. It is a span as `Guard` is.
+    inside the body, and at the exit. The entry waits as that of `Guard` does. It is a span as that is.
     """
 
     def __init__(
@@ -221,9 +225,11 @@ class BlockingGuard:
         *,
         user: str = "",
         tenant: str = "",
+        on_unwatched: OnUnwatched | None = None,
     ) -> None:
         self.run_id = run_id
         self._halts = halts
+        self._waits = halts.waits(run_id, on_unwatched)
         self._registry = registry
         self._payer = payer
         self._scope = user, tenant
@@ -237,15 +243,20 @@ class BlockingGuard:
             raise halted
 
     def ready(self, timeout_s: float | None = None) -> bool:
-        """Wait while the fleet is paused; raise `Halted` as `check` does. Call it before a task, a write or a
-        delegation. Returns False if the fleet is still paused after `timeout_s`."""
-        return self._halts.command_handler.wait_blocking(self.run_id, self.check, timeout_s)
+        """Wait as `Guard.ready`; raise `Halted` as `check` does. Call it before a task, a write or a delegation.
+        Returns False if the fleet is still paused, or no worker decides, after `timeout_s`."""
+        return self._waits.ready_blocking(self.check, timeout_s)
+
+    @property
+    def state(self) -> WatchState:
+        """Whether workers decide on this run (see `HaltListener.state`)."""
+        return self._waits.state
 
     def reserve(self, **estimate: Unpack[ReserveFields]) -> BlockingReservation:
         """``with guard.reserve(cost_usd="0.05", tokens=4000) as hold:``, as `Guard.reserve`."""
         if self._payer is None:
             raise RuntimeError(NO_PAYER)
-        return self._payer.reserve(self.check, **estimate)
+        return self._payer.reserve(partial(self._waits.watched_blocking, self.check), **estimate)
 
     def sleep(self, seconds: float) -> None:
         """Sleep, but raise `Halted` as soon as the run is halted."""
@@ -314,6 +325,23 @@ class BlockingHaltListener(BlockingWrapper):
         return self._halts.caught_up.is_set()
 
     @property
+    def state(self) -> WatchState:
+        """Whether workers decide on what agents do (see `HaltListener.state`)."""
+        return self._halts.state
+
+    def state_of(self, run_id: str) -> WatchState:
+        """Return the same for the partition that a run belongs to."""
+        return self._halts.state_of(run_id)
+
+    def on_state(self, function: Callable[[WatchState], None]) -> Callable[[], None]:
+        """Call a function at each change of `state`, in the background thread (see `HaltListener.on_state`)."""
+        return self._halts.on_state(function)
+
+    def waits(self, run_id: str, on_unwatched: OnUnwatched | None = None) -> Waits:
+        """Return what work on a run waits for, for adapters."""
+        return self._halts.waits(run_id, on_unwatched)
+
+    @property
     def fleet(self) -> Fleet:
         """The standing commands: ``fleet.status``, ``fleet.command``."""
         return self._halts.fleet
@@ -336,9 +364,16 @@ class BlockingHaltListener(BlockingWrapper):
         return self._halts.reports
 
     def guard(
-        self, run_id: str, admission: BlockingAdmission | None = None, **payer: Unpack[PayerFields]
+        self,
+        run_id: str,
+        admission: BlockingAdmission | None = None,
+        *,
+        on_unwatched: OnUnwatched | None = None,
+        **payer: Unpack[PayerFields],
     ) -> BlockingGuard:
         """``with halts.guard(run_id) as guard:`` raises `Halted` at its entry, at ``guard.check()`` and at its exit."""
         paying = None if admission is None else admission.payer(run_id, **payer)
         user, tenant = payer.get("user") or "", payer.get("tenant") or ""
-        return BlockingGuard(run_id, self._halts, self._halts.guards, paying, user=user, tenant=tenant)
+        return BlockingGuard(
+            run_id, self._halts, self._halts.guards, paying, user=user, tenant=tenant, on_unwatched=on_unwatched
+        )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from streamproc.client.halts import ControlNews, Halt
@@ -41,6 +43,16 @@ class _Waiter:
         self.fire = wake
 
 
+def _wake(loop: asyncio.AbstractEventLoop, woken: asyncio.Event) -> None:
+    with contextlib.suppress(RuntimeError):  # its loop is closed: nobody waits there
+        loop.call_soon_threadsafe(woken.set)
+
+
+def _log_wait(run_id: str, reason: str) -> bool:
+    log.info("run %s waits: %s", run_id, reason)
+    return True
+
+
 class CommandHandler:
     """Keeps the standing commands, and wakes the callers that wait for them to change."""
 
@@ -60,43 +72,58 @@ class CommandHandler:
             return
         if command.part == "run":  # a halt like any other: a later status of the run supersedes it
             decision = state_event(command, command.name)
-            halt = Halt(encode_decision(decision), decision.code, appended_ms, command.at)
-            self._halts.control(ControlNews(command.name, appended_ms, decision.id, halt, resumes=False))
+            at_ms = command.order_ms if self._signer.required else appended_ms  # a copy has the broker's time, too
+            halt = Halt(encode_decision(decision), decision.code, at_ms, command.at)
+            self._halts.control(ControlNews(command.name, at_ms, decision.id, halt, resumes=False))
             self._guards.fire(command.name)
         else:
             log.warning("%s", command)
             if command.status == "STOP":
                 self._guards.fire_all()
-        for waiter in tuple(self._waiting):
-            waiter.fire()
+        self.wake()
 
     def halted(self, run_id: str, user: str, tenant: str) -> Halted | None:
         """Return the error if a command stops a run of this user and tenant; else None."""
         command = self.fleet.stopping(user, tenant)
         return None if command is None else Halted(run_id, public(state_event(command, run_id)))
 
-    async def wait(self, run_id: str, check: Callable[[], None]) -> None:
-        """Wait while the fleet is paused; `check` raises as soon as the run must stop."""
+    def paused(self) -> str:
+        """Return why no work may start; empty: it may."""
+        return str(self.fleet.command) if self.fleet.paused else ""
+
+    def wake(self) -> None:
+        """Let everyone who waits look again."""
+        for waiter in tuple(self._waiting):
+            waiter.fire()
+
+    async def wait(self, run_id: str, check: Callable[[], None], why: Callable[[], str] | None = None) -> None:
+        """Wait while `why` returns a reason, by default while the fleet is paused; `check` raises as soon as the run
+        must stop. The event loop may be another one than the listener's."""
+        why, logged = why or self.paused, False
         check()
-        while self.fleet.paused:
+        loop = asyncio.get_running_loop()
+        while why():
             woken = asyncio.Event()
-            with self._registered(run_id, woken.set):
+            with self._registered(run_id, partial(_wake, loop, woken)):
                 check()  # a command may have arrived before the registration
-                if self.fleet.paused:
-                    self._log_wait(run_id)
+                if reason := why():
+                    logged = logged or _log_wait(run_id, reason)
                     await woken.wait()
             check()
 
-    def wait_blocking(self, run_id: str, check: Callable[[], None], timeout_s: float | None) -> bool:
-        """Do the same in a thread. Returns False if the fleet is still paused after `timeout_s`."""
+    def wait_blocking(
+        self, run_id: str, check: Callable[[], None], timeout_s: float | None, why: Callable[[], str] | None = None
+    ) -> bool:
+        """Do the same in a thread. Returns False if there still is a reason after `timeout_s`."""
+        why, logged = why or self.paused, False
         until = None if timeout_s is None else time.monotonic() + timeout_s
         check()
-        while self.fleet.paused:
+        while why():
             woken = threading.Event()
             with self._registered(run_id, woken.set):
                 check()
-                if self.fleet.paused:
-                    self._log_wait(run_id)
+                if reason := why():
+                    logged = logged or _log_wait(run_id, reason)
                     if not woken.wait(None if until is None else max(0.0, until - time.monotonic())):
                         return False
             check()
@@ -113,9 +140,6 @@ class CommandHandler:
         finally:
             self._guards.remove(run_id, waiter)
             self._waiting.discard(waiter)
-
-    def _log_wait(self, run_id: str) -> None:
-        log.info("run %s waits: %s", run_id, self.fleet.command)
 
     def _refuse(self, problem: InvalidEvent) -> None:
         self.refused += 1

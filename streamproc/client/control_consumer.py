@@ -12,7 +12,7 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from streamproc.client.halts import ControlNews, StatusNews, read_control_news, read_status_news
+from streamproc.client.halts import NOWHERE, ControlNews, StatusNews, read_control_news, read_status_news
 from streamproc.fleet.record_signing import RESUME_HEADER
 from streamproc.kafka.follow import END, Follower, Topic
 from streamproc.kafka.reading import append_time_ms
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from streamproc.client.halts import Halt
     from streamproc.client.verification import RecordVerifier
+    from streamproc.client.worker_watch import WorkerWatch
     from streamproc.kafka.follow import Batches
     from streamproc.kafka.reading import Record
     from streamproc.settings import Settings
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SKIPPED_SHOWN_EVERY: Final = 1000
+HEARTBEATS_MAX: Final = 2_000  # that are read at the start; compaction leaves a few hundred
+ENDS_EVERY_S: Final = 1.5  # so often it is known that no heartbeat has been missed
 
 
 class Handler(Protocol):
@@ -67,8 +70,9 @@ class Handler(Protocol):
 class ControlConsumer:
     """Reads for as long as `run` runs."""
 
-    def __init__(self, settings: Settings, handler: Handler, verifier: RecordVerifier) -> None:
+    def __init__(self, settings: Settings, handler: Handler, verifier: RecordVerifier, watch: WorkerWatch) -> None:
         self._handler = handler
+        self._watch = watch
         self._verifier = verifier
         self._latest: dict[str, dict[int, StatusNews]] | None = {}  # by run and partition, until all of them are read
         self.skipped = 0
@@ -79,18 +83,24 @@ class ControlConsumer:
             Topic(settings.topic("commands")): self._apply_command,
             Topic(settings.topic("control"), begin=END, stage=2): self._apply_control,
             Topic(settings.topic("runs"), stage=1): self._apply_run,
+            # An installation of an earlier version has none, and nobody waits for it.
+            Topic(settings.topic("workers"), stage=2, records_max=HEARTBEATS_MAX, optional=True): watch.apply,
         }
         self._appliers = {topic.name: apply for topic, apply in topics.items()}
         lost = "receiving no halts for now (known halts stay in force)"
         self.follower = Follower(
             settings, tuple(topics), self._apply, Outage(log, "listening for halts", lost, "receiving halts again"),
-            on_caught_up=self._snapshot, on_recreated=self._begin_again,
+            before_poll=self._note_contact, on_caught_up=self._snapshot, on_recreated=self._begin_again,
+            ends_every_s=ENDS_EVERY_S,
         )  # fmt: skip
         """Tells whether halts are received: `connected`, `trouble`, `freshness`."""
 
     async def run(self) -> None:
         """Connect, read and reconnect until cancelled."""
         await self.follower.run()
+
+    async def _note_contact(self, _consumer: Any) -> None:
+        self._watch.note_contact(self.follower)
 
     async def _apply(self, batches: Batches) -> None:
         for partition, records in batches.items():
@@ -116,11 +126,14 @@ class ControlConsumer:
         news = _status_of(record)
         if news is None:  # a signed one would release a run without an operator's resume: only compaction does that
             if not self._verifier.required:
-                latest.get((record.key or b"").decode(), {}).pop(record.partition, None)
+                said = latest.get((record.key or b"").decode(), {})
+                for partition in (record.partition, NOWHERE):  # early versions do not say where a run is
+                    said.pop(partition, None)
             return
         said = latest.get(news.run_id, {})
         halts = (*self._handler.halts_of(news.run_id), *(one.halt for one in said.values() if one.halt is not None))
-        if self._verifier.required and (news.halt is not None or said or halts):
+        resumed = bool(news.resumed_ms) and self._verifier.required  # no recorded halt from before counts
+        if self._verifier.required and (news.halt is not None or said or halts or resumed):
             verified = self._verifier.verified("runs", record, news, halts)
             if verified is None:
                 return
@@ -128,7 +141,9 @@ class ControlConsumer:
         known = said.get(news.partition)
         if known is not None and news.is_before(known):
             return  # of a worker that has lost the partition since
-        if news.halt is not None or halts:
+        if known is not None and known.place == news.place and known.resumed_ms > news.resumed_ms:
+            return  # a copy from which the operator's resume was removed
+        if news.halt is not None or halts or resumed:
             latest.setdefault(news.run_id, {})[news.partition] = news
         elif said:
             said.pop(news.partition, None)
@@ -151,7 +166,8 @@ class ControlConsumer:
         news = _status_of(record)
         if news is not None and self._verifier.required:
             halts = self._handler.halts_of(news.run_id)
-            if news.halt is None and not halts and not self._handler.guards(news.run_id):
+            guarded = halts or self._handler.guards(news.run_id)
+            if news.halt is None and not guarded and not (news.resumed_ms and self._verifier.is_new_resume(record)):
                 return  # nothing to release: no need to verify every status of the fleet
             news = self._verifier.verified("runs", record, news, halts)
         if news is not None:

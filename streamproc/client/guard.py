@@ -7,15 +7,17 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, Unpack
 
 from streamproc.errors import Halted
+from streamproc.fleet.workers import WatchState
 from streamproc.model.redaction import redact_id
 from streamproc.tracing.guard_spans import GuardSpan
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from streamproc.client.admission.admission import Payer
     from streamproc.client.admission.reservation import Reservation, ReserveFields
     from streamproc.client.guard_reports import GuardReports
+    from streamproc.client.waits import Waits
 
 NO_PAYER = "this guard has no payer: create it with `halts.guard(run_id, admission)`"
 
@@ -69,7 +71,8 @@ class GuardRegistry:
 
 
 class Guard:
-    """Guards one run, in one task, once. While the fleet is paused, the guard waits at its entry and at `ready`.
+    """Guards one run, in one task, once. While the fleet is paused, the guard waits at its entry and at `ready`; with
+    ``on_unwatched="pause"`` also while no worker decides on the run.
 
     It works as `asyncio.timeout` does: the task is cancelled inside the body, its ``finally`` clauses run, and at the
     end of the ``async with`` the cancellation becomes `Halted`. A cancellation from elsewhere stays a cancellation,
@@ -84,12 +87,12 @@ class Guard:
         registry: GuardRegistry,
         halted: Callable[[str], Halted | None],
         payer: Payer | None = None,
-        pause: Callable[[str, Callable[[], None]], Awaitable[None]] | None = None,
+        waits: Waits | None = None,
         reports: GuardReports | None = None,
     ) -> None:
         self.run_id = run_id
         self._reports = reports
-        self._pause = pause
+        self._waits = waits
         self._registry = registry
         self._halted = halted
         self._payer = payer
@@ -105,23 +108,36 @@ class Guard:
             raise halted
 
     async def ready(self) -> None:
-        """Wait while the fleet is paused; raise `Halted` if the run is halted or the fleet is stopped.
+        """Wait while the fleet is paused, and with ``on_unwatched="pause"`` while no worker decides on the run; raise
+        `Halted` if the run is halted or the fleet is stopped.
 
         Call it before a task, a write or a delegation.
         """
-        if self._pause is None:
+        if self._waits is None:
             self.check()
         else:
-            await self._pause(self.run_id, self.check)
+            await self._waits.ready(self.check)
+
+    @property
+    def state(self) -> WatchState:
+        """Whether workers decide on this run (see `HaltListener.state`)."""
+        return WatchState("unknown") if self._waits is None else self._waits.state
 
     def reserve(self, **estimate: Unpack[ReserveFields]) -> Reservation:
         """``async with guard.reserve(cost_usd="0.05", tokens=4000) as hold:`` enters only if the budgets allow it.
 
+        With ``on_unwatched="pause"`` it waits before that while no worker decides on the run.
         Raises `Halted` if the run is halted, `Refused` if an account lacks budget, and the other errors of `Admission`.
         """
         if self._payer is None:
             raise RuntimeError(NO_PAYER)
-        return self._payer.reserve(self.check, **estimate)
+        return self._payer.reserve(self._may_spend, **estimate)
+
+    async def _may_spend(self) -> None:
+        if self._waits is None:
+            self.check()
+        else:
+            await self._waits.watched(self.check)
 
     def fire(self) -> None:
         """Cancel the body if the run is halted."""

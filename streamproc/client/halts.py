@@ -39,8 +39,9 @@ IDS_MAX: Final = 100_000  # control ids; a restarted worker repeats what it sent
 
 class Halt(NamedTuple):
     """Why a run is halted: the control event as JSON (empty if evicted, see DETAILED_MAX), the detector's code, the
-    broker's time of the record, the log time of the halt (0: not known), what the record follows from, the
-    `traceparent` in its header, and the id of the decision that halted the run first since it was resumed last."""
+    time of the record (the broker's, or when it was signed), the log time of the halt (0: not known), what the record
+    follows from, the `traceparent` in its header, and the id of the decision that halted the run first since it was
+    resumed last."""
 
     control: bytes
     code: str
@@ -57,14 +58,19 @@ class Halt(NamedTuple):
 
 
 class StatusNews(NamedTuple):
-    """The relevant part of a record of the `runs` topic. `halt` is None if the run is not halted; `resumed`: the record
-    has an operator's resume, by which the run was released last."""
+    """The relevant part of a record of the `runs` topic. `halt` is None if the run is not halted; `resumed_ms` is when
+    an operator has resumed it last, if the record says so."""
 
     run_id: str
     at_ms: int
     halt: Halt | None
     place: LogPlace | None = None
-    resumed: bool = False
+    resumed_ms: int = 0
+
+    @property
+    def releases(self) -> bool:
+        """Whether the run is not halted."""
+        return self.halt is None
 
     @property
     def partition(self) -> int:
@@ -86,16 +92,17 @@ class ControlNews(NamedTuple):
     resumes: bool
     place: LogPlace | None = None
     traceparent: str = ""
+    resumed_ms: int = 0
+
+    @property
+    def releases(self) -> bool:
+        """Whether it follows from an operator's resume."""
+        return self.resumes
 
     @property
     def partition(self) -> int:
         """The partition of the turns topic that it follows from."""
         return NOWHERE if self.place is None else self.place.partition
-
-    @property
-    def resumed(self) -> bool:
-        """Whether it follows from an operator's resume."""
-        return self.resumes
 
 
 NOWHERE: Final = -1
@@ -159,10 +166,10 @@ def read_status_news(
         control = b""
     place = _place(status.partition, status.offset, status.at)
     if (status.status != "halted" and not control) or status.status == "running":
-        return StatusNews(status.run_id, at_ms, None, place, resumed)
+        return StatusNews(status.run_id, at_ms, None, place, at_ms if resumed else 0)
     why = _code_decoder.decode(control) if control else _Code()
     halt = Halt(control, why.code, at_ms, _log_ms(why.at), traceparent=traceparent, id=why.id)
-    return StatusNews(status.run_id, at_ms, halt, place, resumed)
+    return StatusNews(status.run_id, at_ms, halt, place, at_ms if resumed else 0)
 
 
 def read_control_news(value: bytes, at_ms: int, traceparent: str = "") -> ControlNews:
@@ -180,7 +187,10 @@ def read_control_news(value: bytes, at_ms: int, traceparent: str = "") -> Contro
         halt = Halt(value, control.code, at_ms, _log_ms(control.at), traceparent=traceparent, id=control.id)
     trigger = control.trigger
     place = None if trigger is None or command else _place(trigger.partition, trigger.offset, control.at)
-    return ControlNews(control.run_id, at_ms, control.id, halt, control.type == "run.resumed", place, traceparent)
+    resumes = control.type == "run.resumed"
+    return ControlNews(
+        control.run_id, at_ms, control.id, halt, resumes, place, traceparent, at_ms if resumes else 0
+    )  # fmt: skip
 
 
 def _place(partition: int | None, offset: int | None, at: str | None) -> LogPlace | None:
@@ -221,7 +231,7 @@ class Halts:
 
     def control(self, news: ControlNews) -> bool:
         """Apply a control event for which `is_new` returned True. Returns whether it halts a run that was running."""
-        return self._apply(news) if news.halt is not None or news.resumes else False
+        return self._apply(news) if news.halt is not None or news.releases else False
 
     def of(self, run_id: str) -> tuple[Halt, ...]:
         """Return all that is said of a halted run: one halt from each partition that says so."""
@@ -243,13 +253,12 @@ class Halts:
 
     def _apply(self, news: StatusNews | ControlNews) -> bool:
         if news.halt is not None:
-            return not self._is_old(news) and self._halt(news.run_id, news.halt._replace(place=news.place))
+            return not self._is_old(news) and self._halt(news, news.halt._replace(place=news.place))
         lifted = self.lifted_by(news)
-        if not self.of(news.run_id):
-            if not self._is_old(news):
-                self._note_release(news)
-        elif lifted:
+        if lifted:
             self._release(news, lifted)
+        elif not self._is_old(news) and all(halt.partition != news.partition for halt in self.of(news.run_id)):
+            self._note_release(news)
         return False
 
     def _is_old(self, news: StatusNews | ControlNews) -> bool:
@@ -264,11 +273,12 @@ class Halts:
                 return halt.at_ms, halt.place
         return self._released.get((news.run_id, news.partition), NEVER)
 
-    def _halt(self, run_id: str, halt: Halt) -> bool:
+    def _halt(self, news: StatusNews | ControlNews, halt: Halt) -> bool:
+        run_id = news.run_id
         latest = self.runs.get(run_id)
         known = next((one for one in self.of(run_id) if one.partition == halt.partition), None)
         if known is not None:
-            halt = _continued(known, halt)
+            halt = _continued(known, halt, first=isinstance(news, StatusNews))
         elif latest is not None and latest.partition == NOWHERE and latest.at_ms <= halt.at_ms:
             known = latest  # the workers have obeyed the command
         self._released.pop((run_id, halt.partition), None)
@@ -303,36 +313,40 @@ class Halts:
         self._note_release(news)
 
     def _note_release(self, news: StatusNews | ControlNews) -> None:
-        """Remember the newest record by which a run is not halted."""
-        places = {news.partition: news.place} | ({NOWHERE: None} if news.resumed else {})
-        for partition, place in places.items():  # a command from before the resume, too, may come late
+        """Remember the newest record by which a run is not halted. A command from before the resume, too, may come
+        late."""
+        seen: dict[int, tuple[int, LogPlace | None]] = {news.partition: (news.at_ms, news.place)}
+        if news.resumed_ms:
+            seen[NOWHERE] = news.resumed_ms, None
+        for partition, said in seen.items():
             self._released.pop((news.run_id, partition), None)  # reinserted as the newest
-            self._released[news.run_id, partition] = news.at_ms, place
+            self._released[news.run_id, partition] = said
         evict_oldest(self._released, self._released_max)
 
 
 def lifted(news: StatusNews | ControlNews, halts: Iterable[Halt]) -> tuple[Halt, ...]:
     """Return which halts of a run a record lifts, as `Halts.lifted_by` says."""
-    return tuple(halt for halt in halts if news.halt is None and _lifts(news, halt))
+    return tuple(halt for halt in halts if news.releases and _lifts(news, halt))
 
 
 def _lifts(news: StatusNews | ControlNews, halt: Halt) -> bool:
     """Return whether a release lifts a halt. In the same millisecond, a halt is newer than the status before it, and a
     later status will follow."""
     if halt.place is None:  # a person's command, which was appended to another topic
-        return news.at_ms > halt.at_ms and (news.resumed or news.place is None)
+        return (news.resumed_ms if news.place is not None else news.at_ms) > halt.at_ms
     if news.place is None:  # of an early version
         return news.at_ms > halt.at_ms
     return halt.partition == news.partition and halt.place.before(news.place)
 
 
-def _continued(known: Halt, halt: Halt) -> Halt:
-    """Return a later halt of a run that the same partition has halted already: the first one is what a resume names."""
+def _continued(known: Halt, halt: Halt, *, first: bool) -> Halt:
+    """Return a later halt of a run that the same partition has halted already. A resume names the first one since the
+    last resume. A status says which one that is (`first`); a decision may be another one."""
     if not halt.control:  # a status without a reason must not remove the known one
         return known._replace(at_ms=halt.at_ms, place=halt.place)
     if not halt.traceparent and (known.log_ms, known.code) == (halt.log_ms, halt.code):
         halt = halt._replace(traceparent=known.traceparent)  # a later status lacks it
-    return halt._replace(id=known.id or halt.id)
+    return halt if first and halt.id else halt._replace(id=known.id)
 
 
 def halted_error(run_id: str, halt: Halt | None) -> Halted:

@@ -15,6 +15,8 @@ from streamproc.client.guard_reports import GuardReports
 from streamproc.client.halts import HALTED_MAX, Halts, control_of, halted_error
 from streamproc.client.subscription import Callback, Subscription
 from streamproc.client.verification import RecordVerifier
+from streamproc.client.waits import Waits
+from streamproc.client.worker_watch import WorkerWatch, check_on_unwatched
 from streamproc.errors import InvalidSettings, Unavailable, plural
 from streamproc.fleet.record_signing import record_signer
 from streamproc.fleet.signing import command_signer
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
 
     from streamproc.client.admission.admission import Admission, PayerFields
     from streamproc.client.halts import ControlNews, Halt, StatusNews
+    from streamproc.client.worker_watch import OnUnwatched
     from streamproc.errors import Halted
+    from streamproc.fleet.workers import WatchState
     from streamproc.model.controls import ControlEvent
     from streamproc.settings import Settings
 
@@ -47,6 +51,11 @@ class HaltListener:
 
     If the broker becomes unavailable later, known halts stay in force, one warning is logged, `connected` is False, and
     the listener retries until the broker is back.
+
+    `state` says whether workers decide at all. While none does, or the broker does not answer, nothing is halted. By
+    default guards continue; with ``on_unwatched="pause"`` they wait then, at their entry, at `ready` and before they
+    reserve, until a worker decides again. Running bodies are not cancelled. A state that is ``unknown``, as where
+    workers are of an earlier version, pauses nothing.
     """
 
     def __init__(
@@ -58,8 +67,11 @@ class HaltListener:
         start_timeout_s: float = 10.0,
         halted_max: int = HALTED_MAX,
         report: bool | None = None,
+        on_unwatched: OnUnwatched | None = None,
     ) -> None:
         self.settings = client_settings(brokers, settings)
+        self.on_unwatched = check_on_unwatched(on_unwatched or self.settings.on_unwatched)
+        """What guards do while no worker decides, unless they say otherwise."""
         self.reports = GuardReports(self.settings, enabled=self.settings.guard_reports if report is None else report)
         """Tells people which runs are watched here, and which were stopped; off with ``report=False``."""
         self.caught_up = asyncio.Event()
@@ -83,8 +95,11 @@ class HaltListener:
         )
         """Applies received records. Tests feed it records directly."""
         self._verifier = RecordVerifier(record_signer(self.settings), signer)
-        self._consumer = ControlConsumer(self.settings, self.dispatcher, self._verifier)
+        self.watch = WorkerWatch(self.settings, self.command_handler.wake)
+        """Hears whether workers decide."""
+        self._consumer = ControlConsumer(self.settings, self.dispatcher, self._verifier, self.watch)
         self._task: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
 
     # Queries.
 
@@ -117,12 +132,40 @@ class HaltListener:
         """Return the id under which a run is known: as it is from publishers of raw turns, redacted from others."""
         return run_id if run_id in self._runs else redact_id(run_id)
 
-    def guard(self, run_id: str, admission: Admission | None = None, **payer: Unpack[PayerFields]) -> Guard:
+    @property
+    def state(self) -> WatchState:
+        """Whether workers decide on what agents do: ``watching``, ``unwatched`` since `since_ms`, ``disconnected`` for
+        `for_s`, or ``unknown``: no worker was heard yet, as in the first seconds. Callable from any thread."""
+        return self.watch.state
+
+    def state_of(self, run_id: str) -> WatchState:
+        """Return the same for the partition that a run belongs to: one may be unwatched while others are not."""
+        return self.watch.state_of(redact_id(run_id))
+
+    def on_state(self, function: Callable[[WatchState], None]) -> Callable[[], None]:
+        """Call a function whenever the name of `state` changes, in this listener's thread: it must not block. What it
+        raises is logged. Call what is returned to end that."""
+        return self.watch.on_state(function)
+
+    def waits(self, run_id: str, on_unwatched: OnUnwatched | None = None) -> Waits:
+        """Return what work on a run waits for, for guards and adapters."""
+        option = check_on_unwatched(on_unwatched or self.on_unwatched)
+        return Waits(self.command_handler, self.watch, run_id, option)
+
+    def guard(
+        self,
+        run_id: str,
+        admission: Admission | None = None,
+        *,
+        on_unwatched: OnUnwatched | None = None,
+        **payer: Unpack[PayerFields],
+    ) -> Guard:
         """``async with halts.guard(run_id):`` cancels its body when the run is halted, then raises `Halted`.
 
         If the run is halted already, it raises before the body starts. Threads that the body started are not stopped.
         With a `user` or `tenant` the guard reacts at once when they are killed; otherwise when a worker has halted the
         run. With an `admission` the guard can `reserve`; `session`, `user`, `tenant` and `limits` name the payer.
+        `on_unwatched` counts instead of that of the listener.
         Raises `InvalidSettings` for the settings of a shadow, whose halts stop nothing.
         """
         if self.settings.shadow:
@@ -132,7 +175,8 @@ class HaltListener:
         paying = None if admission is None else admission.payer(run_id, **payer)
         user, tenant = payer.get("user") or "", payer.get("tenant") or ""
         error = partial(self.error, user=user, tenant=tenant)
-        return Guard(run_id, self.guards, error, paying, self.command_handler.wait, self.reports)
+        waits = self.waits(run_id, on_unwatched)
+        return Guard(run_id, self.guards, error, paying, waits, self.reports)
 
     def subscribe(self, buffer_max: int = SUBSCRIPTION_MAX, *, unverified: bool = False) -> Subscription:
         """Receive every control event from now on, warnings included: ``async for control in halts.subscribe():``.
@@ -188,6 +232,7 @@ class HaltListener:
         if self._task is not None:
             raise RuntimeError("a HaltListener can be started only once: create a new one")
         self._task = asyncio.create_task(self._consumer.run(), name="streamproc halts")
+        self._looking = asyncio.create_task(self.watch.run(), name="streamproc watch")
         self.reports.start()
         if not self._wait:
             return
@@ -208,8 +253,11 @@ class HaltListener:
         self.closed = True
         if self._task is None:
             return
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        tasks = [task for task in (self._task, self._looking) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        self.watch.close()
         await self.reports.close()
         for subscription in tuple(self._subscriptions):
             subscription.close()

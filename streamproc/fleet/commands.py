@@ -16,7 +16,7 @@ from pydantic import SecretStr
 
 from streamproc.errors import InvalidEvent, Problem, StreamprocError
 from streamproc.fingerprint import fingerprint
-from streamproc.fleet.issuing import issue_command, scope_of, store
+from streamproc.fleet.issuing import issue_command, read_fleet, scope_of, store
 from streamproc.fleet.signing import command_signer
 from streamproc.fleet.standing_halts import halt_to_lift, home_partition
 from streamproc.model import wire
@@ -348,7 +348,9 @@ async def _issue_event(settings: Settings, order: Order) -> None:
     )  # fmt: skip
     if isinstance(event, wire.OperatorEvent):
         signer.must_sign()
-        signer.sign_event(event, int(time.time() * 1000))
+        killed = (await read_fleet(settings)).latest(order.scope)
+        # A resume also lifts the command to stop the run, even if another machine's clock is ahead.
+        signer.sign_event(event, max(int(time.time() * 1000), killed.order_ms + 1 if killed is not None else 0))
     home = await home_partition(settings, order.run_id)  # reports a missing topic at once
     to = home if order.partition is None else order.partition
     order.place = await store(settings, "turns", event.run_id.encode(), wire.encode(event), to)

@@ -115,6 +115,7 @@ class AgentCall:
         """Middleware: report results that came another way, then the model's answer."""
         with _sparing(self._watch):
             self._results(context)
+        await self._watch.waited(self._run_id)
         if (halt := self.halt()) is not None:
             self._stopped = halt
             context.result = self._last_answer(context, halt)
@@ -129,6 +130,7 @@ class AgentCall:
 
     async def around_tool(self, context: FunctionInvocationContext, call_next: Next) -> None:
         """Middleware: report what a tool returned."""
+        await self._watch.waited(self._run_id)
         if (halt := self.halt()) is not None:
             context.result = f"Not run: {halt}"  # the call stops before its next model call, with all results
             return

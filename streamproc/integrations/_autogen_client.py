@@ -30,10 +30,12 @@ class GuardedClient:
         self._ends = ends
 
     async def create(self, messages: Sequence[Any], **options: Any) -> CreateResult:
+        await self._loop.waited()
         run_id, messages, ended = self._before(messages, options)
         return ended or self._heard(run_id, await self._client.create(messages, **options))
 
     async def create_stream(self, messages: Sequence[Any], **options: Any) -> AsyncGenerator[Any, None]:
+        await self._loop.waited()
         run_id, messages, ended = self._before(messages, options)
         if ended is not None:
             yield ended

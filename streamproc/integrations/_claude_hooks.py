@@ -70,6 +70,8 @@ class Connection:
                 with sparing(self.watch):
                     run_id = self.watch.run_id(self._given, data["session_id"])
                     self.run_id = run_id
+                    if answer in (self._prompt, self._before_tool):
+                        await self.watch.waited(run_id)
                     found = answer(run_id, data)
             except Exception as problem:
                 self.fault = problem

@@ -47,6 +47,13 @@ class Loop:
         self.heard(run_id, request)
         return run_id, self.nudged(run_id, request)
 
+    async def waited(self) -> None:
+        """Wait while no step may begin (`Watch.waited`), before the request of an asynchronous client."""
+        run_id = self._own
+        with sparing(self.watch):
+            run_id = self.watch.run_id(self.given, self._own)
+        await self.watch.waited(run_id)
+
     def heard(self, run_id: str, request: Mapping[str, Any]) -> None:
         """Feed the results that a request brings. Raises `Halted`."""
         with sparing(self.watch):

@@ -57,6 +57,7 @@ def _wrap(resource: Any, name: str, loop: Loop, *, is_async: bool) -> None:
 
     @functools.wraps(send)
     async def call_async(*args: Any, **request: Any) -> Any:
+        await loop.waited()
         run_id, request = loop.before(request)
         return heard(run_id, await send(*args, **request))
 

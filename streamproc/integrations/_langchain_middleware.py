@@ -64,6 +64,7 @@ class BreakerMiddleware(AgentMiddleware[BreakerState, Any, Any]):
         with sparing(self.watch):
             run_id, call, _ = self._run(state)
             self._steps.begins(run_id, call)
+            self.watch.wait(run_id)
             halt = self.watch.halted(run_id)
             if halt is not None and self.watch.on_halt == "end":
                 return {"jump_to": "end", "messages": [AIMessage(f"Stopped ({halt.code}): {halt.message}")]}
@@ -72,6 +73,8 @@ class BreakerMiddleware(AgentMiddleware[BreakerState, Any, Any]):
 
     @hook_config(can_jump_to=["end"])
     async def abefore_model(self, state: BreakerState, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        with sparing(self.watch):
+            await self.watch.waited(self._run(state)[0])
         return self.before_model(state, runtime)
 
     def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
@@ -90,6 +93,8 @@ class BreakerMiddleware(AgentMiddleware[BreakerState, Any, Any]):
         return self._returned(request, output)
 
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
+        with sparing(self.watch):
+            await self.watch.waited(self._run(request.state)[0])
         self._before_tool(request)
         try:
             output = await handler(request)

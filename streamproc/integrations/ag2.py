@@ -78,6 +78,7 @@ class _Watched(BaseMiddleware):
         run_id = self._breaker.run_id(context)
         with self._answers.faults():
             self._unheard(context, messages)
+            await self._watch.waited(run_id)
             if self._watch.on_halt == "end" and (halt := self._watch.halted(run_id)) is not None:
                 return events.ModelResponse(events.ModelMessage(f"HALTED: {halt.message}"), finish_reason="halted")
             self._watch.check(run_id)
@@ -97,6 +98,7 @@ class _Watched(BaseMiddleware):
 
     async def on_tool_execution(self, call_next: Any, event: events.ToolCallEvent, context: Any) -> Any:
         with self._answers.faults():
+            await self._watch.waited(self._breaker.run_id(context))
             try:
                 self._watch.check(self._breaker.run_id(context))
             except Halted as halted:  # the history needs a result of each call; the next model call stops the run

@@ -100,6 +100,7 @@ class Breaker(TerminationCondition):
             run_id = self.watch.run_id(self._run_id, self._own)
             for message in messages:
                 self._hear(run_id, message)
+            await self.watch.waited(run_id)
             try:
                 self.watch.check(run_id)
             except Halted as halted:

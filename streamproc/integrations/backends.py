@@ -10,6 +10,7 @@ from streamproc.core.graph import check_graph
 from streamproc.errors import Halted
 
 if TYPE_CHECKING:
+    from streamproc.client.waits import Waits
     from streamproc.model.controls import ControlEvent
     from streamproc.monitor import Monitor
 
@@ -30,6 +31,9 @@ class Backend(Protocol):
 
     def warning(self, run_id: str) -> ControlEvent | None:
         """Return the newest warning that was not returned before."""
+
+    def waits(self, run_id: str) -> Waits | None:
+        """Return what a step of the run waits for before it begins; None: nothing."""
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until what was fed has arrived."""
@@ -92,6 +96,9 @@ class MonitorBackend:
 
     def warning(self, run_id: str) -> ControlEvent | None:
         return self._warnings.take(run_id)
+
+    def waits(self, run_id: str) -> Waits | None:  # the engine is here
+        return None
 
     def flush(self, timeout_s: float) -> bool:  # nothing is under way
         return True

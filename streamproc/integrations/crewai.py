@@ -134,6 +134,7 @@ class Breaker:
         """Stop the run here if it is halted."""
         halt = None
         with self._faults():
+            self.watch.wait(self.run_id())
             halt = self.watch.halted(self.run_id())
         if halt is not None and self.watch.on_halt == "end":
             raise HookAborted(halt.message, "streamproc")

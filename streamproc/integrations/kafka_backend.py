@@ -10,11 +10,14 @@ from weakref import WeakSet
 
 from streamproc.client import BlockingHaltListener, BlockingTurnPublisher
 from streamproc.client.background import Background
+from streamproc.client.worker_watch import check_on_unwatched
 from streamproc.errors import Halted
 from streamproc.integrations.backends import Warnings
 from streamproc.kafka.session import client_settings
 
 if TYPE_CHECKING:
+    from streamproc.client.waits import Waits
+    from streamproc.client.worker_watch import OnUnwatched
     from streamproc.model.controls import ControlEvent
     from streamproc.settings import Settings
 
@@ -94,8 +97,9 @@ if hasattr(os, "register_at_fork"):
 class KafkaBackend:
     """The workers on Kafka. It connects at the first turn: an adapter may be made where a program is imported."""
 
-    def __init__(self, brokers: str | None) -> None:
+    def __init__(self, brokers: str | None, on_unwatched: OnUnwatched | None = None) -> None:
         self._settings = client_settings(brokers, None)
+        self._on_unwatched = check_on_unwatched(on_unwatched or self._settings.on_unwatched)
         self._connection: SharedConnection | None = None
         self._closed = False
 
@@ -127,6 +131,12 @@ class KafkaBackend:
 
     def warning(self, run_id: str) -> ControlEvent | None:
         return None if self._connection is None else self._connection.warnings.take(run_id)
+
+    def waits(self, run_id: str) -> Waits | None:
+        connection = self._connection
+        if self._on_unwatched != "pause" or connection is None or connection.pid != os.getpid():
+            return None
+        return connection.halts.waits(run_id, "pause")
 
     def flush(self, timeout_s: float) -> bool:
         connection = self._connection

@@ -67,6 +67,7 @@ class Breaker(CustomLogger):
             run_id = self._calls.asked(kwargs, kwargs)
         if run_id is None:
             return None
+        await self.watch.waited(run_id)
         try:
             self._loop.heard(run_id, request)
         except Halted as halt:
@@ -98,6 +99,7 @@ class Breaker(CustomLogger):
                 self._calls.owned(run_id, user_api_key_dict)
         if run_id is None:
             return None
+        await self.watch.waited(run_id)
         try:
             self._loop.heard(run_id, data)
         except Halted as halt:

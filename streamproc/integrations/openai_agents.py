@@ -128,6 +128,7 @@ class Breaker(agents.RunHooks[Any]):
         """Stop the run here if it is halted."""
         with self._answers.faults():
             run_id = self.run_id(context)
+            await self.watch.waited(run_id)
             found = self._streams.get(context.usage)
             if found is None or (streamed := found()) is None:
                 self.watch.check(run_id)

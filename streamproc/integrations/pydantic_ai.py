@@ -113,6 +113,7 @@ class Breaker(AbstractCapability[Any]):
         """Stop the run here if it is halted."""
         with self._answers.faults():
             run_id = self.run_id(ctx)
+            await self.watch.waited(run_id)
             if self.watch.on_halt == "end" and self.watch.halted(run_id) is not None:
                 try:
                     ctx.cancel()

@@ -6,13 +6,14 @@ result and a resumed one repeats no step. A fault of ours never breaks the agent
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import threading
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
@@ -22,6 +23,7 @@ from streamproc.integrations.backends import Backend, MonitorBackend
 from streamproc.tracing.halt_spans import record_halt
 
 if TYPE_CHECKING:
+    from streamproc.client.waits import Waits
     from streamproc.model.controls import ControlEvent
     from streamproc.monitor import Monitor
 
@@ -55,9 +57,12 @@ class Watch:
     ``Watch()`` is a `Monitor` in this process, or the workers on Kafka where ``STREAMPROC_BROKERS`` is set or `brokers`
     is given. `on_halt` and `on_warn` are for adapters: ``end`` stops by the framework's own means where it has one,
     ``tell`` gives the sentence of a warning to the model once. With ``fail="closed"`` a fault of ours is raised; by
-    default it is logged and counted in `faults`, and the agent goes on.
+    default it is logged and counted in `faults`, and the agent goes on. With ``on_unwatched="pause"`` an agent begins
+    no step while no worker decides on its run or Kafka does not answer; by default it goes on
+    (`STREAMPROC_ON_UNWATCHED`).
 
-    All methods may be called from any thread, and block no longer than fingerprinting a turn takes. On Kafka, all
+    All methods may be called from any thread, and block no longer than fingerprinting a turn takes, except in such a
+    pause. On Kafka, all
     watches of a process that have the same settings share one connection. After `os.fork`, a child process connects by
     itself at its first turn, and knows until then which runs were halted when it was forked.
     """
@@ -70,6 +75,7 @@ class Watch:
         on_halt: Literal["raise", "end"] = "raise",
         on_warn: Literal["ignore", "tell"] = "ignore",
         fail: Literal["open", "closed"] = "open",
+        on_unwatched: Literal["continue", "pause"] | None = None,
     ) -> None:
         self.on_halt = on_halt
         self.on_warn = on_warn
@@ -84,7 +90,7 @@ class Watch:
         if monitor is None and (brokers or os.environ.get("STREAMPROC_BROKERS")):
             from streamproc.integrations.kafka_backend import KafkaBackend  # takes the Kafka client with it
 
-            self._backend = KafkaBackend(brokers)
+            self._backend = KafkaBackend(brokers, on_unwatched)
         else:
             self._backend = MonitorBackend(monitor)
 
@@ -135,10 +141,11 @@ class Watch:
     # What to do.
 
     def check(self, run_id: str) -> None:
-        """Raise `Halted` if the run must stop. No I/O; takes below a microsecond.
+        """Raise `Halted` if the run must stop. No I/O; takes below a microsecond, after the `wait`.
 
         Where OpenTelemetry records a span, the halt is an event of it (``streamproc.halt``).
         """
+        self.wait(run_id)
         try:
             self._backend.check(run_id)
         except Halted as halt:
@@ -146,6 +153,30 @@ class Watch:
             raise
         except Exception as problem:  # noqa: BLE001  # such as an id that is no text
             self.fault(problem)
+
+    def wait(self, run_id: str) -> None:
+        """Wait while no step of the run may begin, with ``on_unwatched="pause"``; a halted run waits no longer.
+
+        In a thread with a running event loop this does nothing, as it would stop everything there: await `waited`.
+        """
+        waits = self._waits(run_id)
+        if waits is not None and not _in_event_loop():
+            with self._spared(), suppress(Halted):  # `check` and `halted` say so
+                waits.watched_blocking(lambda: self._backend.check(run_id))
+
+    async def waited(self, run_id: str) -> None:
+        """Do the same in an event loop."""
+        waits = self._waits(run_id)
+        if waits is not None:
+            with self._spared(), suppress(Halted):
+                await waits.watched(lambda: self._backend.check(run_id))
+
+    def _waits(self, run_id: str) -> Waits | None:
+        try:
+            return self._backend.waits(run_id)
+        except Exception as problem:  # noqa: BLE001
+            self.fault(problem)
+            return None
 
     def halted(self, run_id: str) -> ControlEvent | None:
         """Return the decision that halted a run; None if it may go on. With ``on_halt="end"`` this is where adapters
@@ -244,6 +275,14 @@ class Watch:
                 if len(self._runs) > RUNS_MAX:
                     self._runs.popitem(last=False)
             return known
+
+
+def _in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _added(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:

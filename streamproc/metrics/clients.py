@@ -11,6 +11,7 @@ start_http_server(9464, "127.0.0.1")
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -82,6 +83,13 @@ def _listener_readings(listeners: list[ListenerStates]) -> Iterable[Reading]:
     if listeners:
         yield Reading(definitions.LISTENER_CONNECTED, all(listener.connected for listener in listeners))
         yield Reading(definitions.LISTENER_CAUGHT_UP, all(map(_is_caught_up, listeners)))
+        states = Counter(map(_state, listeners))
+        for state in definitions.LISTENER_STATES:
+            yield Reading(definitions.LISTENER_STATE, states[state], (state,))
+
+
+def _state(listener: ListenerStates) -> str:
+    return str(getattr(getattr(listener, "state", None), "name", "unknown"))
 
 
 def _is_caught_up(listener: ListenerStates) -> bool:

@@ -185,6 +185,14 @@ LISTENER_CAUGHT_UP: Final = _gauge(
     "1 if every listener of the process knows all earlier halts, else 0",
     "listener",
 )
+LISTENER_STATES: Final = ("watching", "unwatched", "disconnected", "unknown")
+LISTENER_STATE: Final = _gauge(
+    "streamproc_listener_state",
+    ("state",),
+    "Listeners of the process by what they hear of workers: `watching`, `unwatched` (no worker decides), "
+    "`disconnected`, `unknown`",
+    "listener",
+)
 SAVED: Final = _counter(
     "streamproc_saved_usd_total",
     ("code",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,10 +10,13 @@ import pytest
 from streamproc.client import HaltListener
 from streamproc.client.halts import ControlNews, Halt
 from streamproc.core.decision import Decision, encode_decision
+from streamproc.fleet.issuing import new_command
 from streamproc.fleet.keyring import Keyring, new_keys
 from streamproc.fleet.record_signing import RESUME_HEADER, LogPlace
 from streamproc.fleet.signing import AGE_MS_MAX, CommandSigner
+from streamproc.fleet.state import Fleet
 from streamproc.model.controls import UnverifiedControlEvent
+from streamproc.model.fleet_command import encode_command
 from streamproc.model.log_time import rfc3339
 from streamproc.model.wire import OperatorResume, OperatorStop, encode
 from streamproc.settings import Settings, load_settings
@@ -220,3 +224,102 @@ def test_a_resume_that_has_lifted_one_halt_lifts_no_other() -> None:
 
     assert feed(halts, resumed(130, LATER_MS + MINUTE_MS, used, "runs"))
     assert not feed(halts, resumed(140, LATER_MS + MINUTE_MS, resume_of(LATER_MS + MINUTE_MS), "runs"))
+
+
+# Faults that `tests/client/test_halts_property.py` has found.
+
+
+def start_with(halts: HaltListener, *records: Read) -> bool:
+    """Let a listener start where these records are on `runs`. Returns whether run r1 is halted then."""
+    for one in records:
+        halts._consumer._apply_run(one)
+    halts._consumer._snapshot()
+    return "r1" in halts._halts.runs
+
+
+def kill(halts: HaltListener, at_ms: int) -> None:
+    """Let an operator's command to stop the run arrive, which no worker obeys."""
+    command = OPERATORS.sign(new_command(Fleet(), "STOP", "run:r1", "ada", "", now_ms=at_ms))
+    halts.dispatcher.command(b"run:r1", encode_command(command), at_ms)
+
+
+def running(offset: int, at_ms: int, *headers: tuple[str, bytes]) -> Read:
+    return signed("runs", b"r1", RUNNING, LogPlace(0, offset, at_ms), headers=headers)
+
+
+def test_a_later_copy_of_a_halt_does_not_make_the_operators_resume_too_old() -> None:
+    halts, status = listener(), signed("runs", b"r1", HALTED, LogPlace(0, 100, NOON_MS))
+
+    feed(halts, status, replace(status, partition=1, timestamp=NOON_MS + 4 * MINUTE_MS))
+
+    assert not feed(halts, resumed(120, LATER_MS, resume_of(LATER_MS)))
+
+
+def test_a_resume_that_was_added_to_an_older_status_is_not_used_up_by_it() -> None:
+    halts = listener()
+    kill(halts, NOON_MS)
+    resume = (RESUME_HEADER, encode(resume_of(LATER_MS)))
+    halted_status = signed("runs", b"r1", HALTED, LogPlace(0, 100, NOON_MS))
+
+    assert not start_with(halts, running(90, NOON_MS - 1, resume), halted_status, running(120, LATER_MS, resume))
+
+
+@pytest.mark.parametrize("added", [(), ((RESUME_HEADER, b"{}"),)])
+def test_a_copy_without_the_operators_resume_does_not_keep_a_killed_run_halted(added: Any) -> None:
+    halts = listener()
+    kill(halts, NOON_MS)
+    resume = (RESUME_HEADER, encode(resume_of(LATER_MS)))
+
+    assert not start_with(halts, running(120, LATER_MS, resume), running(120, LATER_MS, *added))
+
+
+def test_a_resume_from_before_a_kill_does_not_lift_it_for_listeners_that_start_between_them() -> None:
+    halts = listener()
+    resume = (RESUME_HEADER, encode(resume_of(LATER_MS)))
+    assert not start_with(halts, running(120, LATER_MS, resume))
+
+    kill(halts, LATER_MS + 20_000)
+
+    assert feed(halts, running(120, LATER_MS, resume), resumed(120, LATER_MS))
+    copy = signed("runs", b"r1", RUNNING, LogPlace(0, 120, LATER_MS), at_ms=LATER_MS + MINUTE_MS, headers=[resume])
+    assert feed(halts, copy)
+
+
+def test_a_copy_of_a_resumed_status_does_not_hide_a_kill_that_arrives_after_it() -> None:
+    halts = listener()
+    resume = (RESUME_HEADER, encode(resume_of(LATER_MS)))
+    start_with(halts, running(120, LATER_MS, resume))
+    feed(
+        halts, signed("runs", b"r1", RUNNING, LogPlace(0, 120, LATER_MS), at_ms=LATER_MS + MINUTE_MS, headers=[resume])
+    )
+
+    kill(halts, LATER_MS + 20_000)
+
+    assert "r1" in halts._halts.runs
+
+
+def test_a_recorded_halt_does_not_halt_a_resumed_run_for_listeners_that_start_after_the_resume() -> None:
+    halts = listener()
+    assert not start_with(halts, running(120, LATER_MS, (RESUME_HEADER, encode(resume_of(LATER_MS)))))
+
+    assert not feed(halts, halted(100, NOON_MS))
+
+
+def test_a_resume_names_the_first_halt_whatever_decision_is_known() -> None:
+    halts = listener()
+    feed(halts, signed("runs", b"r1", HALTED, LogPlace(0, 100, NOON_MS)))  # a status that says no reason
+    feed(halts, signed("control", b"r1", decision(control_id="another"), LogPlace(0, 105, NOON_MS)))
+
+    assert not feed(halts, resumed(120, LATER_MS))
+
+
+def test_a_status_says_what_a_resume_must_name_if_another_resume_was_missed() -> None:
+    halts, second = listener(), decision(at_ms=NOON_MS + 10_000, control_id="second")
+    feed(halts, halted())
+
+    feed(
+        halts,
+        signed("runs", b"r1", b'{"run_id":"r1","status":"halted","halt":%s}' % second, LogPlace(0, 150, LATER_MS)),
+    )
+
+    assert not feed(halts, resumed(180, LATER_MS, resume_of(LATER_MS, halt="second")))

@@ -19,7 +19,7 @@ from streamproc.model.redaction import redact_id
 from streamproc.settings import load_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from streamproc.settings import Settings
 
@@ -266,10 +266,12 @@ class Payer:
         self._limits = limits
         self._on_error: OnError = admission._on_error
 
-    def reserve(self, check: Callable[[], None] = lambda: None, /, **estimate: Unpack[ReserveFields]) -> Reservation:
+    def reserve(
+        self, check: Callable[[], Awaitable[None] | None] = lambda: None, /, **estimate: Unpack[ReserveFields]
+    ) -> Reservation:
         """``async with payer.reserve(cost_usd="0.05", tokens=4000) as hold:``, for code without a guard.
 
-        `check` is called before the Redis call; a guard's `check` raises `Halted`.
+        `check` is called, and awaited, before the Redis call; that of a guard raises `Halted`.
         """
         asked = read_amounts(estimate.get("cost_usd"), estimate.get("tokens"))
         accounts = self.accounts

@@ -89,19 +89,26 @@ class BlockingPayer:
     def reserve(
         self, check: Callable[[], None] = lambda: None, /, **estimate: Unpack[ReserveFields]
     ) -> BlockingReservation:
-        """``with payer.reserve(cost_usd="0.05", tokens=4000) as hold:``, for code without a guard."""
-        return BlockingReservation(self._admission, self.payer.reserve(check, **estimate))
+        """``with payer.reserve(cost_usd="0.05", tokens=4000) as hold:``, for code without a guard.
+
+        `check` is called in the caller's thread before the Redis call; that of a guard waits, and raises `Halted`.
+        """
+        return BlockingReservation(self._admission, self.payer.reserve(**estimate), check)
 
 
 class BlockingReservation:
     """The ``with`` around one piece of work; usable once."""
 
-    def __init__(self, admission: BlockingAdmission, reservation: Reservation) -> None:
+    def __init__(
+        self, admission: BlockingAdmission, reservation: Reservation, check: Callable[[], None] = lambda: None
+    ) -> None:
         self.hold = reservation.hold
+        self._check = check
         self._admission = admission
         self._reservation = reservation
 
     def __enter__(self) -> Hold:
+        self._check()
         return self._admission.call(self._reservation.__aenter__())
 
     def __exit__(

@@ -10,7 +10,7 @@ from streamproc.client.admission.limits import GivenLimits, Usd, read_cost, read
 from streamproc.model.budgets import USD_MICRO
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from streamproc.client.admission.balances import AdmissionAccounts
 
@@ -107,7 +107,9 @@ class ReservationBackend(Protocol):
 class Reservation:
     """The ``async with`` around one piece of work; usable once."""
 
-    def __init__(self, backend: ReservationBackend, hold: Hold, on_error: OnError, check: Callable[[], None]) -> None:
+    def __init__(
+        self, backend: ReservationBackend, hold: Hold, on_error: OnError, check: Callable[[], Awaitable[None] | None]
+    ) -> None:
         self.hold = hold
         self._backend = backend
         self._on_error: OnError = on_error
@@ -118,7 +120,9 @@ class Reservation:
         if self._entered:
             raise RuntimeError("a reservation can be used only once: call reserve() again")
         self._entered = True
-        self._check()  # first: a run that is known to be halted stops even while Redis is unavailable
+        # First: a run that is known to be halted stops even while Redis is unavailable.
+        if (waiting := self._check()) is not None:
+            await waiting
         await self._backend.reserve(self.hold)
         return self.hold
 
