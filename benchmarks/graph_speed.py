@@ -12,7 +12,8 @@ from benchmarks.sizes import Sizes
 from benchmarks.table import Aim, BenchmarkDefect, Row
 from benchmarks.timing import interleaved, piece_us
 from streamproc.client.encoding import encode
-from streamproc.core.graph import EDGES_MAX, NODES_MAX, check_graph
+from streamproc.core.graph import check_graph
+from streamproc.model.graph_limits import EDGES_MAX, NODES_MAX
 from streamproc.errors import UnsafeCycle
 from streamproc.model import wire
 from streamproc.model.raw_events import parse_raw
