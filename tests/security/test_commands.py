@@ -141,7 +141,7 @@ async def restating(settings: Settings, command: FleetCommand) -> list[FleetComm
     return await worker.issued_again(command.scope)
 
 
-def test_a_record_that_is_delivered_again_is_applied_once(settings: Settings) -> None:
+async def test_a_record_that_is_delivered_again_is_applied_once(settings: Settings) -> None:
     worker = Restating(signing(settings))
     now_ms = int(time.time() * 1000)
     command = command_signer(signing(settings)).sign(new_command(Fleet(), "STOP", "user:eve", "ada", "abuse"))

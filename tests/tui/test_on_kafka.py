@@ -127,7 +127,7 @@ async def test_a_stuck_agent_is_understood_and_another_is_halted_by_a_key(
             assert "wrong branch" in output
             assert "ada" in output
             assert agent.returncode == 0
-            await until(lambda: news(app) == "halt run victim: obeyed: the run is halted", 60)
+            await until(lambda: news(app) == "halt run victim: obeyed: the run is halted: stopped 1 of 1", 60)
 
             # And it is resumed with a grant, which a worker's decision confirms.
             await ordered(pilot, "victim", "r", "the branch was right")
