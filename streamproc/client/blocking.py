@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from streamproc.client.fields import EventFields, NodeFields, RunStartedFields, TurnFields
     from streamproc.client.guard import GuardRegistry
     from streamproc.client.guard_reports import GuardReports
+    from streamproc.client.heartbeat_watch import OnUnwatched
     from streamproc.client.waits import Waits
-    from streamproc.client.worker_watch import OnUnwatched
     from streamproc.errors import Unavailable
     from streamproc.fleet.state import Fleet
     from streamproc.fleet.workers import WatchState

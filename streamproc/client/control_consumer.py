@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from aiokafka import ConsumerRecord
 
     from streamproc.client.halts import Halt
+    from streamproc.client.heartbeat_watch import HeartbeatWatch
     from streamproc.client.verification import RecordVerifier
-    from streamproc.client.worker_watch import WorkerWatch
     from streamproc.kafka.follow import Batches
     from streamproc.kafka.reading import Record
     from streamproc.settings import Settings
@@ -70,7 +70,7 @@ class Handler(Protocol):
 class ControlConsumer:
     """Reads for as long as `run` runs."""
 
-    def __init__(self, settings: Settings, handler: Handler, verifier: RecordVerifier, watch: WorkerWatch) -> None:
+    def __init__(self, settings: Settings, handler: Handler, verifier: RecordVerifier, watch: HeartbeatWatch) -> None:
         self._handler = handler
         self._watch = watch
         self._verifier = verifier

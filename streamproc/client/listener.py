@@ -13,10 +13,10 @@ from streamproc.client.control_consumer import ControlConsumer
 from streamproc.client.guard import Guard, GuardRegistry
 from streamproc.client.guard_reports import GuardReports
 from streamproc.client.halts import HALTED_MAX, Halts, control_of, halted_error
+from streamproc.client.heartbeat_watch import HeartbeatWatch, check_on_unwatched
 from streamproc.client.subscription import Callback, Subscription
 from streamproc.client.verification import RecordVerifier
 from streamproc.client.waits import Waits
-from streamproc.client.worker_watch import WorkerWatch, check_on_unwatched
 from streamproc.errors import InvalidSettings, Unavailable, plural
 from streamproc.fleet.record_signing import record_signer
 from streamproc.fleet.signing import command_signer
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from streamproc.client.admission.admission import Admission, PayerFields
     from streamproc.client.halts import ControlNews, Halt, StatusNews
-    from streamproc.client.worker_watch import OnUnwatched
+    from streamproc.client.heartbeat_watch import OnUnwatched
     from streamproc.errors import Halted
     from streamproc.fleet.workers import WatchState
     from streamproc.model.controls import ControlEvent
@@ -95,7 +95,7 @@ class HaltListener:
         )
         """Applies received records. Tests feed it records directly."""
         self._verifier = RecordVerifier(record_signer(self.settings), signer)
-        self.watch = WorkerWatch(self.settings, self.command_handler.wake)
+        self.watch = HeartbeatWatch(self.settings, self.command_handler.wake)
         """Hears whether workers decide."""
         self._consumer = ControlConsumer(self.settings, self.dispatcher, self._verifier, self.watch)
         self._task: asyncio.Task[None] | None = None

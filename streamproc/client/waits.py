@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from streamproc.model.redaction import redact_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streamproc.client.command_handler import CommandHandler
-    from streamproc.client.worker_watch import OnUnwatched, WorkerWatch
+    from streamproc.client.heartbeat_watch import HeartbeatWatch, OnUnwatched
     from streamproc.fleet.workers import WatchState
+
+
+class Pauses(Protocol):
+    """Knows whether the fleet is paused, and wakes those who wait: implemented by `CommandHandler`."""
+
+    def paused(self) -> str: ...
+
+    async def wait(self, run_id: str, check: Callable[[], None], why: Callable[[], str]) -> None: ...
+
+    def wait_blocking(
+        self, run_id: str, check: Callable[[], None], timeout_s: float | None, why: Callable[[], str]
+    ) -> bool: ...
 
 
 class Waits:
     """The waits of one run. Each raises what `check` raises, as soon as the run must stop."""
 
-    def __init__(self, commands: CommandHandler, watch: WorkerWatch, run_id: str, on_unwatched: OnUnwatched) -> None:
+    def __init__(self, commands: Pauses, watch: HeartbeatWatch, run_id: str, on_unwatched: OnUnwatched) -> None:
         self._commands = commands
         self._watch = watch
         self._run_id = run_id

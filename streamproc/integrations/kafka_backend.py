@@ -10,14 +10,14 @@ from weakref import WeakSet
 
 from streamproc.client import BlockingHaltListener, BlockingTurnPublisher
 from streamproc.client.background import Background
-from streamproc.client.worker_watch import check_on_unwatched
+from streamproc.client.heartbeat_watch import check_on_unwatched
 from streamproc.errors import Halted
 from streamproc.integrations.backends import Warnings
 from streamproc.kafka.session import client_settings
 
 if TYPE_CHECKING:
+    from streamproc.client.heartbeat_watch import OnUnwatched
     from streamproc.client.waits import Waits
-    from streamproc.client.worker_watch import OnUnwatched
     from streamproc.model.controls import ControlEvent
     from streamproc.settings import Settings
 

@@ -59,7 +59,7 @@ class Seen:
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     """What the watch has warned of: the first words of each message."""
-    found = [one for one in caplog.records if one.name == "streamproc.client.worker_watch"]
+    found = [one for one in caplog.records if one.name == "streamproc.client.heartbeat_watch"]
     return [one.message.partition(":")[0] for one in found if one.levelname == "WARNING"]
 
 

@@ -51,7 +51,7 @@ def describe(state: WatchState) -> str:
     return f"{state.name} since {clock(state.since_ms)}" if state.name == "unwatched" and state.since_ms else state.name
 
 
-class WorkerWatch:
+class HeartbeatWatch:
     """Knows the state of the workers. Any thread may ask; `run` looks for changes, in the listener's event loop."""
 
     def __init__(self, settings: Settings, wake: Callable[[], None]) -> None:

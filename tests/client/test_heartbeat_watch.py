@@ -20,7 +20,7 @@ from tests.fleet.heartbeats import NOON_MS, as_record, heartbeat
 from tests.waiting import until, wait_until
 
 if TYPE_CHECKING:
-    from streamproc.client.worker_watch import WorkerWatch
+    from streamproc.client.heartbeat_watch import HeartbeatWatch
 
 LATE_S = GONE_AFTER_S + 1
 
@@ -28,7 +28,7 @@ LATE_S = GONE_AFTER_S + 1
 class Clock:
     """Lets a watch hear heartbeats, and time pass."""
 
-    def __init__(self, watch: WorkerWatch) -> None:
+    def __init__(self, watch: HeartbeatWatch) -> None:
         self.watch = watch
         self.now_s = 1_000.0
 
