@@ -11,6 +11,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from streamproc.kafka.options import connection_options
 from streamproc.model import wire
 from streamproc.model.controls import ControlEvent, RunStatus
+from streamproc.model.guard_report import is_guard_report
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -104,11 +105,12 @@ async def turns_on(settings: Settings) -> list[wire.Event]:
 
 
 def distinct(events: list[wire.Event]) -> dict[str, list[int]]:
-    """Return the sequence numbers of each run in log order, without duplicates of an event."""
+    """Return the sequence numbers of each run in log order, without duplicates of an event, and without what guards
+    report."""
     seen: set[str] = set()
     numbers: dict[str, list[int]] = {}
     for event in events:
-        if event.event_id not in seen:
+        if event.event_id not in seen and not is_guard_report(event):
             seen.add(event.event_id)
             numbers.setdefault(event.run_id, []).append(event.seq or 0)
     return numbers
