@@ -13,9 +13,9 @@ from benchmarks.table import Aim, BenchmarkDefect, Row
 from benchmarks.timing import interleaved, piece_us
 from streamproc.client.encoding import encode
 from streamproc.core.graph import check_graph
-from streamproc.model.graph_limits import EDGES_MAX, NODES_MAX
 from streamproc.errors import UnsafeCycle
 from streamproc.model import wire
+from streamproc.model.graph_limits import EDGES_MAX, NODES_MAX
 from streamproc.model.raw_events import parse_raw
 from streamproc.policy import load_policy
 
