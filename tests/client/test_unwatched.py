@@ -145,6 +145,11 @@ async def test_without_the_topic_or_a_heartbeat_nothing_is_known_and_nothing_wai
     await topics.apply(settings)
     async with topics.administering(settings) as admin:
         await admin.delete_topics([settings.topic(ROLE)])
+
+    async def is_gone() -> bool:
+        return settings.topic(ROLE) not in await topics.partitions(settings)
+
+    await until(is_gone, what="the topic to be gone")
     async with HaltListener(settings=settings, on_unwatched="pause") as halts:
         seen = Seen(halts)
         assert halts._consumer.follower.missing == (settings.topic(ROLE),)

@@ -48,6 +48,10 @@ export interface RunStatus {
    * offset of the run's last event there: a status with a lower one is older
    */
   offset?: number;
+  /**
+   * whether only commands name this run: no publisher has sent an event of it
+   */
+  unpublished?: boolean;
 }
 /**
  * A decision about a run. The same log and policy give the same `id`, so you can recognise duplicates.
