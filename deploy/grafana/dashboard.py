@@ -119,6 +119,13 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
               unit="Bps", width=12),
         Panel(408, "Deadlines", "Deadline events that workers appended, a minute: turns that hang, and silent runs.",
               (Query(f"60 * sum(rate(streamproc_deadlines_total{RATE}))", "deadlines"),), width=12),
+        Panel(409, "Workers by their heartbeats", "A silent one is gone.",
+              (Query("max by (state) (streamproc_workers)", "{{state}}"),)),
+        Panel(410, "Watched", "Whether workers decide, and partitions on which none does.",
+              (Query("max by (state) (streamproc_watch_state)", "{{state}}"),
+               Query("max(streamproc_unwatched_partitions)", "partitions without a worker"))),
+        Panel(411, "Turns that wait", "Records on which no worker has decided yet.",
+              (Query("max(streamproc_waiting_turns)", "turns"),)),
     ),
     "Clients": (
         Panel(501, "Events of publishers", "A second. Dropped or invalid turns are turns that no detector sees.",
@@ -135,6 +142,8 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
         Panel(505, "Notifications", "In 5 minutes, and those that wait.",
               (Query("sum by (outcome) (increase(streamproc_notifications_total[5m]))", "{{outcome}}"),
                Query("sum(streamproc_notifications_waiting)", "waiting")), width=12),
+        Panel(506, "Guards by what they hear of workers", "Listeners that know of no worker start work unwatched.",
+              (Query("sum by (state) (streamproc_listener_state)", "{{state}}"),), width=24),
     ),
     "Money": (
         Panel(601, "Saved in 24 h (estimate)", "Mean cost of a turn of each halted run, times the turns that its "

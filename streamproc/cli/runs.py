@@ -47,8 +47,7 @@ def runs(
 ) -> None:
     """List the runs that the workers know: halted ones first, then warned ones, the latest first.
 
-    Finished runs and lost ones, whose publisher seems to be gone, are only counted. On standard error it says if no
-    worker decides.
+    Finished runs and lost ones (their publisher seems to be gone) are only counted. A note says if no worker decides.
     """
     from streamproc.fleet.lost_runs import is_lost
     from streamproc.policy import load_policy

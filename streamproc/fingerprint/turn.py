@@ -104,7 +104,9 @@ def _operator_event(raw: RawOperatorEvent | RawHaltAcknowledged, fields: dict[st
         return HaltAcknowledged(**fields)
     fields |= {"issuer": raw.issuer, "signature": raw.signature}
     if isinstance(raw, RawOperatorResume):
-        return OperatorResume(**fields, grant=raw.grant or None, halt=raw.halt)
+        return OperatorResume(
+            **fields, grant=raw.grant or None, halt=raw.halt if raw.signature else redact_id(raw.halt)
+        )
     if isinstance(raw, RawFeedback):
         return Feedback(
             **fields, verdict=raw.verdict, decision=raw.decision if raw.signature else redact_id(raw.decision)

@@ -13,6 +13,7 @@ from streamproc.metrics.definitions import (
     BY_NAME,
     DEAD_LETTER_REASONS,
     FLEET_STATUSES,
+    LISTENER_STATES,
     PUBLISHER_OUTCOMES,
     RUN_STATES,
 )
@@ -36,6 +37,7 @@ VALUES = {
     ("streamproc_publisher_events_total", "outcome"): PUBLISHER_OUTCOMES,
     ("streamproc_decisions_total", "severity"): ("info", "warn", "halt"),
     ("streamproc_decisions_total", "code"): ("FLEET002",),
+    ("streamproc_watch_state", "state"): LISTENER_STATES,
 }
 
 

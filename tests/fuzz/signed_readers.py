@@ -85,8 +85,8 @@ def _value_is_as_signed(data: bytes) -> None:
 def _operator_events() -> list[wire.OperatorEvent]:
     given: dict[str, Any] = {"w": wire.WIRE_VERSION, "run_id": "r", "by": "ada", "reason": "the cause is fixed"}
     events = [
-        wire.OperatorResume(event_id="e1", grant={"maxSteps": 5, "maxCostUsd": 2}, **given),
-        wire.OperatorResume(event_id="e2", **given),
+        wire.OperatorResume(event_id="e1", grant={"maxSteps": 5, "maxCostUsd": 2}, halt="c0", **given),
+        wire.OperatorResume(event_id="e2", halt="c0", **given),
         wire.OperatorStop(event_id="e3", **given),
     ]
     for event in events:
@@ -104,7 +104,7 @@ def _read_resume(data: bytes) -> tuple[bytes, ControlNews | None]:
     header = _records("edge").sign("control", b"r", b"{}", PLACE)
     record: Any = Record(1, b"r", b"{}", headers=(header, (RESUME_HEADER, data)))
     halts = [Halt(b"", "LOOP001", NOON_MS - 1_000)]
-    return data, RecordVerifier(ALL_RECORDS, _commands()).control(record, news, halts)
+    return data, RecordVerifier(ALL_RECORDS, _commands()).verified("control", record, news, halts)
 
 
 def _resume_is_as_signed(found: tuple[bytes, ControlNews | None]) -> None:

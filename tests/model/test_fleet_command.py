@@ -120,14 +120,16 @@ def test_a_command_too_far_from_the_brokers_time_is_refused(off_ms: int) -> None
         OPS.check(signed, NOON_MS + off_ms)
 
 
-def test_the_signature_of_an_event_covers_its_grant() -> None:
-    event = OperatorResume(w=1, run_id="r1", event_id="e1", by="ada", grant={"maxSteps": 10, "maxCostUsd": 5})
+def test_the_signature_of_a_resume_covers_its_grant_and_the_halt_that_it_lifts() -> None:
+    given = {"maxSteps": 10, "maxCostUsd": 5}
+    event = OperatorResume(w=1, run_id="r1", event_id="e1", by="ada", grant=given, halt="d1")
     OPS.sign_event(event, NOON_MS)
     OPS.check_event(read_event(encode(event)), NOON_MS)  # type: ignore[type-var]
 
-    event.grant = {"maxSteps": 10_000, "maxCostUsd": 5}
-    with pytest.raises(InvalidEvent, match="is not that of ops"):
-        OPS.check_event(event, NOON_MS)
+    for name, forged in (("grant", {"maxSteps": 10_000, "maxCostUsd": 5}), ("halt", "d2"), ("halt", "")):
+        changed = msgspec.structs.replace(event, **{name: forged})
+        with pytest.raises(InvalidEvent, match="is not that of ops"):
+            OPS.check_event(changed, NOON_MS)
 
 
 def test_the_signature_of_feedback_covers_its_verdict_and_the_halt_that_it_judges() -> None:

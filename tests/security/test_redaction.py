@@ -146,7 +146,7 @@ def everything(secret: str) -> list[dict[str, Any]]:
         {**shared, "type": "user.message"},
         {**shared, "type": "turn.started"},
         {**shared, "type": "operator.stop", "by": named, "reason": named},
-        {**shared, "type": "operator.resume", "by": named, "reason": named},
+        {**shared, "type": "operator.resume", "by": named, "reason": named, "halt": named},
         {**shared, "type": "halt.acknowledged", "by": named, "reason": named},
         {**shared, "type": "feedback", "verdict": "right", "decision": named, "by": named, "reason": named},
         {**board, "type": "task.created", "depends_on": [named], "phase": named, "kind": named, "priority": named,
