@@ -104,8 +104,9 @@ def clear(
 ) -> None:
     """Lift a stop or pause of the fleet, or the kill of a user, a tenant, or the user of one tenant.
 
-    `clear --user` does not lift `kill --user --tenant`. Halted runs stay halted: use `resume`. It exits as `stop-all`
-    does.
+    `clear --user` does not lift `kill --user --tenant`. Halted runs stay halted: use `resume`.
+
+    It exits as `stop-all` does.
     """
     order = _order("clear", _scope("fleet", user=user, tenant=tenant), by, why)
     _give(kafka_settings(brokers, topic_prefix), order, wait, as_json)
@@ -131,8 +132,9 @@ def kill(
 ) -> None:
     """Halt one run, or every run of a user, a tenant, or a user of one tenant, until `clear` with the same options.
 
-    A run that no worker knows is halted if you confirm that at a terminal, or with --force: it halts as soon as it
-    appears. It exits as `stop-all` does.
+    A run that no worker knows needs your confirmation or --force: it is halted as soon as it appears.
+
+    It exits as `stop-all` does.
     """
     order = _order("halt" if run is not None else "kill", _scope("", run=run, user=user, tenant=tenant), by, why)
     _give(kafka_settings(brokers, topic_prefix), order, wait, as_json, force=force)

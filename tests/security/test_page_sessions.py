@@ -8,9 +8,12 @@ from urllib.parse import quote
 import pytest
 from aiohttp import web
 
+from streamproc.read_model import ModelReader, ReadModel
 from streamproc.report.markup import tag
+from streamproc.settings import load_settings
 from streamproc.web.access import AccessOptions
 from streamproc.web.access.session import OF_NAME_MAX, SESSIONS_MAX, Sessions
+from streamproc.web.keys import READER
 from streamproc.web.layout import page
 from tests.web.access_app import Browser, Clock, serving
 
@@ -270,6 +273,7 @@ async def test_a_page_links_to_no_other_site_whatever_its_address() -> None:
 
     async with serving() as served, Browser(served) as browser:
         served.access.install(app)
+        app[READER] = ModelReader(load_settings(), ReadModel(), since_ms=0)
         app.add_routes([web.get("/{path:.*}", shown)])
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
