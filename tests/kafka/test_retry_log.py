@@ -17,8 +17,10 @@ from aiokafka.errors import KafkaConnectionError
 
 from deploy.local.kafka import free_port
 from streamproc.client import HaltListener, TurnPublisher
+from streamproc.errors import Unavailable
 from streamproc.kafka import topics
-from streamproc.kafka.retry_log import EVERY_S, GRACE_S, RETRIES, TEMPLATES_MAX, RetryFilter, ours
+from streamproc.kafka.retry_log import EVERY_S, GRACE_S, RETRIES, TEMPLATES_MAX, RetryFilter, ours, quiet_retries
+from streamproc.kafka.session import Backoff, reconnecting
 from streamproc.settings import load_settings
 from tests.waiting import until
 
@@ -117,6 +119,8 @@ async def test_another_client_in_the_process_logs_as_before(caplog: pytest.LogCa
     ):
         await turns.turn(run_id="r1", node="coder")
         await until(lambda: turns.trouble and halts.trouble)
+        with pytest.raises(Unavailable):
+            await topics.check(settings)
         assert logged() == []
         consumer = AIOKafkaConsumer(bootstrap_servers=settings.brokers)
         for attempt in range(1, 4):
@@ -124,6 +128,20 @@ async def test_another_client_in_the_process_logs_as_before(caplog: pytest.LogCa
                 await consumer.start()
             assert len(logged()) == attempt
         await consumer.stop()
+
+
+async def test_what_a_session_does_itself_is_of_our_client(caplog: pytest.LogCaptureFixture) -> None:
+    quiet_retries()
+    stop = asyncio.Event()
+
+    async def session(_backoff: Backoff) -> None:
+        logging.getLogger("aiokafka").error("Unable connect to node with id %s", "ours")
+        stop.set()
+
+    await reconnecting(session, lambda _error: None, purpose="testing", stop=stop)
+    logging.getLogger("aiokafka").error("Unable connect to node with id %s", "theirs")
+
+    assert [one.args for one in caplog.records] == [("theirs",)]
 
 
 async def test_an_agent_says_once_that_the_broker_is_gone_and_once_that_it_is_back(
