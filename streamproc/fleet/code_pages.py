@@ -53,14 +53,15 @@ Reference: Kafka's clients choose the partition of a record by a hash of its key
 FLEET004: Final = """FLEET004 fleet_unwatched: no worker decides, on some partitions or on all, or workers decide again.
 
 Sees: the heartbeats of the workers. A worker is gone if none came for eight seconds while the broker answered the
-reader, or if it has said that it stops. This is no event of the control topic: a notifier makes it for people.
+reader, or if it has said that it stops. A broker that has not answered the notifier for half a minute counts too:
+whether workers decide is not known then. This is no event of the control topic: a notifier makes it for people.
 
 Why: with no worker, nothing is halted, and everything else looks as if all were well.
 
 False alarms: a fleet with a single worker is unwatched while that one restarts, which takes some seconds. Workers of
 a version without heartbeats, after newer ones have run, cannot be heard.
 
-Tuning: the triggers unwatched, partition_unwatched and watched of a notify file; STREAMPROC_LAG_WARN_S.
+Tuning: the triggers unwatched, partition_unwatched, disconnected and watched of a notify file; STREAMPROC_LAG_WARN_S.
 
 Reference: operations: a circuit breaker must not be off in silence.
 """

@@ -100,6 +100,8 @@ TRIGGERS: Final[tuple[NotificationTrigger, ...]] = (
             "no agent is halted, whatever it does", _fleet("unwatched")),
     Row("partition_unwatched", "UNWATCHED", HIGH, "some partitions have had no worker for half a minute",
             "the runs in them are not halted", _fleet("partition_unwatched")),
+    Row("disconnected", "UNWATCHED", HIGH, "Kafka has not answered the notifier for half a minute",
+            "nothing is halted if the workers cannot reach it either", _fleet("disconnected")),
     Row("watched", "WATCHED", MEDIUM, "workers decide on all partitions again",
             "those who were called can stop looking", _fleet("watched")),
     Row("stop", "STOP", CRITICAL, "the fleet, a user or a tenant is stopped",
@@ -228,6 +230,7 @@ def _evidence(control: ControlEvent) -> str:
 _ADVICE_BY_TRIGGER: Final[dict[str, str]] = {
     "unwatched": "start the workers, or read their logs: turns wait in Kafka until then",
     "partition_unwatched": "read the logs of the workers; `streamproc doctor` names the partitions",
+    "disconnected": "check Kafka, and the network of the notifier; publishers keep turns until it answers",
     "watched": "nothing: workers decide on what has waited",
     "stop": "find the cause, then run `streamproc clear`",
     "pause": "run `streamproc clear` when work may start again",

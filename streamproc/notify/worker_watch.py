@@ -1,7 +1,8 @@
 """When to notify people that workers do not decide, and that they do again. Pure: no clock, no I/O.
 
 It goes by what is heard now, never by old records: it waits until it knows. Once for the whole fleet, at once; once for
-partitions that have had no worker for longer than a takeover takes; once when all are watched again.
+partitions that have had no worker, and for a broker that has not answered, for longer than a takeover takes; once when
+all are watched again.
 """
 
 from __future__ import annotations
@@ -20,7 +21,11 @@ if TYPE_CHECKING:
 CODE: Final = "FLEET004"
 TAKEOVER_S: Final = 30.0  # a dead worker's session lasts ten seconds by default; a rebalance and a recovery follow
 
-Told = Literal["", "unwatched", "partitions"]
+Told = Literal["", "unwatched", "partitions", "disconnected"]
+KINDS: Final[dict[Told, str]] = {
+    "": "fleet_watched", "unwatched": "fleet_unwatched", "partitions": "fleet_partition_unwatched",
+    "disconnected": "fleet_disconnected",
+}  # fmt: skip
 
 
 class WorkerWatch:
@@ -33,25 +38,27 @@ class WorkerWatch:
 
     def step(self, found: Watching, now_s: float) -> str:
         """Return the kind of event to tell people of at this monotonic time; empty if there is none."""
-        if found.state.name == "unwatched":
-            self._partial_s = None
-            return self._tell("unwatched", "fleet_unwatched")
-        if found.state.name != "watching":
-            return ""  # nothing is known
-        if not found.unwatched:
-            self._partial_s = None
-            return self._tell("", "fleet_watched")
-        if self._partial_s is None:
-            self._partial_s = now_s
-        if now_s - self._partial_s >= TAKEOVER_S:
-            return self._tell("partitions", "fleet_partition_unwatched")
-        return ""
-
-    def _tell(self, what: Told, kind: str) -> str:
-        if self._told == what:
+        what = self._what(found, now_s)
+        if what is None or what == self._told:
             return ""
         self._told = what
-        return kind
+        return KINDS[what]
+
+    def _what(self, found: Watching, now_s: float) -> Told | None:
+        """What people should have been told by now; None: what they were told last."""
+        if found.state.name != "watching" or not found.unwatched:
+            self._partial_s = None
+        elif self._partial_s is None:
+            self._partial_s = now_s
+        if found.state.name == "unwatched":
+            return "unwatched"
+        if found.state.name == "disconnected":
+            return "disconnected" if found.state.for_s >= TAKEOVER_S else None
+        if found.state.name == "unknown":
+            return None
+        if self._partial_s is None:
+            return ""
+        return "partitions" if now_s - self._partial_s >= TAKEOVER_S else None
 
     def event(self, kind: str, found: Watching, now_ms: int) -> ControlEvent:
         """Return what people are told, as an event like those of workers; it goes to no topic."""
@@ -59,7 +66,7 @@ class WorkerWatch:
         if kind == "fleet_watched":
             message = "Workers decide on all partitions again"
         else:
-            self._subject = f"unwatched since {since_ms}"
+            self._subject = f"unwatched since {since_ms or now_ms}"
             sentence = found.sentence(lambda ms: f"{time_of_day(ms)} UTC", now_ms)
             message = f"{sentence[:1].upper()}{sentence[1:]}"
         return ControlEvent(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from tests.faults.runner import FAULTS
 from tests.faults.scenario import Result
-from tests.faults.summary import head, table, write_between_marks
+from tests.faults.summary import head, surfaces, table, write_between_marks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,8 @@ def main() -> int:
             if code or minutes >= options.minutes:
                 break
         results = [Result(**json.loads(line)) for line in report.read_text("utf-8").splitlines()]
-    text = f"{head(minutes, options.seed, _commit())}\n\n{table(results)}"
+    tables = "\n\n".join(filter(None, (table(results), surfaces(results))))
+    text = f"{head(minutes, options.seed, _commit())}\n\n{tables}"
     print(f"\n{text}", flush=True)
     if options.summary is not None and not code:
         write_between_marks(options.summary, text)

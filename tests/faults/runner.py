@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tests.faults import admission, brokers, bursts, logs, workers
+from tests.faults import admission, brokers, bursts, logs, surfaces, workers
 from tests.faults.scenario import Result, Scenario
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ FAULTS: Final = {
     "detectors raise": Fault(workers.buggy, standalone=True),
     "broker killed": Fault(brokers.broker_killed, standalone=True),
     "broker away": Fault(brokers.broker_away, ("stock",), standalone=True),
+    "all workers gone": Fault(surfaces.workers_gone, short_paths=(), paths=BATCH),
+    "broker gone": Fault(surfaces.broker_gone, short_paths=(), paths=BATCH, standalone=True),
     "compaction": Fault(logs.compacted),
     "duplicates": Fault(logs.duplicated),
     "Redis gone": Fault(admission.redis_gone),

@@ -10,7 +10,7 @@ import signal
 import time
 import uuid
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -60,6 +60,11 @@ class Result:
     stall_s: float = 0.0
     halt_s: float = 0.0  # the slowest halt of those that the fault measures, from its turn to a listener
     took_s: float = 0.0
+    heard: dict[str, tuple[float, str]] = field(default_factory=dict)  # seconds until a surface said it, and its words
+
+    def hear(self, heard: dict[str, tuple[float, str]]) -> None:
+        """Keep the slowest of each surface."""
+        self.heard = {name: max(one, self.heard.get(name, one)) for name, one in heard.items()}
 
 
 class Scenario:

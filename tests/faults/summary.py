@@ -22,6 +22,7 @@ HEADINGS: Final = (
     "longest stall",
     "slowest halt",
 )
+HEARD: Final = ("fault", "surface", "after", "words")
 
 
 def table(results: Sequence[Result]) -> str:
@@ -34,7 +35,22 @@ def table(results: Sequence[Result]) -> str:
         halt_s = max(one.halt_s for one in group)
         halt = f"{halt_s * 1000:.0f} ms" if halt_s else ""
         lines.append((fault, path, str(len(group)), *(f"{value:,}".replace(",", " ") for value in sums), worst, halt))
-    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
+    return _aligned(lines)
+
+
+def surfaces(results: Sequence[Result]) -> str:
+    """Return when each surface said that the workers or the broker are gone, at the latest, and its words."""
+    latest: dict[tuple[str, str], tuple[float, str]] = {}
+    for one in results:
+        for name, heard in one.heard.items():
+            place = one.fault, name
+            latest[place] = max(heard, latest.get(place, heard))
+    lines = [HEARD, *((*place, f"{after_s:.1f} s", words) for place, (after_s, words) in latest.items())]
+    return _aligned(lines) if latest else ""
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     shown = [
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
     ]

@@ -55,7 +55,7 @@ def test_a_file_sets_urgencies_rates_and_destinations(tmp_path: Path, monkeypatc
     [
         ("destinations: [{url: 'json://x', when: never}]", "destinations.0.when"),
         ("minimum_urgency: URGENT", "minimum_urgency"),
-        ("triggers: {lop: HIGH}", "no trigger 'lop' (available: stop, "),
+        ("triggers: {lop: HIGH}", "no trigger 'lop' (available: unwatched, "),
         ("destinations: [{url: 'json://x', triggers: [lop]}]", "destinations.0.triggers"),
         ("rate: {burst: 0}", "rate.burst"),
         ("destinations: [{url: '${NOT_SET_ANYWHERE}'}]", "NOT_SET_ANYWHERE"),

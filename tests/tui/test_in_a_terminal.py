@@ -65,7 +65,7 @@ class TerminalSession:
         deadline = time.monotonic() + timeout_s
         while not condition():
             assert time.monotonic() < deadline, "\n".join(self.lines)
-            self._read(0.1)
+            self.read(0.1)
 
     def press(self, keys: bytes) -> None:
         """Type."""
@@ -74,11 +74,12 @@ class TerminalSession:
     def end(self) -> int:
         """Return the exit code, once the command has ended by itself."""
         self.until(lambda: self.process.poll() is not None)
-        while self._read(0):
+        while self.read(0):
             pass
         return int(self.process.returncode)
 
-    def _read(self, wait_s: float) -> bool:
+    def read(self, wait_s: float) -> bool:
+        """Read once what the command writes; whether it has written anything."""
         if not select.select([self.ours], [], [], wait_s)[0]:
             return False
         part = os.read(self.ours, 1 << 16)
