@@ -9,12 +9,13 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import SecretStr
 
-from streamproc.errors import InvalidEvent, Problem, StreamprocError
+from streamproc.errors import AccessDenied, InvalidEvent, Problem, StreamprocError
 from streamproc.fingerprint import fingerprint
 from streamproc.fleet.issuing import issue_command, read_fleet, scope_of, store
 from streamproc.fleet.signing import command_signer
@@ -348,12 +349,19 @@ async def _issue_event(settings: Settings, order: Order) -> None:
     )  # fmt: skip
     if isinstance(event, wire.OperatorEvent):
         signer.must_sign()
-        killed = (await read_fleet(settings)).latest(order.scope)
-        # A resume also lifts the command to stop the run, even if another machine's clock is ahead.
-        signer.sign_event(event, max(int(time.time() * 1000), killed.order_ms + 1 if killed is not None else 0))
+        signer.sign_event(event, max(int(time.time() * 1000), await _after_kill_ms(settings, order.scope)))
     home = await home_partition(settings, order.run_id)  # reports a missing topic at once
     to = home if order.partition is None else order.partition
     order.place = await store(settings, "turns", event.run_id.encode(), wire.encode(event), to)
+
+
+async def _after_kill_ms(settings: Settings, scope: str) -> int:
+    """Return the earliest time of an event that lifts the command to stop a run: the clock of another machine may be
+    ahead. 0: there is no such command, or this user must not read commands."""
+    with suppress(AccessDenied):
+        killed = (await read_fleet(settings)).latest(scope)
+        return killed.order_ms + 1 if killed is not None else 0
+    return 0
 
 
 async def deliver(settings: Settings, order: Order) -> None:

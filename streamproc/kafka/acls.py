@@ -85,7 +85,7 @@ ROLES: Final = (
     Role(
         "resume",
         "`streamproc resume`, `streamproc acknowledge`",
-        (*_topics("Write", of=["turns"]), *_topics("Read", of=["runs", "control", "dead-letter"])),
+        (*_topics("Write", of=["turns"]), *_topics("Read", of=["runs", "control", "commands", "dead-letter"])),
     ),
     Role(
         "feedback",

@@ -1,4 +1,5 @@
-"""A real Prometheus scrapes real workers and clients on a real Kafka: every alert fires for its cause, and ends.
+"""A real Prometheus scrapes real workers, clients and a notifier on a real Kafka: every alert fires for its cause, and
+ends.
 
 A minute of the rules is a second here. That an alert does not fire without its cause is for alerts_test.yaml: a machine
 that is busy with other tests may well be late by seconds.
@@ -30,6 +31,7 @@ from streamproc.metrics.definitions import BY_NAME
 from tests.deploy.expressions import FOLDER, RULES, expressions, metrics
 from tests.docs.commands import Console, lines
 from tests.docs.pages import ROOT, blocks
+from tests.notify.test_on_kafka import Process
 from tests.waiting import until
 from tests.worker.conftest import settings_for, start_worker
 from tests.worker.running import CURSED, Topics, environment_of, honest_run, looping_run, turn
@@ -47,7 +49,11 @@ __all__ = ["start_worker"]  # a fixture
 WORN = CURSED + "\nfrom streamproc.worker import run_limits; run_limits.RUNS_MAX = 20\n"
 """A worker with a bug and little room."""
 PATIENCE_S = 300  # a busy machine misses scrapes, and an alert begins to wait again
-ONE_BY_ONE = {"StreamprocNoWorkers", "StreamprocWorkerStuck", "StreamprocDecisionsLate"}
+TAKEOVER_S = 30  # a dead worker's partitions are unwatched for so long
+ONE_BY_ONE = {
+    "StreamprocNoWorkers", "StreamprocUnwatched", "StreamprocPartitionUnwatched", "StreamprocWorkerStuck",
+    "StreamprocDecisionsLate",
+}  # fmt: skip
 AT_ONCE = RULES.keys() - ONE_BY_ONE
 
 
@@ -108,12 +114,23 @@ class Prometheus:
 
 
 @pytest.fixture
-def prometheus_port(tmp_path: Path, settings: Settings, agents_port: int) -> Iterator[int]:
-    """Scrapes the worker of `settings`, and the agents."""
+def notifier_address(tmp_path: Path, settings: Settings) -> Iterator[str]:
+    """The metrics of a notifier, which hears the workers."""
+    address = f"127.0.0.1:{free_port()}"
+    where = ("--brokers", settings.brokers, "--topic-prefix", settings.topic_prefix)
+    nowhere = f"json://127.0.0.1:{free_port()}"
+    notifier = Process(tmp_path / "notify.log", "notify", "--to", nowhere, "--metrics", address, *where)
+    yield address
+    notifier.end(signal.SIGKILL)
+
+
+@pytest.fixture
+def prometheus_port(tmp_path: Path, settings: Settings, agents_port: int, notifier_address: str) -> Iterator[int]:
+    """Scrapes the worker of `settings`, the agents, and the notifier."""
     program = find("prometheus")
     if program is None:
         pytest.skip(MISSING)
-    jobs = {"streamproc-worker": settings.metrics, "agents": f"127.0.0.1:{agents_port}"}
+    jobs = {"streamproc-worker": settings.metrics, "agents": f"127.0.0.1:{agents_port}", "notifier": notifier_address}
     config = {
         "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "500ms"},
         "rule_files": ["alerts.yaml"],
@@ -149,7 +166,7 @@ def agents_port() -> int:
 @pytest.fixture
 async def settings(brokers: str, topic_prefix: str) -> Settings:
     """A deployment whose workers serve metrics."""
-    made = settings_for(brokers, topic_prefix, partitions=1, metrics=f"127.0.0.1:{free_port()}")
+    made = settings_for(brokers, topic_prefix, partitions=2, metrics=f"127.0.0.1:{free_port()}")
     await kafka_topics.apply(made)
     return made
 
@@ -213,9 +230,15 @@ async def test_every_alert_fires_for_its_cause_and_ends_with_it(
         assert not {name for name in wanted if not {name, f"{name}_bucket"} & shown}, place
 
     worker.send(signal.SIGSTOP)
-    await prometheus.fires("StreamprocNoWorkers")
+    await prometheus.fires("StreamprocNoWorkers", "StreamprocUnwatched")
     worker.send(signal.SIGCONT)
-    await prometheus.is_over("StreamprocNoWorkers")
+    await prometheus.is_over("StreamprocNoWorkers", "StreamprocUnwatched")
+
+    other = start_worker(settings.model_copy(update={"session_timeout_s": TAKEOVER_S, "metrics": ""}))
+    await other.ready()
+    other.end(signal.SIGKILL)
+    await prometheus.fires("StreamprocPartitionUnwatched")
+    await prometheus.is_over("StreamprocPartitionUnwatched")
     worker.end(signal.SIGKILL)
 
     stuck = start_worker(settings, before=MUTE_AGENT)

@@ -88,8 +88,8 @@ def test_the_commands_log_in_and_show_no_secret(
     said += run_cli(settings, "doctor")
     said += run_cli(settings, "config")
     said += run_cli(settings, "publish", turns)
-    said += run_cli(settings, "stop-all", "--why", "a drill")
-    said += run_cli(settings, "clear")
+    said += run_cli(settings, "stop-all", "--why", "a drill", "--wait", 0)
+    said += run_cli(settings, "clear", "--wait", 0)
     replayed = run_cli(settings, "replay", "--all")
 
     assert "HALTED  stuck" in replayed

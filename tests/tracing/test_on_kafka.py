@@ -47,7 +47,8 @@ async def test_a_halt_is_linked_to_the_span_whose_turn_caused_it(
         assert known.traceparent == steps[2]  # the decision itself was published before
     found = await records_of(settings)
     headers = [dict(record.headers) for record in found[settings.topic("turns")]]
-    assert [one["traceparent"].decode() for one in headers] == steps
+    traced = [one for one in headers if "traceparent" in one]  # the guard's report that it stopped has none
+    assert [one["traceparent"].decode() for one in traced] == steps
     decisions = [dict(record.headers) for record in found[settings.topic("control")]]
     assert [one["ce_traceparent"].decode() for one in decisions] == steps[1:]  # the warning and the halt
     span = exported.span("streamproc.guard r1")
