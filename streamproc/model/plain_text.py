@@ -1,11 +1,12 @@
 """Plain text: what a person reads in a text, without characters that hide it from a search.
 
 A password in full-width letters (U+FF50 …), or with a zero-width space (U+200B) between its letters, looks to a reader
-like the plain one. Redaction searches the plain form too; a text without secrets is sent as it is.
+like the plain one. Redaction searches the plain form; a text without secrets is sent as it is.
 
 The plain form is that of NFKC (Unicode Standard Annex 15), without characters that are not displayed
-(`Default_Ignorable_Code_Point`, control characters, sequences of a terminal), with ASCII digits and hyphens. Letters of
-another script that only look the same, such as Cyrillic ones, stay what they are.
+(`Default_Ignorable_Code_Point`, control characters, sequences of a terminal), with ASCII digits and hyphens. JSON,
+`repr` and URLs write such characters as escapes, which are read as well. Letters of another script that only look the
+same, such as Cyrillic ones, stay what they are.
 """
 
 from __future__ import annotations
@@ -41,16 +42,62 @@ _CONTROL_BYTES: Final = bytes(
     code for code in range(128) if (code < 0x1C and chr(code) not in "\t\n\v\f\r") or code == 0x7F
 )
 
+# Escapes, within up to three texts that are escaped themselves: ``%E2``, ``%25E2``, ``\u200b``, ``\\u200b``. Patterns
+# that begin with a literal are found ten times as fast.
+_PERCENT: Final = r"%(?:25){0,3}"
+_SLASHES: Final = r"\\\\{0,14}"
+_COLOUR: Final = re.compile(
+    rf"(?:{_SLASHES}(?:u00|x)|{_PERCENT})1[bB](?:\[|{_PERCENT}5[bB])(?:[0-9;]|{_PERCENT}3[bB]){{0,20}}m"
+)
+_PERCENT_BYTES: Final = re.compile(rf"{_PERCENT}[89A-Fa-f][0-9A-Fa-f](?:{_PERCENT}[89A-Fa-f][0-9A-Fa-f])*")
+_NOT_ASCII: Final = re.compile(
+    rf"{_SLASHES}(?:u(?!00[0-7])[0-9A-Fa-f]{{4}}(?:{_SLASHES}u(?!00[0-7])[0-9A-Fa-f]{{4}})*"
+    rf"|x[89A-Fa-f][0-9A-Fa-f](?:{_SLASHES}x[89A-Fa-f][0-9A-Fa-f])*|U000[1eE][0-9A-Fa-f]{{4}})"
+)
+_CODE: Final = re.compile(rf"(?:{_PERCENT}|\\[xuU])([0-9A-Fa-f]+)")
+_ASCII: Final = re.compile(rf"(?:{_PERCENT}|{_SLASHES}(?:x|u00))([2-7][0-9A-Fa-f]|0[9aAdD])")
+_FORM: Final = re.compile(r"[?&][\w.~%-]{1,64}=[^\s&\"'`<>#+]{0,256}\+[^\s&\"'`<>#]*")
+
 
 def plain(text: str) -> str:
     """Return the plain form of a text; the text itself if it is plain."""
+    percent, slashes = "%" in text, "\\u" in text or "\\x" in text or "\\U" in text
+    if (percent or slashes) and ("1b" in text or "1B" in text):
+        text = _COLOUR.sub("", text)
+    if percent:
+        text = _PERCENT_BYTES.sub(_character, text)
+    if slashes:
+        text = _NOT_ASCII.sub(_character, text)
     if text.isascii():  # nearly always: without a pattern, this is ten times as fast
         content = text.encode()
         if len(content.translate(None, _CONTROL_BYTES)) == len(content):
             return text
-    elif _HIDING.search(text) is None:
+    elif _HIDING.search("".join(set(text))) is None:
         return text
     text = _UNSEEN.sub("", ANSI.sub("", text))
     text = _UNSEEN.sub("", unicodedata.normalize("NFKC", text))  # which makes ignorable letters of wide ones
     text = _ANY_HYPHEN.sub("-", text)
     return _OTHER_DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), text)
+
+
+def unescaped(text: str) -> str:
+    """Return a text without escapes of ASCII and, in the query of a URL, without a plus for a space."""
+    if "+" in text and ("?" in text or "&" in text):
+        text = _FORM.sub(lambda field: field[0].replace("+", " "), text)
+    if "%" in text or "\\u" in text or "\\x" in text:
+        text = _ASCII.sub(lambda escape: chr(int(escape[1], 16)), text)
+    return text
+
+
+def _character(match: re.Match[str]) -> str:
+    """Return the text that a row of escapes stands for; the row itself if its bytes are no text."""
+    code = bytes.fromhex("".join(_CODE.findall(match[0])))
+    kind = match[0].lstrip("\\")[0]
+    if kind == "u":
+        return code.decode("utf-16-be", "surrogatepass")
+    if kind == "U":
+        return code.decode("utf-32-be")
+    try:
+        return code.decode()
+    except UnicodeDecodeError:
+        return code.decode("latin-1") if kind == "x" and min(code) >= 0xA0 else match[0]

@@ -2,8 +2,8 @@
 
 A secret is found by its place (`password=…`, a header, a flag of a command, the user part of a URL), by its shape (the
 prefix that its issuer gives it, the checksum of a card), or because it is long and random. The plain form of a text is
-searched, too (`plain_text`): characters that are not seen hide nothing. Shapes follow the rules of gitleaks 8 (MIT,
-https://github.com/gitleaks/gitleaks, config/gitleaks.toml), shortened to the prefix and the least length.
+searched (`plain_text`): characters that are not seen, and escapes, hide nothing. Shapes follow the rules of gitleaks 8
+(MIT, https://github.com/gitleaks/gitleaks, config/gitleaks.toml), shortened to the prefix and the least length.
 
 Git hashes, digests, UUIDs, paths and the ids of requests stay: an error is useless without them.
 
@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import Any, Final
 
 from streamproc.model.personal_numbers import personal_numbers
-from streamproc.model.plain_text import ANSI, plain
+from streamproc.model.plain_text import ANSI, plain, unescaped
 from streamproc.model.secret_lists import LISTS, secret_lists
 from streamproc.model.secret_phrases import PHRASES
 from streamproc.model.secret_places import PLACES
@@ -69,10 +69,7 @@ _EMAIL: Final = re.compile(r"(?a)(?<![\w.+-])(?!git@)[\w.+-]{1,64}@[\w-]{1,63}(?
 def redact(text: str, limit: int = EXCERPT_MAX) -> str:
     """Return an excerpt of a text on one line, at most `limit` characters, without secrets and e-mail addresses."""
     head = ANSI.sub("", _head(text, limit * READ_PER_SHOWN))
-    cleaned = _clean(head, _hidden_text, random=True)
-    if "@" in cleaned:
-        cleaned = _EMAIL.sub("<redacted>", cleaned)
-    folded = " ".join(cleaned.split())
+    folded = " ".join(_clean(head, _hidden_text, random=True, addresses=True).split())
     return folded if len(folded) <= limit else folded[: limit - 1] + "…"
 
 
@@ -151,20 +148,29 @@ def _numbered(secret: str, digits: int) -> str:
     return f"<redacted-{number[:digits]}>"
 
 
-def _clean(text: str, say: Say, *, random: bool) -> str:
-    """Return a text without secrets: the text itself where none is in it, nor in its plain form.
+def _clean(text: str, say: Say, *, random: bool, addresses: bool = False) -> str:
+    """Return a text without secrets; what is none stays as it is written, if it can be told apart.
 
     `random`: whether a random text is a secret, and a number of the form of a card's; among ids, both are usual.
     """
-    cleaned = _searched(text, say, random)
-    seen = plain(cleaned)
-    if seen is cleaned:
-        return cleaned
-    found = _searched(seen, say, random)
-    return cleaned if found == seen else found
+    search = partial(_searched, say=say, random=random, addresses=addresses)
+    seen = plain(text)
+    found = search(seen)
+    if found == seen:
+        found = text
+    elif seen != text and plain(kept := search(text)) == found:
+        found = kept
+    if unescaped(found) == found:
+        return found
+    # Escapes end a secret in one reading and are part of it in the other, so both are searched.
+    lines = []
+    for line in found.split("\n"):
+        told = unescaped(plain(line))
+        lines.append(line if told == line or (again := search(told)) == told else again)
+    return "\n".join(lines)
 
 
-def _searched(text: str, say: Say, random: bool) -> str:
+def _searched(text: str, say: Say, random: bool, addresses: bool) -> str:
     if len(text) < 6:
         return text
     if random and (spans := personal_numbers(text)):
@@ -172,9 +178,11 @@ def _searched(text: str, say: Say, random: bool) -> str:
     lowered = lower(text)
     if not _HEX.fullmatch(lowered) and (hints := [hint for hint in _HINTS if hint in lowered]):
         text = _without_told(text, hints, say)
-    if len(text) < 15:
-        return text
-    return _LONG_WORD.sub(lambda match: _word(match, say, random), text)
+    if len(text) >= 15:
+        text = _LONG_WORD.sub(lambda match: _word(match, say, random), text)
+    if addresses and "@" in text:
+        text = _EMAIL.sub(lambda match: say(match[0], NAMED_DIGITS), text)
+    return text
 
 
 def _without_told(text: str, hints: list[str], say: Say) -> str:

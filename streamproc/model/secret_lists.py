@@ -78,7 +78,7 @@ def _words(text: str, least: int) -> int:
         count, end = count + 1, word.end()
         if count == ITEMS_MAX:
             break
-    if count >= CUT_LIST_MIN and text[end:].strip() == "…":
+    if count >= CUT_LIST_MIN and text[end:].strip() in ("…", "..."):
         return end
     return end if count >= least else 0
 

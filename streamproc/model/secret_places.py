@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from streamproc.model.secret_rules import (
     CLOSE,
@@ -24,7 +24,17 @@ from streamproc.model.secret_rules import (
     surely_named,
 )
 
+if TYPE_CHECKING:
+    import re
+
+_NAME: Final = rf"[\w.-]{{0,40}}?(?:{SURE}|{LOOSE})(?P<rest>[\w.-]{{0,40}})"
 NAMED: Final = rf"(?P<rest>[\w.-]{{0,40}}){CLOSE}{SEPARATOR}{VALUE}"
+
+
+def _no_cell(match: re.Match[str], value: str) -> bool:
+    """Beside a name of a secret are types and defaults, too."""
+    return surely_named(match, value) or needs_digit(match, value)
+
 
 PLACES: Final = (
     # Private keys, PGP blocks, certificates: nothing in such a block helps to read an error.
@@ -95,5 +105,20 @@ PLACES: Final = (
     rule((">",), rf"<[\w:.-]{{0,40}}?(?:{SURE}|token)[^<>]{{0,40}}>(?P<s>[^<>]+)</"),
     rule(SURE_HINTS, rf"(?:{SURE}){NAMED}", surely_named, begins=SURE_BEGINS),
     rule(LOOSE_HINTS, rf"(?:{LOOSE}){NAMED}", loosely_named, begins=LOOSE_BEGINS),
+    # A row of a table, a pair of a list.
+    rule(
+        ("|",),
+        rf"\|[ \t]{{1,24}}[`*]{{0,3}}{_NAME}[`*]{{0,3}}[ \t]{{1,24}}\|[ \t]{{1,24}}"
+        r"[`*]{0,3}(?P<s>[^\s|`*]+)[`*]{0,3}[ \t]{1,24}(?=\|)",
+        _no_cell,
+        also=(*SURE_HINTS, *LOOSE_HINTS),
+    ),
+    rule(
+        ("('", '("', "['", '["', "(b", "[b"),
+        rf"[(\[]b?(?P<around>[\"']){_NAME}(?P=around),\s{{0,24}}b?(?P<s>{QUOTED})[\"'`][)\]]",
+        _no_cell,
+        begins=("('", '("', "['", '["', "(b'", '(b"', "[b'", '[b"'),
+        also=(*SURE_HINTS, *LOOSE_HINTS),
+    ),
     rule((":aa",), r"(?<!\w)(?P<s>\d{8,10}:AA[\w-]{33})", digits=SHAPED_DIGITS),
 )  # fmt: skip

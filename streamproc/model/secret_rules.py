@@ -141,8 +141,12 @@ LOOSE: Final = (
     r"(?<![a-z])pass(?![a-z])|token(?!i[sz])|jwt|signature|(?<![a-z])sig(?![a-z])|[cx]srf"
     r"|session(?:[-_]?(?:id|key|token))?|sess(?:id)?|(?<![a-z])sid(?![a-z])|hmac|(?<![a-z])auth(?![a-z])"
 )
-CLOSE: Final = r"(?P<close>\\{0,7}[\"'`]?\]?)"
-SEPARATOR: Final = r"\s{0,3}(?:=>|:=|={1,3}|:(?!:)|(?:\s(?:is|was|provided|given|used|set to))[:=]?(?=\s))\s{0,3}"
+CLOSE: Final = r"(?P<close>\\{0,7}[\"'`]?\]?)\*{0,3}"
+_GAP: Final = r"(?:\s{0,3}|[ \t]{0,24}|\s{0,24}(?=\\{0,7}[\"'`]))"  # only a quote or a block of YAML is far below
+SEPARATOR: Final = (
+    r"(?:\s{0,3}|[ \t]{0,24})(?:(?:=>|:=|={1,3})\s{0,24}|:(?!:)(?:\s{1,3}[|>][-+1-9]{0,2}\s{1,24}|\*{0,3}"
+    rf"{_GAP})|\s(?:is|was|provided|given|used|set to)[:=]?(?=\s){_GAP})"
+)
 A_KEY: Final = "a key"  # among `begins`
 KEY_NAME_MAX: Final = 20  # characters, with "key"
 _KEY_NAME: Final = re.compile(KEYS)

@@ -259,7 +259,8 @@ NASTY = ["1", "a", "=", "-", "-----BEGIN A-----", "://", "://a:b@", "@", "a@a.",
          "password", "password=", "password='", 'password=\\"', 'token: "', "\\", '"', "'", "api_key", "<password>",
          "curl -u a:", "mysql -", "cookie:", "authorization: a b=", "bearer ", "&key=", "_", "%2F", "a/", "Ab1",
          "private-lines: 1", "login x ", "htpasswd -b a a ", "\x1b]", "é", "t1.aaaaaaaaaaaaaaaaaaaa.", " ",
-         "--password ", "secret_id", "123456789:AA", "redis-cli -", "pat" + "a" * 14 + "."]  # fmt: skip
+         "--password ", "%25", "%E2", "\\u200b", "\\x", "?a=+", "| token ", "('token', ", "token *: ",
+         "secret_id", "123456789:AA", "redis-cli -", "pat" + "a" * 14 + "."]  # fmt: skip
 
 
 @pytest.mark.parametrize("shape", NASTY)
