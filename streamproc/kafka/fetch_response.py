@@ -1,8 +1,8 @@
 """Fetch responses, decoded in a fifth of the time that aiokafka takes.
 
 aiokafka decodes a response field by field: 50 µs for twelve partitions, most of them empty, between every record and
-its reader. This module reads the same fields a partition at a time. It knows the version that aiokafka prefers; a
-broker without it gets aiokafka's own decoder.
+its reader. This module reads the same fields a partition at a time, and unpacks compressed batches within a limit. It
+knows the version that aiokafka prefers; a broker without it (before Kafka 2.3) gets aiokafka's own decoder.
 """
 
 from __future__ import annotations
@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka.protocol.fetch import FetchRequest_v11, FetchResponse_v11
 
+from streamproc.kafka.batch_limits import UnpackBudget
+
 if TYPE_CHECKING:
     from io import BytesIO
     from typing import Self
+
+    from aiokafka import AIOKafkaConsumer
 
 _HEAD: Final = Struct(">ihii")  # throttle time, error, session, number of topics
 _SHORT: Final = Struct(">h")  # bytes of a topic's name
@@ -23,6 +27,19 @@ _COUNT: Final = Struct(">i")  # partitions
 _PARTITION: Final = Struct(">ihqqqi")
 _ABORTED: Final = Struct(">qq")  # producer, first offset
 _RECORDS: Final = Struct(">ii")  # preferred replica, bytes of records
+
+
+def decode_fetches(consumer: AIOKafkaConsumer) -> None:
+    """Let all fetches of a started consumer be decoded by this module."""
+    fetcher: Any = consumer._fetcher
+    fetch = fetcher._proc_fetch_request
+
+    async def decoding(assignment: Any, node_id: int, request: Any) -> bool:
+        decode_quickly(request)
+        found: bool = await fetch(assignment, node_id, request)
+        return found
+
+    fetcher._proc_fetch_request = decoding
 
 
 def decode_quickly(request: Any) -> None:
@@ -39,7 +56,7 @@ def decode_quickly(request: Any) -> None:
 
 
 class QuickFetchResponse(FetchResponse_v11):
-    """A fetch response of version 11, equal to the one that aiokafka decodes."""
+    """A fetch response of version 11, equal to the one that aiokafka decodes, but for compressed batches."""
 
     @classmethod
     def decode(cls, data: BytesIO | bytes) -> Self:
@@ -48,6 +65,7 @@ class QuickFetchResponse(FetchResponse_v11):
         throttle_ms, error, session, topic_count = _HEAD.unpack_from(raw, at)
         at += _HEAD.size
         topics = []
+        budget = UnpackBudget()
         for _ in range(topic_count):
             (size,) = _SHORT.unpack_from(raw, at)
             at += _SHORT.size + size
@@ -56,7 +74,7 @@ class QuickFetchResponse(FetchResponse_v11):
             at += _COUNT.size
             partitions = []
             for _ in range(partition_count):
-                partition, at = _read_partition(raw, at)
+                partition, at = _read_partition(raw, at, budget)
                 partitions.append(partition)
             topics.append((name, partitions))
         if at > len(raw):
@@ -64,7 +82,7 @@ class QuickFetchResponse(FetchResponse_v11):
         return cls(throttle_ms, error, session, topics)
 
 
-def _read_partition(raw: bytes, at: int) -> tuple[tuple[Any, ...], int]:
+def _read_partition(raw: bytes, at: int, budget: UnpackBudget) -> tuple[tuple[Any, ...], int]:
     """Return the fields of a partition, and where the next one begins."""
     *fields, aborted_count = _PARTITION.unpack_from(raw, at)
     at += _PARTITION.size
@@ -76,6 +94,6 @@ def _read_partition(raw: bytes, at: int) -> tuple[tuple[Any, ...], int]:
     at += _RECORDS.size
     records = None
     if size >= 0:
-        records = raw[at : at + size]
+        records = budget.unpacked(raw[at : at + size])
         at += size
     return (*fields, aborted, replica, records), at

@@ -18,6 +18,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from streamproc.errors import Unavailable
 from streamproc.kafka import access, session
+from streamproc.kafka.fetch_response import decode_fetches
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.reader_first import read_first
 
@@ -127,6 +128,7 @@ class Follower:
         try:
             async with asyncio.timeout(session.CONNECT_TIMEOUT_S):
                 await access.start(consumer, self._settings)
+                decode_fetches(consumer)
                 self._places = await self._find_places(consumer._client)
             self._note_answer()
             await self._attach(consumer)

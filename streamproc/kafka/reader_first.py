@@ -13,8 +13,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from streamproc.kafka.fetch_response import decode_quickly
-
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer
 
@@ -44,7 +42,6 @@ class _ReaderFirst:
         If a reader waits for records, it gets them here, and this fetch ends when the reader waits again. Until then
         the fetcher sends no other one to this broker.
         """
-        decode_quickly(request)
         found: bool = await self._fetch(assignment, node_id, request)
         waiters = tuple(self._fetcher._fetch_waiters)
         if not found or not waiters:

@@ -15,6 +15,7 @@ from aiokafka.errors import KafkaError
 
 from streamproc.errors import AccessDenied, Unavailable
 from streamproc.kafka import access, topics
+from streamproc.kafka.fetch_response import decode_fetches
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.partitioning import EVERYWHERE, Home, find_strays, home_of
 from streamproc.settings import Settings
@@ -137,6 +138,7 @@ async def open_consumer(settings: Settings, group: str | None = None) -> AsyncIt
             f"no Kafka broker answers at {settings.brokers} ({error}): start one, or set --brokers or "
             "STREAMPROC_BROKERS; `streamproc doctor` finds the cause"
         ) from None
+    decode_fetches(consumer)
     try:
         yield consumer
     except KafkaError as error:

@@ -15,6 +15,7 @@ from faust.transport.drivers import aiokafka as driver
 from mode import Service
 from mode.utils.futures import maybe_async
 
+from streamproc.kafka.fetch_response import decode_fetches
 from streamproc.kafka.reader_first import read_first
 from streamproc.worker.limits import FETCH_WAIT_MS
 from streamproc.worker.records import fetched
@@ -48,7 +49,9 @@ class SameLoopConsumer(driver.AIOKafkaConsumerThread):
 
     async def on_start(self) -> None:
         await super().on_start()
-        read_first(self._ensure_consumer())
+        consumer = self._ensure_consumer()
+        decode_fetches(consumer)
+        read_first(consumer)
 
     async def on_stop(self) -> None:
         if self._consumer is not None:
