@@ -16,6 +16,8 @@ from streamproc.settings import Settings
 
 T = TypeVar("T", Decision, Status)
 
+NO_PARTITION = -1  # of a status from a version that did not name it
+
 
 async def read_published(
     settings: Settings,
@@ -65,8 +67,10 @@ class LatestStatuses:
         self._said.setdefault(status.run_id, {})[status.partition] = status
 
     def forget(self, key: bytes, partition: int) -> None:
-        """Use a tombstone."""
-        self._said.get(key.decode("utf-8", "surrogateescape"), {}).pop(partition, None)
+        """Use a tombstone. Statuses of versions that did not name their partition follow from the same one."""
+        said = self._said.get(key.decode("utf-8", "surrogateescape"), {})
+        for place in (partition, NO_PARTITION):
+            said.pop(place, None)
 
     def in_force(self) -> dict[str, Status]:
         """Return one status of each run: it is halted while any partition says so, else the latest word counts."""
