@@ -91,7 +91,7 @@ class Mode(NamedTuple):
             Case(name, path)
             for name, fault in FAULTS.items()
             if not self.only or name in self.only
-            for path in (fault.paths if self.long else fault.short_paths)
+            for path in (fault.paths if self.long or name in self.only else fault.short_paths)
         ]
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
+import sys
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
+from subprocess import Popen
 from typing import TYPE_CHECKING, Final
 
 import aiohttp
 
-from streamproc.client import HaltListener
-from tests.cli.conftest import command
+from tests.cli.conftest import ROOT, command
 from tests.faults.brokers import own_broker, start
 from tests.faults.scenario import PATIENCE_S, ready
 from tests.notify.receiver import Receiver
@@ -27,6 +28,19 @@ if TYPE_CHECKING:
     from tests.faults.scenario import Scenario
 
 LOOK_S: Final = 0.2
+GUARD: Final = """
+import asyncio, sys
+from streamproc.client import HaltListener
+from streamproc.settings import load_settings
+
+async def main():
+    settings = load_settings(brokers=sys.argv[1], topic_prefix=sys.argv[2])
+    async with HaltListener(settings=settings) as halts:
+        halts.on_state(lambda state: print(state.name, flush=True))
+        await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
 BARS: Final = re.compile(r'<div id="bars"[^>]*>(.*?)</div>', re.DOTALL)
 FIELDS: Final = re.compile(r'name="(\w+)" value="([^"]*)"')
 AS_A_BROWSER: Final = {"Accept": "text/html", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Site": "none"}
@@ -39,8 +53,7 @@ class Surfaces:
     """A page, a TUI, a notifier and a guard beside the workers of a scenario, and `doctor` on demand. What each of them
     says of a fault is empty while it shows live workers."""
 
-    def __init__(self, scenario: Scenario, halts: HaltListener, session: aiohttp.ClientSession) -> None:
-        self._halts = halts
+    def __init__(self, scenario: Scenario, session: aiohttp.ClientSession) -> None:
         self._receiver = Receiver().start()
         self._session = session
         self._where = ("--brokers", scenario.settings.brokers, "--topic-prefix", scenario.settings.topic_prefix)
@@ -48,6 +61,10 @@ class Surfaces:
         self._page = Process(directory / "page.log", "page", "--listen", "127.0.0.1:0", *self._where)
         self._notifier = Process(directory / "notify.log", "notify", "--to", self._receiver.json_url, *self._where)
         self._tui = TerminalSession("watch", "--tui", *self._where)
+        self._states = directory / "guard.states"
+        place = scenario.settings.brokers, scenario.settings.topic_prefix
+        with self._states.open("wb") as states, (directory / "guard.log").open("wb") as log:
+            self._guard = Popen([sys.executable, "-c", GUARD, *place], cwd=ROOT, stdout=states, stderr=log)
 
     async def ready(self) -> None:
         """Log in to the page, and wait until all surfaces know of live workers."""
@@ -70,7 +87,7 @@ class Surfaces:
             return not said and any("● live" in line for line in self._tui.lines)
 
         await until(well, PATIENCE_S, "page and TUI to show live workers", every_s=LOOK_S)
-        await until(lambda: self._halts.state.name == "watching", PATIENCE_S, "the guard to be watched")
+        await until(lambda: self._state == "watching", PATIENCE_S, "the guard to be watched")
 
     async def page(self) -> str:
         """The bar on the page."""
@@ -92,7 +109,11 @@ class Surfaces:
 
     async def guard(self) -> str:
         """The state of the guard."""
-        return "" if self._halts.state.name == "watching" else f"halts.state is {self._halts.state.name}"
+        return "" if self._state == "watching" else f"halts.state is {self._state}"
+
+    @property
+    def _state(self) -> str:
+        return (self._states.read_text().split() or [""])[-1]
 
     async def notification(self) -> str:
         """The evidence of the last notification, unless it is that all is well."""
@@ -104,10 +125,9 @@ class Surfaces:
         looks = (self.page, self.tui, self.doctor, self.guard, self.notification)
 
         async def wait(look: Callable[[], Awaitable[str]]) -> tuple[float, str]:
-            words = ""
-            async with asyncio.timeout(PATIENCE_S):
-                while not (words := await look()):
-                    await asyncio.sleep(LOOK_S)
+            while not (words := await look()):
+                assert time.monotonic() - began_s < PATIENCE_S, f"{look.__name__} says nothing"
+                await asyncio.sleep(LOOK_S)
             return time.monotonic() - began_s, words
 
         found = await asyncio.gather(*map(wait, looks))
@@ -116,6 +136,8 @@ class Surfaces:
     def close(self) -> None:
         """End the processes."""
         self._tui.close()
+        self._guard.kill()
+        self._guard.wait()
         for process in (self._page, self._notifier):
             process.end(signal.SIGKILL)
         self._receiver.stop()
@@ -127,8 +149,7 @@ async def surfaces(scenario: Scenario) -> AsyncIterator[Surfaces]:
     async with AsyncExitStack() as stack:
         cookies = aiohttp.CookieJar(unsafe=True)  # of an address without a name
         session = await stack.enter_async_context(aiohttp.ClientSession(cookie_jar=cookies, headers=AS_A_BROWSER))
-        halts = await stack.enter_async_context(HaltListener(settings=scenario.settings))
-        made = Surfaces(scenario, halts, session)
+        made = Surfaces(scenario, session)
         stack.push_async_callback(asyncio.to_thread, made.close)
         await made.ready()
         yield made
