@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
@@ -16,6 +15,8 @@ from streamproc.read_model.order_progress import order_progress
 from streamproc.tui.texts import joined, styled
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from streamproc.tui.host import FleetHost
 
 NEWS_STYLES = {"obeyed": "$good", "refused": "$bad", "unsent": "$bad"}
@@ -55,9 +56,9 @@ def _place(app: FleetHost, filter_text: str) -> Content:
     elif app.caught_up:
         found = app.watching()
         state, style = ("● unwatched", "$bad") if found.level == "fail" else ("● live", "$good")
-        parts.append(joined(Content.styled(state, style), f" {_clock(app.now_ms())}"))
+        parts.append(joined(Content.styled(state, style), f" {_clock(app)(app.now_ms())}"))
         if found.level == "warn":
-            parts.append(styled(found.sentence(_clock), "$caution"))
+            parts.append(styled(found.sentence(_clock(app)), "$caution"))
     else:
         parts.append(Content.styled(f"◌ reading, {app.progress:.0%}", "$caution"))
     if app.read_only:
@@ -70,7 +71,7 @@ def _place(app: FleetHost, filter_text: str) -> Content:
 
 
 def _lost(app: FleetHost) -> Content:
-    since = _clock(app.lost_since_ms) if app.lost_since_ms is not None else ""
+    since = _clock(app)(app.lost_since_ms) if app.lost_since_ms is not None else ""
     return Content(f" Not connected since {since}: trying again. What you see is as of then.")
 
 
@@ -79,9 +80,10 @@ def _unwatched(app: FleetHost) -> str:
     found = app.watching()
     if app.lost_since_ms is not None or found.level != "fail":
         return ""
-    text = found.sentence(_clock, app.now_ms())
+    text = found.sentence(_clock(app), app.now_ms())
     return f"{text[:1].upper()}{text[1:]}. Press w for the workers."
 
 
-def _clock(ms: int) -> str:
-    return local_time(ms, int(time.time() * 1000))
+def _clock(app: FleetHost) -> Callable[[int], str]:
+    now_ms = app.now_ms()
+    return lambda ms: local_time(ms, now_ms)

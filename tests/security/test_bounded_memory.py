@@ -195,7 +195,7 @@ def test_an_evicted_run_leaves_nothing_with_a_worker(monkeypatch: pytest.MonkeyP
 def test_the_decision_kept_with_a_halted_run_is_short_whatever_its_labels() -> None:
     step, mine = processor(), Runs(0, RunLimits())
     step._event_bytes_max = 1_048_576
-    said = {"run_id": "r", "node": "n", "output": "I will try again.", "labels": {"l": "x" * 200_000}}
+    said = {"run_id": "r", "node": "n", "output": "I will try again.", "labels": {"l": "x" * 16_000}}
     outgoing = step.accept(mine, records_of([(b"r", orjson.dumps(said))] * 3))
 
     [halt] = [one for one in outgoing if one.topic == "control" and b'"halt"' in one.value]
