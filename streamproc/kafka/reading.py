@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
 
-from streamproc.errors import AccessDenied, Unavailable
+from streamproc.errors import Unavailable
 from streamproc.kafka import access, topics
 from streamproc.kafka.fetch_response import decode_fetches
 from streamproc.kafka.options import connection_options
@@ -128,18 +128,8 @@ async def open_consumer(settings: Settings, group: str | None = None) -> AsyncIt
         **connection_options(settings), group_id=group, enable_auto_commit=False, max_partition_fetch_bytes=4 << 20
     )
     try:
-        await access.start(consumer, settings)
-    except AccessDenied:
-        await consumer.stop()
-        raise
-    except (KafkaError, OSError) as error:
-        await consumer.stop()
-        raise Unavailable(
-            f"no Kafka broker answers at {settings.brokers} ({error}): start one, or set --brokers or "
-            "STREAMPROC_BROKERS; `streamproc doctor` finds the cause"
-        ) from None
-    decode_fetches(consumer)
-    try:
+        await _start(consumer, settings)
+        decode_fetches(consumer)
         yield consumer
     except KafkaError as error:
         denied = access.as_access_denied(settings, error)
@@ -148,6 +138,16 @@ async def open_consumer(settings: Settings, group: str | None = None) -> AsyncIt
         raise denied from error
     finally:
         await consumer.stop()
+
+
+async def _start(consumer: AIOKafkaConsumer, settings: Settings) -> None:
+    try:
+        await access.start(consumer, settings)
+    except (KafkaError, OSError) as error:
+        raise Unavailable(
+            f"no Kafka broker answers at {settings.brokers} ({error}): start one, or set --brokers or "
+            "STREAMPROC_BROKERS; `streamproc doctor` finds the cause"
+        ) from None
 
 
 async def partition_count(settings: Settings, name: str) -> int:
