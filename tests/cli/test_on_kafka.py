@@ -349,6 +349,28 @@ def test_runs_lists_halted_runs_first_and_says_why(run, deployment: Settings) ->
     assert f"{len(halted)} runs; " in run("runs", "--halted", *options(deployment)).stderr
 
 
+def test_runs_leaves_lost_runs_out_and_lists_them_apart(run, workerless: Settings) -> None:
+    async def write() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=workerless.brokers) as producer:
+            for run_id, hour in (("gone", 1), ("early", 23)):
+                status = {
+                    "run_id": run_id,
+                    "status": "running",
+                    "severity": "info",
+                    "at": f"2026-01-31T{hour:02}:00:00Z",
+                }
+                await producer.send_and_wait(workerless.topic("runs"), json.dumps(status).encode(), key=run_id.encode())
+
+    def listed(*words: str) -> tuple[set[str], str]:
+        result = run("runs", *words, *options(workerless))
+        return {row.split()[1] for row in result.stdout.splitlines()[1:]}, result.stderr
+
+    asyncio.run(write())
+    assert listed() == (set(), "0 runs; 2 more with --all or other options, 2 of them lost (--lost)\n")
+    assert listed("--lost") == ({"gone", "early"}, "2 runs\n")
+    assert listed("--all") == ({"gone", "early"}, "2 runs\n")
+
+
 def test_status_shows_the_halt_and_every_decision_about_a_run(run, deployment: Settings, tmp_path: Path) -> None:
     file = tmp_path / "status.json"
     result = run("status", STUCK, "--export", file, *options(deployment))

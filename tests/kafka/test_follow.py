@@ -20,12 +20,13 @@ from streamproc.errors import Unavailable
 from streamproc.kafka import follow, topics
 from streamproc.kafka.follow import END, Follower, Topic
 from streamproc.kafka.group import GroupFollower
+from streamproc.kafka.reading import committed_offsets
 from streamproc.kafka.session import Outage
 from streamproc.settings import Settings, load_settings
 from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable, Container
 
     from aiokafka import AIOKafkaConsumer
 
@@ -349,42 +350,85 @@ async def test_a_slow_handler_is_no_stall(settings: Settings, monkeypatch: pytes
     assert reading.values == ["a", "b", "c"]
 
 
-async def test_a_group_reads_again_what_was_not_settled(settings: Settings, topic_prefix: str) -> None:
-    await create(settings, "one")
-    for partition in range(PARTITIONS):
-        await publish(settings, "one", *(f"{partition}:{n}" for n in range(4)), partition=partition)
-    readings: dict[str, list[str]] = defaultdict(list)
+class Members:
+    """Members of a group over two partitions with four records each, and what each has read. `unsettled` records stay
+    open."""
 
-    def member(name: str, unsettled: set[str]) -> GroupFollower:
+    def __init__(self, settings: Settings, group: str) -> None:
+        self.readings: dict[str, list[str]] = defaultdict(list)
+        self.open: dict[str, list[Callable[[], None]]] = defaultdict(list)
+        self._settings = settings
+        self._group = group
+
+    async def publish(self) -> None:
+        await create(self._settings, "one")
+        for partition in range(PARTITIONS):
+            await publish(self._settings, "one", *(f"{partition}:{n}" for n in range(4)), partition=partition)
+
+    def add(self, name: str, unsettled: Container[str] = ()) -> GroupFollower:
         async def handle(batches: dict[TopicPartition, list[Any]]) -> None:
             for at, records in batches.items():
                 for record in records:
                     settled = follower.settling.begin(at, record.offset, 1)
-                    readings[name].append(record.value.decode())
+                    self.readings[name].append(record.value.decode())
                     if record.value.decode() not in unsettled:
                         settled()
+                    else:
+                        self.open[record.value.decode()].append(settled)
 
         async def drain() -> None:
-            readings[name].append("drained")
+            self.readings[name].append("drained")
 
-        outage = Outage(log, "testing", "reads nothing", "reads again")
         follower = GroupFollower(
-            settings, Topic(settings.topic("one")), handle, outage, group=topic_prefix, reset="earliest", drain=drain
-        )
+            self._settings, Topic(self._settings.topic("one")), handle,
+            Outage(log, "testing", "reads nothing", "reads again"), group=self._group, reset="earliest", drain=drain,
+        )  # fmt: skip
         return follower
 
-    first = member("first", {"0:2"})
+
+async def test_a_group_reads_again_what_was_not_settled(settings: Settings, topic_prefix: str) -> None:
+    members = Members(settings, topic_prefix)
+    await members.publish()
+    first = members.add("first", {"0:2"})
     task = asyncio.create_task(first.run())
-    await until(lambda: len(readings["first"]) == 8 and first.connected, 60)
+    await until(lambda: len(members.readings["first"]) == 8 and first.connected, 60)
     first.stop()
     await asyncio.wait_for(task, 60)
-    assert readings["first"][-1] == "drained"
+    assert members.readings["first"][-1] == "drained"
     assert not first.connected
 
-    second = member("second", set())
-    async with following(second):
-        await until(lambda: len(readings["second"]) == 2, 60)
-    assert readings["second"] == ["0:2", "0:3"]
+    async with following(members.add("second")):
+        await until(lambda: len(members.readings["second"]) == 2, 60)
+    assert members.readings["second"] == ["0:2", "0:3"]
+
+
+async def test_what_settles_late_of_a_partition_that_moved_away_is_not_committed(
+    settings: Settings, topic_prefix: str
+) -> None:
+    members = Members(settings, topic_prefix)
+    await members.publish()
+    first = members.add("first", [f"{partition}:{n}" for partition in range(PARTITIONS) for n in range(4)])
+    group = settings.model_copy(update={"group": topic_prefix})
+
+    async def committed() -> dict[int, int]:
+        return await committed_offsets(group, settings.topic("one"), list(range(PARTITIONS)))
+
+    async with following(first):
+        await until(lambda: len(members.readings["first"]) == 8, 60)
+        async with following(members.add("second")):
+            await until(lambda: len(members.readings["second"]) == 4, 60)
+            moved = int(members.readings["second"][0][0])
+            kept = 1 - moved
+
+            async def says(offsets: dict[int, int]) -> bool:
+                return await committed() == offsets
+
+            await until(partial(says, {moved: 4, kept: 0}), 60)
+            members.open[f"{moved}:0"][0]()
+            for number in range(4):
+                for settle in members.open[f"{kept}:{number}"]:
+                    settle()
+            await until(partial(says, {moved: 4, kept: 4}), 60)
 
 
 def test_a_connection_that_comes_and_goes_does_not_flood_the_log(caplog: pytest.LogCaptureFixture) -> None:
