@@ -25,6 +25,8 @@ from streamproc.settings import load_settings
 from tests.waiting import until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from deploy.local.kafka import Broker
 
 NOT_OF_A_CLIENT = "Kafka does not answer"  # how a guard judges a long outage
@@ -50,10 +52,15 @@ asyncio.run(main())
 
 
 @pytest.fixture(autouse=True)
-def _as_in_an_agent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands that other tests run in this process have marked all of its clients as ours."""
+def _as_in_an_agent(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Commands that other tests run in this process have silenced aiokafka, and marked all of its clients as ours."""
     for name, value in vars(RetryFilter()).items():
         monkeypatch.setattr(retry_log._filter, name, value)
+    logger = logging.getLogger("aiokafka")
+    level = logger.level
+    logger.setLevel(logging.NOTSET)
+    yield
+    logger.setLevel(level)
 
 
 def record(template: str, *args: object, level: int = logging.ERROR, name: str = "aiokafka") -> logging.LogRecord:
