@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import TopicAuthorizationFailedError
 
 from streamproc.errors import Unavailable
 from streamproc.kafka import access, session
@@ -100,6 +101,7 @@ class Follower:
         self._options = {"auto_offset_reset": "none", "max_poll_records": RECORDS_MAX, **options}
         self._stop = asyncio.Event()
         self._places: list[TopicPartition] = []
+        self._hidden: set[str] = set()  # topics that this user may not read
         self._first: dict[TopicPartition, int] = {}  # where reading began
         self._wanted: dict[TopicPartition, int] = {}  # the ends that were seen at the start
         self._begun = False
@@ -134,9 +136,19 @@ class Follower:
             await self._attach(consumer)
             probing = session.probe_brokers(consumer._client, self._note_answer)
             await session.run_until_one_ends(probing, self._watch(consumer), self._read(consumer, backoff))
+        except TopicAuthorizationFailedError as error:
+            self._hide(error)
+            raise session.Reconnect from None
         finally:
             self.connected = False
             await self._detach(consumer)
+
+    def _hide(self, error: TopicAuthorizationFailedError) -> None:
+        """Leave out an optional topic that this user may see and not read. Raises the error if it is another one."""
+        [topic] = error.args
+        if topic not in self._topics or not self._topics[topic].optional or topic in self._hidden:
+            raise error
+        self._hidden.add(topic)
 
     def _note_answer(self) -> None:
         self.freshness = time.monotonic()
@@ -146,7 +158,8 @@ class Follower:
 
     async def _find_places(self, client: Any) -> list[TopicPartition]:
         needed = [topic.name for topic in self._topics.values() if not topic.optional]
-        found = await session.find_partitions(client, self._settings, needed, self._topics, self._remedy)
+        seen = await session.find_partitions(client, self._settings, needed, self._topics, self._remedy)
+        found = {name: numbers for name, numbers in seen.items() if name not in self._hidden}
         missing = tuple(sorted(self._topics.keys() - found.keys()))
         if missing and missing != self.missing:
             self._outage.log.warning("not shown, as these topics cannot be seen: %s", ", ".join(missing))
@@ -250,7 +263,8 @@ class Follower:
     async def _has_other_partitions(self, client: Any) -> bool:
         if self.missing:
             return await self._find_places(client) != self._places
-        found = {name: client.cluster.partitions_for_topic(name) or () for name in self._topics}  # as last probed
+        shown = self._topics.keys() - self._hidden
+        found = {name: client.cluster.partitions_for_topic(name) or () for name in shown}  # as last probed
         return {TopicPartition(name, number) for name in found for number in found[name]} != set(self._places)
 
     async def _detach(self, consumer: AIOKafkaConsumer) -> None:

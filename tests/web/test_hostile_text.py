@@ -92,6 +92,6 @@ def test_a_hostile_policy_is_refused_as_text(browser: PageBrowser) -> None:
         text = f"name: x\n</textarea>{SHORT}: 1\n"
         page.get_by_label("Policy").fill(text)
         page.get_by_role("button", name="Try it").click()
-        expect(page.locator("p[role=alert]")).to_be_visible()
+        expect(page.get_by_role("alert").filter(has_text="policy.yaml:2")).to_be_visible()
         expect(page.get_by_label("Policy")).to_have_value(text)
         assert harmless(page)

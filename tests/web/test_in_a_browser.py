@@ -219,7 +219,7 @@ def test_a_mistake_in_a_policy_is_named_with_its_line(browser: PageBrowser) -> N
     with browser.opened("/whatif", forgiven=lambda text: "400" in text) as page:
         page.get_by_label("Policy").fill("name: x\ndetectors:\n  LOOP999: { halt: 9 }\n")
         page.get_by_role("button", name="Try it").click()
-        expect(page.locator("p[role=alert]")).to_contain_text("policy.yaml:3")
+        expect(page.get_by_role("alert").filter(has_text="policy.yaml:3")).to_be_visible()
         expect(page.get_by_label("Policy")).to_have_value(re.compile("LOOP999"))
 
 
