@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +16,9 @@ from hypothesis import given, strategies as st
 
 from streamproc.kafka import topics as kafka_topics
 from streamproc.kafka.batch_limits import BATCH_BYTES_MAX, RESPONSE_BYTES_MAX, UnpackBudget
+from streamproc.kafka.follow import Follower, Topic
+from streamproc.kafka.reading import open_topic
+from streamproc.kafka.session import Outage
 from tests.security.peaks import CHART_LIMIT_MB, peak_mb
 from tests.waiting import until
 from tests.worker.conftest import settings_for, start_worker
@@ -22,10 +27,12 @@ from tests.worker.running import Topics, looping_run
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from streamproc.kafka.follow import Batches
     from tests.worker.running import WorkerProcess
 
 __all__ = ["start_worker"]
 
+log = logging.getLogger(__name__)
 CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 EVENTS = st.lists(st.tuples(st.none() | st.binary(max_size=9), st.binary(max_size=60)), min_size=1, max_size=9)
 
@@ -129,4 +136,17 @@ async def test_a_worker_lays_a_batch_of_half_a_gigabyte_aside_and_goes_on(
     await until(halted, 60, "the run behind the batch to be halted", every_s=0.2)
     [dead] = await topics.read("dead-letter")
     assert dead.value == b"a compressed batch of 1 records unpacks to more than 32 MiB"
+    seen: list[bytes | None] = []
+
+    async def see(batches: Batches) -> None:
+        seen.extend(record.value for records in batches.values() for record in records)
+
+    follower = Follower(settings, [Topic(settings.topic("turns"))], see, Outage(log, "testing", "reads not", "reads"))
+    following = asyncio.create_task(follower.run())
+    await until(lambda: follower.caught_up, 60)
+    following.cancel()
+    async with open_topic(settings, "turns") as reader:
+        read_back = [record.value async for batch in reader.batches() for record in batch]
+    assert dead.value in seen
+    assert dead.value in read_back
     assert peak_mb(worker.pid) < CHART_LIMIT_MB

@@ -16,7 +16,6 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.structs import TopicPartition
 
 from streamproc.kafka import reader_first
-from streamproc.kafka.fetch_response import QuickFetchResponse
 from streamproc.kafka.reader_first import read_first
 
 PLACE = TopicPartition("turns", 0)
@@ -134,11 +133,6 @@ async def test_records_that_arrive_while_no_reader_waits_are_kept() -> None:
         await until(lambda: bool(fetcher._records))
         assert len((await fetcher.fetched_records([], timeout=10))[PLACE]) == 1
         await until(lambda: broker.fetches == 2)
-
-
-async def test_responses_are_decoded_quickly() -> None:
-    async with started() as (broker, _fetcher):
-        assert broker.requests[0].prepare({1: (4, 17)}).RESPONSE_TYPE is QuickFetchResponse
 
 
 async def test_a_consumer_closes_while_a_fetch_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
