@@ -6,15 +6,18 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import orjson
+from aiokafka.partitioner import murmur2
 from pydantic import BaseModel, ConfigDict, Field
 
 from benchmarks.sizes import Sizes
-from benchmarks.table import BenchmarkDefect, Row
+from benchmarks.table import Aim, BenchmarkDefect, Row
 from benchmarks.timing import best_median, interleaved, piece_us
 from benchmarks.traces import sample_runs
 from streamproc.fingerprint import read_event
+from streamproc.kafka.partitioning import Home
 from streamproc.model import wire
 
+PARTITIONS: Final = 12
 PASSES: Final = 3  # over the samples, per round
 
 
@@ -55,6 +58,20 @@ def rows(sizes: Sizes) -> Iterator[Row]:
     encoded = [event for run in sample_runs() for event, _ in run]
     us_to_encode = best_median([[_timed(wire.encode, encoded)()] for _ in range(5)])
     yield Row("wire.encode", "encoding that turn", us_to_encode, "µs")
+    yield _home_row([event.run_id.encode() for event in encoded], sizes)
+
+
+def _home_row(keys: list[bytes], sizes: Sizes) -> Row:
+    """Return what a run that a worker does not hold costs once; one that it holds is at home."""
+    home = Home("murmur2", PARTITIONS)
+    for key in keys:
+        if home.of(key) != (murmur2(key) & 0x7FFFFFFF) % PARTITIONS:
+            raise BenchmarkDefect("the hashes of keys disagree")
+    ways: dict[str, Callable[[bytes], Any]] = {"ours": lambda key: home.holds(key, 0), "aiokafka's murmur2": murmur2}
+    figures = interleaved({name: _timed(way, keys) for name, way in ways.items()}, max(3, sizes.rounds))
+    ours, theirs = (min(figures[name]) for name in ways)
+    what = "whether a new run is in its home partition"
+    return Row("wire.home", what, ours, "µs", "aiokafka's murmur2", theirs, aim=Aim("≤", 1))
 
 
 def _timed(read: Callable[[Any], Any], values: list[Any]) -> Callable[[], float]:
