@@ -58,8 +58,8 @@ def test_each_role_can_do_its_work(
 
     asyncio.run(_halted(of("publisher"), of("listener")))
     watched = run_cli(of("watch"), "watch", "--since", "beginning", "--count", 1, "--format", "jsonl")
-    run_cli(of("orders"), "kill", "--run", "r2", "--force", "--why", "a drill")
-    run_cli(of("resume"), "resume", "r1", "--why", "a drill")
+    run_cli(of("orders"), "kill", "--run", "r2", "--force", "--why", "a drill", "--wait", "60s")
+    run_cli(of("resume"), "resume", "r1", "--why", "a drill", "--wait", "60s")
     asyncio.run(_notified(of("notify"), "r2"))
     asyncio.run(until(lambda: worker.said("forgotten=1"), 30, "a tombstone of the status"))
     assert worker.end() == 0, worker.text
