@@ -58,6 +58,7 @@ class SpanBridge:
         self._run_by = run_by
         self._noted: set[str] = set()
         self._unacknowledged: list[Callable[[], None]] = []  # of spans that are no part of a trace
+        self._settling = asyncio.Lock()
 
     @property
     def full(self) -> bool:
@@ -125,19 +126,21 @@ class SpanBridge:
         """Call `settled` of spans once the broker has their turns."""
         while True:
             await asyncio.sleep(TICK_S)
-            if done := self._handled():
-                while not await self._publisher.flush():
-                    pass
-                for settled in done:
-                    settled()
+            async with self._settling:
+                if done := self._handled():
+                    while not await self._publisher.flush():
+                        pass
+                    for settled in done:
+                        settled()
 
     async def flush(self) -> bool:
         """Publish what there is of all traces, and wait a short time until the broker has it. Return whether it has."""
         await self._publish(self.assembly.flush(time.monotonic()))
         delivered = await self._publisher.flush(STOP_FLUSH_S)
         if delivered:
-            for settled in self._handled():
-                settled()
+            async with self._settling:  # not before those that are being acknowledged: their offsets come first
+                for settled in self._handled():
+                    settled()
         return delivered
 
     def _handled(self) -> list[Callable[[], None]]:

@@ -170,7 +170,7 @@ def test_the_command_prints_the_table_and_writes_it_as_json(tmp_path, monkeypatc
     assert command.main() == 0
 
     assert "| measured" in capsys.readouterr().out
-    assert [row["unit"] for row in json.loads((tmp_path / "b.json").read_text())] == ["µs"] * 7
+    assert [row["unit"] for row in json.loads((tmp_path / "b.json").read_text())] == ["µs"] * 8
 
 
 @pytest.mark.parametrize("argument", ["wire,signing,wire", "wire signing"])
