@@ -98,6 +98,7 @@ def _character(match: re.Match[str]) -> str:
     if kind == "U":
         return code.decode("utf-32-be")
     try:
-        return code.decode()
+        text = code.decode()
+        return match[0] if text.isspace() else text  # an escaped space is a part of a value, and does not end it
     except UnicodeDecodeError:
         return code.decode("latin-1") if kind == "x" and min(code) >= 0xA0 else match[0]
