@@ -145,8 +145,8 @@ class Follower:
 
     def _hide(self, error: TopicAuthorizationFailedError) -> None:
         """Leave out an optional topic that this user may see and not read. Raises the error if it is another one."""
-        [topic] = error.args
-        if topic not in self._topics or not self._topics[topic].optional or topic in self._hidden:
+        topic = error.args[0] if error.args else ""  # a group's coordinator gives a set
+        if not isinstance(topic, str) or topic not in self._topics or not self._topics[topic].optional:
             raise error
         self._hidden.add(topic)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import NewPartitions, NewTopic, RecordsToDelete
+from aiokafka.errors import TopicAuthorizationFailedError
 
 from streamproc.errors import Unavailable
 from streamproc.kafka import follow, topics
@@ -429,6 +430,18 @@ async def test_what_settles_late_of_a_partition_that_moved_away_is_not_committed
                 for settle in members.open[f"{kept}:{number}"]:
                     settle()
             await until(partial(says, {moved: 4, kept: 4}), 60)
+
+
+@pytest.mark.parametrize("arguments", [(), ({"quiet.one"},), ("quiet.other",), ("quiet.one",)])
+def test_only_an_optional_topic_may_be_left_out(arguments: tuple[Any, ...]) -> None:
+    settings = load_settings(topic_prefix="quiet")
+    outage = Outage(log, "testing", "reads nothing", "reads again")
+    follower = Follower(settings, [Topic("quiet.one"), Topic("quiet.two", optional=True)], Reading().handle, outage)
+    error = TopicAuthorizationFailedError(*arguments)
+    with pytest.raises(TopicAuthorizationFailedError):
+        follower._hide(error)
+    follower._hide(TopicAuthorizationFailedError("quiet.two"))
+    assert follower._hidden == {"quiet.two"}
 
 
 def test_a_connection_that_comes_and_goes_does_not_flood_the_log(caplog: pytest.LogCaptureFixture) -> None:
