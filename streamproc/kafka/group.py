@@ -120,7 +120,11 @@ class GroupFollower(Follower):
         try:
             await consumer.commit(ready)
         except (CommitFailedError, IllegalStateError) as error:
-            self._outage.log.info("commit failed; the partition's new owner reads these records again: %s", error)
+            # The group shares out its partitions: what stays here is committed in the next round, and the new owner of
+            # a partition that moves reads these records again.
+            self._outage.log.info("commit failed while the group rebalances: %s", error)
+        else:
+            self.settling.committed(ready)
 
     async def _detach(self, consumer: AIOKafkaConsumer) -> None:
         self.settling.keep(set())  # what is not committed will be read again

@@ -36,9 +36,12 @@ class OffsetTracker(Generic[Place]):
         return settled
 
     def ready(self) -> dict[Place, int]:
-        """Return the offset to commit for each partition that has advanced since the last call."""
-        advanced, self._ready = self._ready, {}
-        return advanced
+        """Return the offset to commit for each partition that has advanced since what was `committed`."""
+        return dict(self._ready)
+
+    def committed(self, offsets: dict[Place, int]) -> None:
+        """Note that these offsets of `ready` were committed; a partition that has advanced since stays ready."""
+        self._ready = {place: offset for place, offset in self._ready.items() if offsets.get(place) != offset}
 
     def keep(self, places: set[Place]) -> None:
         """Drop all other partitions: they are assigned to another notifier."""

@@ -13,9 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import NewPartitions, NewTopic, RecordsToDelete
-from aiokafka.errors import TopicAuthorizationFailedError
+from aiokafka.errors import CommitFailedError, TopicAuthorizationFailedError
 
 from streamproc.errors import Unavailable
 from streamproc.kafka import follow, topics
@@ -28,8 +28,6 @@ from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Container
-
-    from aiokafka import AIOKafkaConsumer
 
     from deploy.local.kafka import Broker
 
@@ -430,6 +428,31 @@ async def test_what_settles_late_of_a_partition_that_moved_away_is_not_committed
                 for settle in members.open[f"{kept}:{number}"]:
                     settle()
             await until(partial(says, {moved: 4, kept: 4}), 60)
+
+
+async def test_what_a_rebalance_keeps_from_being_committed_is_committed_after_it(
+    settings: Settings, topic_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members = Members(settings, topic_prefix)
+    await members.publish()
+    commit = AIOKafkaConsumer.commit
+    refused: list[dict[TopicPartition, int]] = []
+
+    async def rebalancing(self: AIOKafkaConsumer, offsets: dict[TopicPartition, int]) -> None:
+        if max(offsets.values()) == 4 and len(refused) < 3:
+            refused.append(offsets)
+            raise CommitFailedError("the group rebalances")
+        await commit(self, offsets)
+
+    monkeypatch.setattr(AIOKafkaConsumer, "commit", rebalancing)
+    group = settings.model_copy(update={"group": topic_prefix})
+
+    async def committed() -> bool:
+        return await committed_offsets(group, settings.topic("one"), [0, 1]) == {0: 4, 1: 4}
+
+    async with following(members.add("first")):
+        await until(committed, 60)
+    assert len(refused) == 3
 
 
 @pytest.mark.parametrize("arguments", [(), ({"quiet.one"},), ("quiet.other",), ("quiet.one",)])
