@@ -39,6 +39,7 @@ class TurnFields(EventFields, total=False):
     errors: Sequence[Mapping[str, Any] | str] | str | None
     tool_calls: Sequence[Mapping[str, Any]]
     query: str | None
+    request: Any  # what the turn answers: a prompt, an item, a command
     decision: Mapping[str, Any] | None
     round: int | None
     convergence: float | None

@@ -44,6 +44,7 @@ from streamproc.core.view import GAP_MS, View
 from streamproc.model.wire import HAND_OVER_MAX, NO_ANSWER, Call, Content, Turn, Usage
 
 if TYPE_CHECKING:
+    from streamproc.core.names import Names
     from streamproc.core.rules import Rules
 
 TASK: Final = "task\0"  # prefix of task ids: a node is often named for its task, and equal tags would cancel out
@@ -57,6 +58,7 @@ def observe_turn(view: View, rules: Rules) -> None:
     usage: Usage | None = turn.usage
     tag: u32 = view.names.tag(turn.node)
     view.node_tag = tag
+    view.topic = _topic(turn, view.names)
     view.node = node_of_turn(run, tag)
     view.node.last_turn = view.index
     view.counts = counts_of(run, tag)
@@ -187,11 +189,7 @@ def _observe_choice(view: View) -> None:
 def _observe_calls(view: View, rules: Rules) -> None:
     run: RunState = view.run
     turn: Turn = view.turn
-    actor: u32 = view.node_tag  # who calls, and for which task
-    task: u32
-    if turn.task_id:
-        task = view.names.tag(TASK + turn.task_id)
-        actor ^= task
+    actor: u32 = view.node_tag ^ view.topic  # who calls, and for what
     observe_calls(view, actor, rules.judge_poll)
     if view.switches.calls_gated:
         view.recent = recent_repeats(run, turn.calls, actor, view.index, rules.gates.calls)
@@ -219,14 +217,12 @@ def _observe_talk(view: View, said: Content | None) -> None:
     """Apply a text to the monologue and the text-only streak in progress; a turn with anything else ends them."""
     run: RunState = view.run
     turn: Turn = view.turn
-    topic: u32
     if said is None or turn.tests or turn.artifact or turn.structured or turn.docs or turn.next:
         run.monologue.clear()
         if run.text_streak.count and (turn.calls or turn.next or _has_evidence(turn)):
             run.text_streak.end()
         return
-    topic = view.names.tag(TASK + turn.task_id) if turn.task_id else 0
-    if observe_monologue(run, view.node_tag, said, topic, view.index):
+    if observe_monologue(run, view.node_tag, said, view.topic, view.index):
         view.kinds |= kind.MONOLOGUE
     if turn.node in USER_NODES:
         run.text_streak.end()
@@ -236,10 +232,10 @@ def _observe_talk(view: View, said: Content | None) -> None:
     else:
         if turn.from_ and view.names.tag(turn.from_) != view.node_tag:
             run.text_streak.end()  # handed over: another node has decided in between
-        observe_text_streak(run, view.node_tag, topic, said, view.index)
+        observe_text_streak(run, view.node_tag, view.topic, said, view.index)
         if run.text_streak.count > 1 and view.node.last_call >= 0:
             view.kinds |= kind.TEXT_STREAK
-        if run.messages.count and observe_reply(run, view.node, said, view.index):
+        if run.messages.count and observe_reply(run, view.node, said, view.topic, view.index):
             view.kinds |= kind.REPLY
 
 
@@ -248,7 +244,7 @@ def _observe_content(view: View, output: Content | None) -> None:
     """Apply texts and structured outputs. Repeats come last: they need to know what is new in this turn."""
     run: RunState = view.run
     turn: Turn = view.turn
-    topic: u64 = _topic(view)
+    topic: u64 = _subject(view)
     value: u64
     period: Period | None
     left: Content | None = turn.structured or turn.artifact or turn.docs
@@ -298,18 +294,27 @@ def _observe_own_turns(view: View, rules: Rules) -> None:
     period: Period | None
     if content is not None and view.switches.outputs_gated:
         view.run.evidence.outputs.push(hash64(content.norm))
-        count_own(view, _topic(view), rules.gates.outputs)
+        count_own(view, _subject(view), rules.gates.outputs)
     if view.switches.sequences_gated:
-        period = own_period(view.run, view.node_tag, view.turn, _topic(view), rules.gates.sequences, view.index)
+        period = own_period(view.run, view.node_tag, view.turn, _subject(view), rules.gates.sequences, view.index)
         if period is not None:
             view.add_period(period)
 
 
 @cfunc
-def _topic(view: View) -> u64:
-    """Return a hash of what a turn is about (task, query, errors): equal texts on other topics are not repeats."""
+def _topic(turn: Turn, names: Names) -> u32:
+    """Return a tag of what a turn is about: equal answers and calls for other tasks or requests are not repeats."""
+    topic: u32 = names.tag(TASK + turn.task_id) if turn.task_id else 0
+    if turn.request:
+        topic ^= tag32(hash64(turn.request))
+    return topic
+
+
+@cfunc
+def _subject(view: View) -> u64:
+    """Return a hash of the topic of a turn with its query and errors: equal texts about others are not repeats."""
     turn: Turn = view.turn
-    topic: u64 = view.names.tag(TASK + turn.task_id) if turn.task_id else 0
+    topic: u64 = view.topic
     if turn.query is not None:
         topic ^= hash64(turn.query.norm) >> 4
     if turn.errors is not None and turn.errors.count:

@@ -10,7 +10,7 @@ from streamproc.core.board.config import NO_BOARD, BoardConfig
 from streamproc.core.charges import NO_ACCOUNTS, AccountRules
 from streamproc.core.decision import Finding, Level, PolicyRef
 from streamproc.core.marks import BudgetMarks, Switches, budget_marks_of, marks_of
-from streamproc.core.prices import Price
+from streamproc.core.prices import Price, Prices
 from streamproc.core.scope import Scope
 from streamproc.core.signals.calls import IDLE, OVER, POLL, CallMemory
 from streamproc.core.signals.novelty import Gate, Gates
@@ -71,7 +71,7 @@ class Rules:
         self.task_percents = task_percents
         self.lower_is_better = lower_is_better
         self.board = board
-        self.prices = dict(prices)
+        self.prices = Prices(prices)
         self._detectors = tuple(detectors)
         self.marks = marks_of(self._detectors)
         self.waiting: tuple[tuple[Any, Any], ...] = tuple(pair for pair in self._detectors if hasattr(pair[0], "due"))

@@ -71,6 +71,7 @@ class View:
     index: i32  # of the turn, from 0
     near: i32  # turn of a long text almost equal to this turn's; -1: none
     node_tag: u32
+    topic: u32  # what the turn is about: its task and its request; 0: it does not say
     kinds: u32  # bits of `kind`
     marks: Marks  # of the policy in force
     limits: BudgetMarks  # of the budgets in force

@@ -73,6 +73,9 @@ HEALTHY = [
     Example("the same words about each task", [
         said("reviewer", "Looks good to me.", task_id=f"T{n}") for n in range(8)
     ]),
+    Example("the same words to each request", [
+        said("reviewer", "Looks good to me.", request={"file": n}) for n in range(8)
+    ]),
     Example("numbered sentences", [said("agent", f"Chapter {n} is good.") for n in range(6)]),
     Example("longer numbered sentences", [
         said("agent", f"I have migrated table number {n} of the old schema to the new one.") for n in range(12)

@@ -10,17 +10,17 @@ It also sees the same call, in a row, that writes the same long text again: an i
 answers are new only because the file grows.
 
 False alarms: agents legitimately re-read a file, re-run tests and poll. A repeat therefore halts only if *nothing new
-happened since the first of the repeats counted*; a re-read between new findings is silent. A call is *live* (a poll) if
-its answer once changed while nothing else happened, or says that something is still running, pending, queued or in
-progress, starting or waiting, or repeats an argument that names a handle, such as `session_id`, `pid` or `job_id`, and
-does not say that it is over; or if its command sleeps for ten seconds or more first. The unchanged answer of a live
-call only counts after ten repeats, after three times the longest period without change so far, and, where the log has
-times, after ten minutes. An answer that it gave before renews nothing: a call that changes back and forth
-between known answers warns after ten and halts after 25 (if they say that something is running: also ten minutes).
-Answers that are equal only after masking (time stamps, ids) count less than answers that are equal byte for byte.
-Retryable infrastructure errors (429, 5xx, a tool that hangs) are not repeats. Only calls that write by the form of
-their arguments count with new answers, and only with nothing else in between: a long test command that is run again and
-again, or a poll with a long command, is left alone.
+happened since the first of the repeats counted*; a re-read between new findings is silent, and so is one for another
+`request` or `task_id`. A call is *live* (a poll) if its answer once changed while nothing else happened, or says that
+something is still running, pending, queued or in progress, starting or waiting, or repeats an argument that names a
+handle, such as `session_id`, `pid` or `job_id`, and does not say that it is over; or if its command sleeps for ten
+seconds or more first. The unchanged answer of a live call only counts after ten repeats, after three times the longest
+period without change so far, and, where the log has times, after ten minutes. An answer that it gave before renews
+nothing: a call that changes back and forth between known answers warns after ten and halts after 25 (if they say that
+something is running: also ten minutes). Answers that are equal only after masking (time stamps, ids) count less than
+answers that are equal byte for byte. Retryable infrastructure errors (429, 5xx, a tool that hangs) are not repeats.
+Only calls that write by the form of their arguments count with new answers, and only with nothing else in between: a
+long test command that is run again and again, or a poll with a long command, is left alone.
 
 Tuning: `gate` names what restarts the count: `any` news; `results` only, and not the words of other nodes; `none` but
 measured progress and a person: the plain count of a tool with the same arguments within `within` calls, contiguous or
@@ -292,6 +292,9 @@ HEALTHY = [
     ]),
     Example("one read of the guide for each task", [
         call("read_guide", {}, "the guide", task_id=f"T{n}") for n in range(3)
+    ]),
+    Example("one read of the guide for each request", [
+        call("read_guide", {}, "the guide", request=f"Translate page {n}.") for n in range(6)
     ]),
     Example("parallel siblings", [
         {"node": "agent", "tool_calls": [{"name": "ping", "args": {}, "result": "pong"}] * 6},

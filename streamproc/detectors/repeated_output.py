@@ -7,10 +7,12 @@ news is a setting, the `gate`; under `any`, they do not for long outputs.
 Why: an agent that repeats its answer word for word makes no progress; more turns cost money and change nothing.
 
 False alarms: an agent may legitimately repeat itself if something new happened in between: another node said something
-new, a tool answered something new, a test result changed, a person spoke. Each of these restarts the count. Text
-between two tool calls of the same node is narration ("let me wait a bit longer") and is not counted. A short line
-("Continue.", a speaker's name, a verdict) is honestly the same while others say new things, so others' words restart
-its count. A long one is work that is handed in again, however the others word their complaint: only results restart it.
+new, a tool answered something new, a test result changed, a person spoke. Each of these restarts the count. The same
+answer to another request, task or query is no repeat (`request`, `task_id`, `query`): a map over items may answer "yes"
+thirty times. Text between two tool calls of the same node is narration ("let me wait a bit longer") and is not counted.
+A short line ("Continue.", a speaker's name, a verdict) is honestly the same while others say new things, so others'
+words restart its count. A long one is work that is handed in again, however the others word their complaint: only
+results restart it.
 
 Tuning: `warn` and `halt` are counts of identical outputs in a row; 0 turns a level off. `gate` names what restarts the
 count: `any` news; `results` only (of calls, tests, errors, artifacts, queries, or a person); `none` but measured
@@ -128,6 +130,9 @@ HEALTHY = [
     Example("the same answer to test results that improve", [
         tested("coder", ["a", "b", "c"], output="Fixed one."), tested("coder", ["a", "b"], output="Fixed one."),
         tested("coder", ["a"], output="Fixed one."), tested("coder", [], output="Fixed one."),
+    ]),
+    Example("a map: the same answer to thirty requests", [
+        said("grader", "yes", request=f"Is document {n} about whales?") for n in range(30)
     ]),
     Example("the same words before each retry", [
         turn for _ in range(6) for turn in (

@@ -2,7 +2,8 @@
 
 Sees: the same text of one node (after masking) to different messages of people, with no call and no result of any node
 in between. Messages are `user.message` events and the texts of a node named `user`, `human` or `customer`; the same
-text of a person again is no other message. Messages that another node answers in new words do not count.
+text of a person again is no other message. Messages that another node answers in new words do not count, nor do answers
+that name another `request` or `task_id` each.
 
 Why: a person asks in ever new words, and the agent cannot help, hand over or stop.
 
@@ -82,6 +83,9 @@ HEALTHY = [
     Example("a closing after the answer of another node", [
         turn for n in range(7) for turn in (_PERSON, said("expert", f"Part {n} costs {n + 3} euros."),
                                             said("clerk", "Is there anything else I can do for you?"))
+    ]),
+    Example("a person's commands, each named by its answer", [
+        turn for n in range(10) for turn in (_PERSON, said("agent", "I have renamed it.", request=f"rename x{n} to y"))
     ]),
     Example("a result in between", [
         turn for n in range(7) for turn in (

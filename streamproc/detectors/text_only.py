@@ -100,6 +100,7 @@ HEALTHY = [
         )
     ]),
     Example("a text about each task", [_CALL] + [said("agent", _REPORTS[n], task_id=f"T{n}") for n in range(24)]),
+    Example("a text for each request", [_CALL] + [said("agent", _REPORTS[n], request=f"p. {n}") for n in range(24)]),
     Example("a draft that grows", [_CALL] + [said("agent", " ".join(_REPORTS[: n + 1])) for n in range(24)]),
     Example("seven remarks", [_CALL] + [said("agent", text) for text in _REPORTS[:7]]),
 ]  # fmt: skip

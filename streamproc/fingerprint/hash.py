@@ -17,6 +17,7 @@ from streamproc.model.wire import Content
 SIGNATURE_MESSAGES: Final = 3  # "the first 50 characters of each of the first 3 messages, joined with a bar"
 TRACEBACK: Final = "Traceback (most recent call last)"
 SIGNATURE_CHARACTERS: Final = 50
+TIMES_MAX: Final = 4_000  # characters at each end of a request in which times are masked
 MASKED_CHARACTERS: Final = 4_000  # of a message that are masked for its first 50: masks make a text shorter
 
 _WORD: Final = re.compile(r"\w+")
@@ -113,6 +114,18 @@ def question(text: str, key: HashKey | None = None) -> Content:
     if len(text) > END_MAX:
         asked += f"|{h64(text[END_MAX:])}"
     return Content(plain.exact, h64(asked) if asked else plain.norm, plain.sim, plain.size, plain.about)
+
+
+# `2026-11-26T10:02:03.5Z`, `10:02:03`: to the second, as programs write them. A date or `10:30` may be the item.
+_MOMENT: Final = re.compile(r"\d\d:\d\d:\d\d(?:[.,]\d+)?")
+
+
+def request(text: str) -> int:
+    """Hash what a turn answers: everything counts in it, also ids, but not the times near its start and its end."""
+    if len(text) <= 2 * TIMES_MAX:
+        return h64(_MOMENT.sub("…", text))
+    ends = [_MOMENT.sub("…", end) for end in (text[:TIMES_MAX], text[-TIMES_MAX:])]
+    return h64("|".join((ends[0], str(h64(text[TIMES_MAX:-TIMES_MAX])), ends[1])))
 
 
 _PATCH_NOISE: Final = ("index ", "diff --git ", "similarity index ", "old mode ", "new mode ")

@@ -18,7 +18,16 @@ from streamproc.fingerprint.calls import Made
 from streamproc.fingerprint.hash import markdown, question
 from streamproc.fingerprint.keyed import HashKey
 from streamproc.fingerprint.names import redact_labels
-from streamproc.fingerprint.turn import CLEANED, add_local, as_artifact, as_metrics, as_structured, as_text, turn_of
+from streamproc.fingerprint.turn import (
+    CLEANED,
+    add_local,
+    as_artifact,
+    as_metrics,
+    as_request,
+    as_structured,
+    as_text,
+    turn_of,
+)
 from streamproc.model.aliases import rename_tool_call, rename_usage
 from streamproc.model.budgets import usd_micro
 from streamproc.model.nesting import DEPTH_MAX, SCALARS, depth_exceeds
@@ -59,7 +68,7 @@ def plain_turn(data: Mapping[str, Any], key: HashKey | None = None, *, local: bo
                 return None
             made = calls
         else:
-            if type(value) is not str and (name != "structured_output" or _is_deep(value)):
+            if type(value) is not str and (name not in _JSON or _is_deep(value)):
                 return None
             texts[name] = value
     if "run_id" not in fields or "node" not in fields or not _is_named(fields):
@@ -93,6 +102,7 @@ def _add_texts(fields: dict[str, Any], texts: Mapping[str, Any], key: HashKey | 
     fields["artifact"] = as_artifact(texts.get("artifact"), key)
     fields["docs"] = as_text(texts.get("docs"), markdown, key)
     fields["query"] = as_text(texts.get("query"), question, key)
+    fields["request"] = as_request(texts.get("request"))
     fields["structured"] = as_structured(texts.get("structured_output"), key)
 
 
@@ -242,7 +252,8 @@ _READ: Final[dict[str, _Read]] = {
     "progress": _metrics,
     "usage": _usage,
 }
-_NAMES: Final = frozenset({*_READ, "output", "structured_output", "artifact", "docs", "query", "tool_calls"})
+_NAMES: Final = frozenset({*_READ, "output", "structured_output", "artifact", "docs", "query", "request", "tool_calls"})
+_JSON: Final = frozenset({"structured_output", "request"})  # any JSON, not only text
 _CALL_NAMES: Final = ToolCall.known_fields
 _USAGE_NAMES: Final = UsageReport.known_fields
 assert RawTurn.known_fields >= _NAMES

@@ -19,6 +19,7 @@ from streamproc.fingerprint.hash import (
     names_hash,
     patch,
     question,
+    request,
     signature,
     words,
 )
@@ -199,6 +200,7 @@ def _hash_again(fields: dict[str, Any], key: HashKey) -> None:
         elif isinstance(value, Errors):
             fields[name] = key.errors(value)
     fields["tests"] = key.tests(fields.get("tests"))
+    fields["request"] = key(fields.get("request", 0))
     if "calls" in fields:
         fields["calls"] = tuple(map(key.call, fields["calls"]))
 
@@ -256,6 +258,12 @@ def _is_verdict(value: Any) -> bool:
         if isinstance(one, dict | list) or (isinstance(one, str) and (len(one) > WORD_MAX or " " in one.strip())):
             return False
     return True
+
+
+def as_request(value: Any) -> int:
+    """Hash what a turn answers, without times of day; 0 for none."""
+    text = value if isinstance(value, str) else "" if value is None or value in ({}, []) else canonical(value)
+    return request(text) if text and not text.isspace() else 0
 
 
 def as_metrics(pairs: dict[str, float] | None) -> dict[str, float] | None:
@@ -324,6 +332,7 @@ _READ: Final[dict[str, tuple[str, _Read]]] = {  # fields of a raw turn: their na
     "artifact": ("artifact", as_artifact),
     "docs": ("docs", lambda text, key: as_text(text, markdown, key)),
     "query": ("query", lambda text, key: as_text(text, question, key)),
+    "request": ("request", lambda value, _: as_request(value)),
     "tests": ("tests", lambda report, _: None if report is None else _tests(report)),
     "progress": ("progress", lambda pairs, _: as_metrics(pairs)),
     "errors": ("errors", lambda reports, _: None if reports is None else _errors(reports)),

@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from pydantic_core import to_jsonable_python
 
-from streamproc.integrations._steps import sparing
+from streamproc.integrations._steps import sparing, text_of_object
 from streamproc.integrations.watch import Watch
 
 ANSWERS_MAX: Final = 10_000  # nodes of runs with an answer whose tools have not all returned
@@ -37,8 +37,17 @@ class Answers:
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
+        self._asked: OrderedDict[tuple[str, str], str | None] = OrderedDict()
         self._open: OrderedDict[tuple[str, str], _Answer] = OrderedDict()
         self._lock = threading.Lock()
+
+    def asked(self, run_id: str, node: str, request: str | None) -> None:
+        """Note what the next answers of a node belong to (`_requests.request_of`)."""
+        with self._lock:
+            self._asked[run_id, node] = request
+            self._asked.move_to_end((run_id, node))
+            if len(self._asked) > ANSWERS_MAX:
+                self._asked.popitem(last=False)
 
     def said(self, run_id: str, node: str, text: str, calls: Collection[str] | None, **fields: Any) -> None:
         """Report what a model answered, with the ids of its calls. Further fields are those of a turn.
@@ -49,7 +58,7 @@ class Answers:
         self.end(run_id, node)
         with self._lock:
             answer = self._of(run_id, node)
-            answer.fields |= fields | ({"output": text} if text else {})
+            answer.fields |= self._about(run_id, node) | fields | ({"output": text} if text else {})
             answer.waiting = None if calls is None else set(calls)
         if calls is not None and not calls:
             self.end(run_id, node)
@@ -69,7 +78,13 @@ class Answers:
         if known:
             self.end(run_id, node)
         else:
-            self._watch.turn(run_id, node, from_=None, tool_calls=[call])
+            self._watch.turn(run_id, node, from_=None, tool_calls=[call], **self._about(run_id, node))
+
+    def waits_for(self, run_id: str, node: str, call_id: str) -> bool:
+        """Return whether the open answer of a node waits for this call."""
+        with self._lock:
+            answer = self._open.get((run_id, node))
+            return answer is not None and answer.waiting is not None and call_id in answer.waiting
 
     def handed(self, run_id: str, sender: str, node: str) -> None:
         """Report that one node handed over to another, which ends its answer."""
@@ -103,6 +118,10 @@ class Answers:
         """Keep faults of ours from the agent: whatever is raised inside is counted. `Halted` gets through."""
         return sparing(self._watch)
 
+    def _about(self, run_id: str, node: str) -> dict[str, Any]:
+        request = self._asked.get((run_id, node))
+        return {"request": request} if request else {}
+
     def _of(self, run_id: str, node: str) -> _Answer:
         answer = self._open.setdefault((run_id, node), _Answer())
         if len(self._open) > ANSWERS_MAX:
@@ -131,7 +150,12 @@ class KeptFor(Generic[Kept]):
 
 def content(value: object) -> Any:
     """Return a tool's result as text or JSON: never the text of a wrapper, which may carry an id."""
-    return value if isinstance(value, str) else to_jsonable_python(value, fallback=str, bytes_mode="base64")
+    return value if isinstance(value, str) else to_jsonable_python(value, fallback=text_of_object, bytes_mode="base64")
+
+
+def result_of(value: object) -> Any:
+    """Return what a tool returned, as text or JSON. `None` is an answer, too."""
+    return "None" if value is None else content(value)
 
 
 def arguments(value: object) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 RUNS_MAX: Final = 10_000  # runs with steps that wait for their tools, or with a message of a person
 STEPS_MAX: Final = 100  # of one run that wait at the same time; further ones are fed without what is missing
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+(?=>)")
 CALLS_MAX: Final = 20_000  # ids of calls that were fed, each with its run
 
 
@@ -35,6 +37,11 @@ class sparing:  # noqa: N801  # reads as the statement that it is: `with sparing
         return True
 
 
+def text_of_object(value: object) -> str:
+    """Return the text of an object without its address, which is another one each time."""
+    return _ADDRESS.sub("", str(value))
+
+
 def plain(value: Any) -> Any:
     """Return a tool's argument or result as JSON values, as far as it has any; other objects as text."""
     if value is None or isinstance(value, (str, int, float, bool)):
@@ -45,7 +52,7 @@ def plain(value: Any) -> Any:
         return [plain(one) for one in value]
     if callable(getattr(value, "model_dump", None)):
         return value.model_dump(mode="json")
-    return str(value)
+    return text_of_object(value)
 
 
 @dataclass(slots=True, eq=False)
@@ -113,6 +120,8 @@ class Steps:
     def returned(self, run_id: str, node: str, call_id: str, **call: Any) -> None:
         """Report what a tool call returned (`result`) or why it failed (`error`); `name` and `args` count where no
         model asked for it."""
+        if "result" in call and call["result"] is None:
+            call["result"] = "None"  # an answer, too
         call = {name: plain(value) for name, value in call.items() if value is not None}
         with self._lock:
             step = self._by_call.get((run_id, call_id))

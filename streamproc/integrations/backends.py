@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, Final, Protocol
+from weakref import WeakKeyDictionary, ref
 
 from streamproc.core.graph import check_graph
 from streamproc.errors import Halted
 
 if TYPE_CHECKING:
     from streamproc.client.waits import Waits
-    from streamproc.model.controls import ControlEvent
+    from streamproc.model.controls import ControlEvent, RunStatus
     from streamproc.monitor import Monitor
 
+CLAIMS_MAX: Final = 20_000  # agents, calls or answers at work that an adapter reports
 WARNINGS_MAX: Final = 10_000  # runs with a warning that the model was not told
 
 
@@ -32,6 +35,15 @@ class Backend(Protocol):
     def warning(self, run_id: str) -> ControlEvent | None:
         """Return the newest warning that was not returned before."""
 
+    def status(self, run_id: str) -> RunStatus | None:
+        """Return the status of the run. Raises `StreamprocError` where it is not known here."""
+
+    def resume(self, run_id: str, **fields: Any) -> None:
+        """Resume the run. Raises `StreamprocError` where only an operator may."""
+
+    def claims(self) -> Claims:
+        """Return who reports what, of all that feed the same engine."""
+
     def waits(self, run_id: str) -> Waits | None:
         """Return what a step of the run waits for before it begins; None: nothing."""
 
@@ -42,10 +54,30 @@ class Backend(Protocol):
         """Deliver what is under way."""
 
 
+class Claims:
+    """Who reports what: the first of several adapters that hear the same. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._owners: OrderedDict[Hashable, ref[object]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def owns(self, what: Hashable, owner: object) -> bool:
+        """Return whether `owner` reports this: nobody else does, or has asked before."""
+        with self._lock:
+            found = self._owners.get(what)
+            first = None if found is None else found()
+            if first is None:
+                self._owners[what] = ref(owner)
+                if len(self._owners) > CLAIMS_MAX:
+                    self._owners.popitem(last=False)
+        return first is None or first is owner
+
+
 class Warnings:
     """The newest warning of each run, until it is taken. Thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, told: Callable[[ControlEvent], None] | None = None) -> None:
+        self._told = told
         self._newest: OrderedDict[str, ControlEvent] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -53,6 +85,8 @@ class Warnings:
         """Keep a warning in place of the run's earlier one."""
         if control.severity != "warn":
             return
+        if self._told is not None:
+            self._told(control)
         with self._lock:
             self._newest.pop(control.run_id, None)
             self._newest[control.run_id] = control
@@ -67,17 +101,20 @@ class Warnings:
             return self._newest.pop(run_id, None)
 
 
-class MonitorBackend:
-    """The engine in this process."""
+_claims: WeakKeyDictionary[Monitor, Claims] = WeakKeyDictionary()
 
-    def __init__(self, monitor: Monitor | None = None) -> None:
+
+class MonitorBackend:
+    """The engine in this process. `told` is called with each warning."""
+
+    def __init__(self, monitor: Monitor | None = None, told: Callable[[ControlEvent], None] | None = None) -> None:
         if monitor is None:
             from streamproc.monitor import Monitor  # takes the detectors with it
 
             monitor = Monitor()
         self._monitor = monitor
         self._lock = threading.Lock()  # held while the engine steps, which does no I/O
-        self._warnings = Warnings()
+        self._warnings = Warnings(told)
 
     def feed(self, event: dict[str, Any]) -> None:
         if event["type"] == "run.started" and event.get("graph") is not None:
@@ -96,6 +133,16 @@ class MonitorBackend:
 
     def warning(self, run_id: str) -> ControlEvent | None:
         return self._warnings.take(run_id)
+
+    def status(self, run_id: str) -> RunStatus | None:
+        with self._lock:
+            return self._monitor.status(run_id)
+
+    def resume(self, run_id: str, **fields: Any) -> None:
+        self.feed({"type": "operator.resume", "run_id": run_id, **fields})
+
+    def claims(self) -> Claims:
+        return _claims.setdefault(self._monitor, Claims())
 
     def waits(self, run_id: str) -> Waits | None:  # the engine is here
         return None

@@ -11,14 +11,16 @@ from weakref import WeakSet
 from streamproc.client import BlockingHaltListener, BlockingTurnPublisher
 from streamproc.client.background import Background
 from streamproc.client.heartbeat_watch import check_on_unwatched
-from streamproc.errors import Halted
-from streamproc.integrations.backends import Warnings
+from streamproc.errors import Halted, StreamprocError
+from streamproc.integrations.backends import Claims, Warnings
 from streamproc.kafka.session import client_settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from streamproc.client.heartbeat_watch import OnUnwatched
     from streamproc.client.waits import Waits
-    from streamproc.model.controls import ControlEvent
+    from streamproc.model.controls import ControlEvent, RunStatus
     from streamproc.settings import Settings
 
 CLOSE_TIMEOUT_S: Final = 5.0  # for what is under way when a watch closes that is not the last one
@@ -37,12 +39,18 @@ class SharedConnection:
         self.pid = os.getpid()
         self.turns = BlockingTurnPublisher(settings=settings)
         self.halts = BlockingHaltListener(settings=settings, wait=False)
-        self.warnings = Warnings()
+        self.warnings = Warnings(self._told)
+        self.claims = Claims()
         self.halts.on_control(self.warnings.add)
         self._background = Background("streamproc watch")
         atexit.register(self.close)
         self.halts.start(self._background)
         self.turns.start(self._background)
+
+    def _told(self, control: ControlEvent) -> None:
+        for user in list(self.users):
+            if user.told is not None:
+                user.told(control)
 
     def close(self) -> None:
         """Deliver what is under way within the publisher's time, and disconnect. Known halts can still be queried."""
@@ -97,23 +105,33 @@ if hasattr(os, "register_at_fork"):
 class KafkaBackend:
     """The workers on Kafka. It connects at the first turn: an adapter may be made where a program is imported."""
 
-    def __init__(self, brokers: str | None, on_unwatched: OnUnwatched | None = None) -> None:
+    def __init__(
+        self,
+        brokers: str | None,
+        on_unwatched: OnUnwatched | None = None,
+        told: Callable[[ControlEvent], None] | None = None,
+    ) -> None:
+        self.told = told
         self._settings = client_settings(brokers, None)
         self._on_unwatched = check_on_unwatched(on_unwatched or self._settings.on_unwatched)
         self._connection: SharedConnection | None = None
         self._closed = False
 
     def feed(self, event: dict[str, Any]) -> None:
-        if self._closed:
-            raise RuntimeError("a turn came after Watch.close(): create a new Watch")
-        connection = self._connection
-        if connection is None or connection.pid != os.getpid():
-            connection = self._connection = _join(self, self._settings)
+        connection = self._connected()
         connection.turns.send(event)
         if event["type"] == "run.finished":
             connection.halts.reports.ended(event["run_id"], halted=False)
         else:
             connection.halts.reports.entered(event["run_id"], once=True)
+
+    def _connected(self) -> SharedConnection:
+        if self._closed:
+            raise RuntimeError("a turn came after Watch.close(): create a new Watch")
+        connection = self._connection
+        if connection is None or connection.pid != os.getpid():
+            connection = self._connection = _join(self, self._settings)
+        return connection
 
     def check(self, run_id: str) -> None:
         if self._connection is not None:
@@ -131,6 +149,15 @@ class KafkaBackend:
 
     def warning(self, run_id: str) -> ControlEvent | None:
         return None if self._connection is None else self._connection.warnings.take(run_id)
+
+    def status(self, run_id: str) -> RunStatus | None:
+        raise StreamprocError(f"the workers know the status of {run_id}: run `streamproc status`")
+
+    def resume(self, run_id: str, **_: Any) -> None:
+        raise StreamprocError(f"{run_id} is resumed for all its processes: run `streamproc resume`")
+
+    def claims(self) -> Claims:
+        return self._connected().claims
 
     def waits(self, run_id: str) -> Waits | None:
         connection = self._connection

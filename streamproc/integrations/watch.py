@@ -12,10 +12,11 @@ import os
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from streamproc.errors import Halted, StreamprocError
@@ -24,7 +25,7 @@ from streamproc.tracing.halt_spans import record_halt
 
 if TYPE_CHECKING:
     from streamproc.client.waits import Waits
-    from streamproc.model.controls import ControlEvent
+    from streamproc.model.controls import ControlEvent, RunStatus
     from streamproc.monitor import Monitor
 
 log = logging.getLogger("streamproc.integrations")
@@ -32,7 +33,10 @@ log = logging.getLogger("streamproc.integrations")
 RUNS_MAX: Final = 10_000  # runs whose last node and unsent usage are remembered
 SUMMED: Final = ("input_tokens", "output_tokens", "cached_tokens", "total_tokens", "duration_ms")
 
+TASK_MAX: Final = 128  # characters of the id of a task
+
 _current: ContextVar[Run | None] = ContextVar("streamproc_run", default=None)
+_task: ContextVar[str] = ContextVar("streamproc_task", default="")
 
 
 class Run(NamedTuple):
@@ -90,9 +94,9 @@ class Watch:
         if monitor is None and (brokers or os.environ.get("STREAMPROC_BROKERS")):
             from streamproc.integrations.kafka_backend import KafkaBackend  # takes the Kafka client with it
 
-            self._backend = KafkaBackend(brokers, on_unwatched)
+            self._backend = KafkaBackend(brokers, on_unwatched, self._warned)
         else:
-            self._backend = MonitorBackend(monitor)
+            self._backend = MonitorBackend(monitor, self._warned)
 
     # What happened.
 
@@ -106,6 +110,7 @@ class Watch:
         """Report what a node did (the fields of a raw turn; `from_` for ``from``).
 
         The sender of a turn is the node of the turn before, unless `from_` says otherwise; ``from_=None`` names none.
+        Equal answers are no repeats if their `request` differs, or their task (`task`).
         """
         with self._spared():
             if "from_" in fields:
@@ -118,6 +123,8 @@ class Watch:
             if usage is not None:
                 fields["usage"] = _added(usage, fields.get("usage") or {})
             self._known(run_id).node = node
+            if (task := _task.get()) and "task_id" not in fields:
+                fields["task_id"] = task
             self._backend.feed({"type": "turn", "run_id": run_id, "node": node, **fields})
 
     def spent(self, run_id: str, node: str, **usage: Any) -> None:
@@ -198,6 +205,16 @@ class Watch:
             self.fault(problem)
             return None
 
+    def status(self, run_id: str) -> RunStatus | None:
+        """Return the status of a run; None if it is not known. Raises `StreamprocError` on Kafka, where
+        ``streamproc status`` has it."""
+        return self._backend.status(run_id)
+
+    def resume(self, run_id: str, *, by: str = "", reason: str = "", grant: Mapping[str, Any] | None = None) -> None:
+        """Let a halted run go on; `grant` adds to its budgets, such as ``{"maxSteps": 50}``. Raises `StreamprocError`
+        on Kafka, where ``streamproc resume`` does it."""
+        self._backend.resume(run_id, by=by, reason=reason, **({"grant": dict(grant)} if grant else {}))
+
     def nudge(self, run_id: str) -> str:
         """Return the sentence of a new warning for the model, if `on_warn` is ``tell``; else an empty text."""
         warning = self.warning(run_id) if self.on_warn == "tell" else None
@@ -220,6 +237,31 @@ class Watch:
         finally:
             _current.reset(token)
 
+    @contextmanager
+    def task(self, task: object) -> Iterator[None]:
+        """``with watch.task("item 7"):`` says what the turns of this context are about (their ``task_id``).
+
+        The same answers and calls for another task are no repeats: use it in loops over items that no adapter can see.
+        Of a longer text than the id of a task may be, only a digest is reported.
+        """
+        name = str(task)
+        if len(name) > TASK_MAX:
+            name = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+        token = _task.set(name)
+        try:
+            yield
+        finally:
+            _task.reset(token)
+
+    def owns(self, what: Hashable, owner: object) -> bool:
+        """Return whether an adapter reports this agent, call or answer: the first one that asks, of all that report to
+        the same engine. A framework that has the same adapter twice, or an adapter within another, counts once."""
+        try:
+            return self._backend.claims().owns(what, owner)
+        except Exception as problem:  # noqa: BLE001
+            self.fault(problem)
+            return True
+
     def run_id(self, given: str | None = None, framework: str | None = None) -> str:
         """Return the id of the run at hand: the `given` one, else that of `run`, else what the framework calls it,
         else a new one. An adapter asks once for each call of the framework."""
@@ -237,6 +279,10 @@ class Watch:
     def close(self) -> None:
         """Deliver what is under way. On Kafka, the last open `Watch` of the same settings disconnects this process."""
         self._backend.close()
+
+    def _warned(self, control: ControlEvent) -> None:
+        if control.run_id in self._runs:  # on Kafka, those of other processes are heard as well
+            log.warning("run %s: %s (%s)", control.run_id, control.message, control.code)
 
     def fault(self, problem: Exception) -> None:
         """Count a fault of an adapter or of ours, and log the first of its kind; raise it if `fail` is ``closed``."""

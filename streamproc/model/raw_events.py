@@ -177,6 +177,9 @@ class RawTurn(RawEvent):
     errors: Annotated[list[ErrorReport], BeforeValidator(_error_list, json_schema_input_type=ErrorsInput)] | None = None
     tool_calls: list[ToolCall] = Field([], max_length=CALLS_MAX)
     query: str | None = Field(None, description="the question of a research node")
+    request: Any = Field(
+        None, description="what this turn answers, such as a prompt or an item, without the conversation before it"
+    )
     decision: RoutingDecision | None = None
     round: Whole | None = None
     convergence: Annotated[float, Field(ge=0, le=1)] | None = None

@@ -170,6 +170,7 @@ class Turn(Event, tag="turn", kw_only=True, omit_defaults=True):
     provider: Name = ""
     content: dict[str, Any] | None = None
     call_errors: Errors | None = None  # of failed calls, in a turn that reports no errors itself; class: the first tool
+    request: Hash = 0  # of what the turn answers, such as a prompt or an item
 
 
 class RunStarted(Event, tag="run.started", kw_only=True, omit_defaults=True):

@@ -22,6 +22,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
 from streamproc import Halted, Monitor, Watch
+from streamproc.integrations._requests import request_of
 from streamproc.integrations.pydantic_ai import Breaker
 from tests.integrations.examples import printed, shown
 
@@ -306,6 +307,7 @@ async def test_a_turn_has_what_the_hooks_know() -> None:
     )
     assert (await awaited(agent)).passed
     known: dict[str, Any] = {"type": "turn", "run_id": "r1", "node": "coder", "model": "m1", "provider": "p1"}
+    known["request"] = request_of("Fix it.")
     known["usage"] = {"input_tokens": 20, "output_tokens": 3, "cached_tokens": 8}
     call = {"id": "c1", "name": "run", "args": {"cmd": "ls"}, "result": "the result of ls"}
     assert fed == [

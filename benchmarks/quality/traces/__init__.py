@@ -25,6 +25,7 @@ from benchmarks.quality.traces import (
     presets,
     repeated_call,
     repeated_output,
+    requests,
     stagnation,
     talking,
     unfinished,
@@ -50,7 +51,7 @@ LOOPS: Final[tuple[Kind, ...]] = (
         _hidden(loop)
         for module in (
             repeated_output, oscillation, repeated_call, stagnation, hand_overs, no_progress, unfinished, failures,
-            disguised, boards, endless, framing, talking, others_words,
+            disguised, boards, endless, framing, talking, others_words, requests,
         )
         for loop in module.KINDS
     ),
@@ -58,8 +59,8 @@ LOOPS: Final[tuple[Kind, ...]] = (
     *presets.KINDS,
 )  # fmt: skip
 HONEST: Final[tuple[Kind, ...]] = (
-    work.plain_steps, work.talk, budgets.within_every_limit, *map(honest.around, honest.FRAGMENTS),
-    honest.mixed_day, honest.long_run, *presets.HONEST,
+    work.plain_steps, work.talk, budgets.within_every_limit,
+    *map(honest.around, (*honest.FRAGMENTS, *requests.FRAGMENTS)), honest.mixed_day, honest.long_run, *presets.HONEST,
 )  # fmt: skip
 
 

@@ -48,12 +48,12 @@ def note_message(run: RunState, text: u64 = 0) -> None:
 
 
 @cfunc
-def observe_reply(run: RunState, node: NodeState, text: Content, index: i32) -> bool:
-    """Record a text of a node, and return whether the node answers another message with its last text, with no call,
-    result or other answer in between."""
+def observe_reply(run: RunState, node: NodeState, text: Content, topic: u32, index: i32) -> bool:
+    """Record a text of a node about a topic, and return whether the node answers another message with its last text,
+    with no call, result or other answer in between."""
     messages: Messages = run.messages
     streak: Streak = node.reply
-    value: u32 = tag32(hash64(text.norm))
+    value: u32 = tag32(hash64(text.norm) ^ topic)
     heard: i32 = messages.count
     worked: i32
     answered: bool
