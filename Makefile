@@ -81,7 +81,7 @@ $(PEERS): $(READY) benchmarks/peers.lock
 		-r benchmarks/peers.lock || echo 'bench: cannot install Quix Streams and Bytewax here; the table will show them as not installed'
 	@touch $@
 
-integrations: setup  ## test the adapters whose frameworks cannot share .venv, each in an environment of its own; some: ARGS="crewai ag2"
+integrations: setup  ## test the adapters of all frameworks, most in environments of their own, and write the table; some: ARGS="crewai ag2"
 	@$(BIN)/python deploy/local/integrations.py $(ARGS)
 
 faults: setup  ## inject faults for half an hour (kill, freeze, flood, fill the disk); no decision may be lost or invented

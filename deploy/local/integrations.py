@@ -1,8 +1,9 @@
-"""Runs the tests of adapters whose frameworks cannot share ``.venv``: ``make integrations``.
+"""Runs the tests of adapters against the real frameworks: ``make integrations``.
 
 Each directory of ``tests/frameworks`` has a ``requirements.lock``, which becomes an environment in
-``.local/integrations``, and tests, which run there against the real framework. Exits with 1 if a framework's tests
-fail, after those of the others.
+``.local/integrations``, as these frameworks cannot share ``.venv``. The others run in ``.venv``. When all frameworks
+were asked for and pass, the table of docs/integrations/index.md is written. Exits with 1 if tests fail, after those of
+the others.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ROOT / "tests" / "frameworks"
 ENVIRONMENTS = ROOT / ".local" / "integrations"
+REPORTS = ROOT / ".local" / "conformance"
+SHARED = "the shared environment"
 PIP = ["-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet"]
 
 
@@ -49,19 +52,31 @@ def passes(name: str) -> bool:
     """Run the tests of one framework, and say how long they took."""
     started = time.monotonic()
     variables = {key: value for key, value in os.environ.items() if not key.startswith("STREAMPROC_")}
-    # The frameworks' own warnings are not ours to fix.
-    pytest = ["-m", "pytest", "-q", "-W", "default", f"--confcutdir={TESTS}", str(TESTS / name)]
     variables["STREAMPROC_CORE"] = "python"  # what is compiled here is for the Python of .venv
-    passed = not subprocess.run([environment(name), *pytest], cwd=ROOT, env=variables, check=False).returncode
+    pytest = ["-m", "pytest", "-q", f"--junitxml={REPORTS / name}.xml"]
+    if name == SHARED:
+        command = [sys.executable, *pytest, "tests/conformance"]
+    else:  # the frameworks' own warnings are not ours to fix
+        command = [str(environment(name)), *pytest, "-W", "default", f"--confcutdir={TESTS}", str(TESTS / name)]
+    passed = not subprocess.run(command, cwd=ROOT, env=variables, check=False).returncode
     outcome = "passed" if passed else "FAILED"
     print(f"integrations: {name}: {outcome} in {time.monotonic() - started:.0f} s", flush=True)
     return passed
 
 
 def main() -> None:
-    results = {name: passes(name) for name in frameworks(sys.argv[1:])}
+    names = frameworks(sys.argv[1:])
+    if is_all := not sys.argv[1:]:
+        names = [SHARED, *names]
+    results = {name: passes(name) for name in names}
     if failed := [name for name, passed in results.items() if not passed]:
         sys.exit(f"integrations: failed: {', '.join(failed)}")
+    if is_all:
+        sys.path.insert(0, str(ROOT))
+        from tests.conformance.table import PAGE, write
+
+        write(REPORTS / f"{name}.xml" for name in names)
+        print(f"integrations: wrote the table of {PAGE.relative_to(ROOT)}")
     print(f"integrations: all {len(results)} passed")
 
 

@@ -17,7 +17,7 @@ from streamproc.model.wire import Content
 SIGNATURE_MESSAGES: Final = 3  # "the first 50 characters of each of the first 3 messages, joined with a bar"
 TRACEBACK: Final = "Traceback (most recent call last)"
 SIGNATURE_CHARACTERS: Final = 50
-TIMES_MAX: Final = 4_000  # characters at each end of a request in which times are masked
+TIMES_MAX: Final = 20_000  # characters at each end of a request in which times are masked
 MASKED_CHARACTERS: Final = 4_000  # of a message that are masked for its first 50: masks make a text shorter
 
 _WORD: Final = re.compile(r"\w+")

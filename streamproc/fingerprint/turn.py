@@ -262,7 +262,7 @@ def _is_verdict(value: Any) -> bool:
 
 def as_request(value: Any) -> int:
     """Hash what a turn answers, without times of day; 0 for none."""
-    text = value if isinstance(value, str) else "" if value is None or value in ({}, []) else canonical(value)
+    text = "" if value is None or value in ({}, []) else canonical(value)
     return request(text) if text and not text.isspace() else 0
 
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from streamproc.fingerprint.requests import request_of
 from streamproc.importers.content import items, mapping, parsed, string, text_of
 
 DEPTH_MAX: Final = 12  # levels of messages in messages; deeper ones are not read
@@ -33,6 +34,8 @@ ANSWER_KINDS: Final = frozenset({"function_call_output", "tool", "tool_call_resp
 MESSAGE_RESULTS: Final = ("content", "output")
 PART_RESULTS: Final = ("response", "result", "content", "output")
 OTHER_ROLES: Final = frozenset({"developer", "function", "human", "system", "tool", "user"})
+TEXT_KINDS: Final = ("text", "input_text")
+SYSTEM_ROLES: Final = frozenset({"developer", "system"})
 ASKING_ROLES: Final = frozenset({"human", "user"})
 SPEAKING_ROLES: Final = frozenset({"ai", "assistant", "model"})
 # In this order: a wrapper is opened before what is beside it.
@@ -55,6 +58,7 @@ class ModelInput(NamedTuple):
 
     answers: dict[str, Any]  # results by the id of their call
     by_person: bool  # whether the last message is a person's
+    request: str = ""  # digest of the last message of a person or program, and of the system prompt
 
 
 def said(value: Any) -> ModelAnswer:
@@ -175,22 +179,39 @@ def told(value: Any) -> ModelInput:
         messages = messages[0]  # LangChain: a list of prompts
     answers: dict[str, Any] = {}
     by_person: bool | None = None
+    asked: Any = None
+    system = ""
+    is_new = True
     for message in reversed(messages):
         found = _unwrapped(message)
         role = string(found.get("role")) or string(found.get("type"))
         if role in SPEAKING_ROLES or (role in CALL_KINDS and call_of(found) is not None):
-            break
+            is_new = False  # the model has answered since
         results = list(_answers(found))
-        for call_id, result in reversed(results):
-            answers.setdefault(call_id, result)
-        if by_person is None:
-            by_person = role in ASKING_ROLES and not results
-    return ModelInput(answers, bool(by_person))
+        if is_new:
+            for call_id, result in reversed(results):
+                answers.setdefault(call_id, result)
+            if by_person is None:
+                by_person = role in ASKING_ROLES and not results
+        if role in ASKING_ROLES and not results and asked is None:
+            asked = _plain(found.get("content") or found.get("parts"))
+        elif role in SYSTEM_ROLES:
+            system = text_of(found.get("content") or found.get("parts")) or system
+    return ModelInput(answers, bool(by_person), request_of(asked, system) or "")
+
+
+def _plain(content: Any) -> Any:
+    """Return content that is nothing but text as a text, however an instrumentation writes it."""
+    blocks = items(content)
+    return text_of(blocks) if blocks and all(mapping(one).get("type") in TEXT_KINDS for one in blocks) else content
 
 
 def _unwrapped(message: Any) -> dict[str, Any]:
+    """Return a message without what is around it: LangChain writes it as `kwargs` of its class, or as `data`."""
     found = mapping(message)
     inner = mapping(found.get("message")) or mapping(found.get("kwargs"))
+    if not inner and found.keys() == {"type", "data"}:
+        inner = mapping(found["data"])
     if not inner:
         return found
     kind = items(found.get("id"))[-1:]  # LangChain: the path of the message's class
@@ -269,15 +290,13 @@ def _listed(node: Any) -> Any:
 
 def call_id_in(message: Any) -> str:
     """Return the id of the call that a tool's message answers; empty if it has none."""
-    found = mapping(message)
-    return as_id((mapping(found.get("kwargs")) or found).get("tool_call_id"))
+    return as_id(_unwrapped(message).get("tool_call_id"))
 
 
 def tool_message(value: Any) -> tuple[Any, bool]:
     """Return the content of a tool's message (LangChain, MCP) and whether it reports a failure; other values as they
     are."""
-    found = mapping(value)
-    found = mapping(found.get("kwargs")) or found
+    found = _unwrapped(value)
     if "isError" in found or ("content" in found and (found.get("type") == "tool" or "tool_call_id" in found)):
         failed = found.get("isError") is True or string(found.get("status")) == "error"
         return result_of(found.get("content")), failed

@@ -59,6 +59,7 @@ class Step:
     calls: list[dict[str, Any]] = field(default_factory=list)  # that the model asked for
     answers: dict[str, Any] = field(default_factory=dict)  # results that the model was told, by the id of their call
     asked: bool = False  # whether a person's message is what the model answers
+    request: str = ""  # digest of the message that the model answers
     call_id: str = ""
     args: Any = None
     result: Any = UNSET

@@ -7,10 +7,11 @@ spans of tools, calls are taken from the model's answers and results from its ne
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from streamproc.importers.content import without_blanks
 from streamproc.importers.fitting import fitted, name
@@ -33,13 +34,16 @@ LEVELS_MAX: Final = 50  # of sub-agents in sub-agents that the name of a run tel
 SCOPE_FIELDS: Final = ("user", "tenant", "workflow")
 
 
-class TraceEvent(NamedTuple):
+@dataclass(slots=True)
+class TraceEvent:
     """A raw event and its place: what `Imported` needs, without a log."""
 
     event: dict[str, Any]
     number: int
     at: int  # epoch milliseconds; 0 if unknown
     blank_calls: int = 0  # of which neither arguments nor a result are recorded
+    siblings: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """The calls of a turn by the event ids that they would have on their own, if it has the calls of several steps."""
 
 
 @dataclass(slots=True)
@@ -110,6 +114,9 @@ class _Trace:
         self._runs_below: dict[str, str] = {}
         self.pending: dict[tuple[str, str], Step] = {}  # by run and node: a model call whose turn is still to come
         self.found: list[TraceEvent] = []
+        self.askers: dict[str, list[Step]] = {}  # by id of the call: the model calls that asked for it
+        self.siblings: dict[str, TraceEvent] = {}  # by model call or actor: the turn of calls that were made at once
+        self._places: dict[tuple[str, str], int] | None = None
         for step in self.order:
             for scope in (*SCOPE_FIELDS, "session"):
                 if getattr(step, scope):
@@ -117,6 +124,8 @@ class _Trace:
             for call_id, result in step.answers.items():
                 self.answers.setdefault(call_id, []).append((step, result))
             for call in step.calls:
+                if call["id"]:
+                    self.askers.setdefault(call["id"], []).append(step)
                 if call["id"] and call["args"] is not None:
                     self.asked.setdefault(call["id"], []).append((step.start, call["args"]))
             if step.kind == TOOL:
@@ -160,6 +169,7 @@ class _Trace:
     def _model(self, step: Step) -> None:
         self.counts.models += 1
         self.counts.said += bool(step.output or step.calls)
+        self.siblings.pop("/".join((*self._actor(step), step.parent)), None)
         waiting = self.pending.pop(self._actor(step), None)
         if waiting is not None:
             self._spend(waiting)
@@ -203,7 +213,40 @@ class _Trace:
             self.counts.with_result += 1
             if RETRYABLE.search(step.error_class):
                 call["retryable"] = True
-        self._add(step, {"tool_calls": [call]}, self.pending.pop(self._actor(step), None))
+        asker = self._asker(step)
+        spent = asker if asker is not None and self.pending.get(self._actor(asker)) is asker else None
+        if asker is None:
+            spent = self.pending.get(self._actor(step))
+        at_once = asker.id if asker is not None else "/".join((*self._actor(step), step.parent))
+        turn = self.siblings.get(at_once)
+        if turn is not None and (asker is not None or 0 < step.start < turn.at):
+            self._join(turn, step, call)
+            return
+        request = asker.request if asker is not None else ""
+        self.siblings[at_once] = self._add(step, {"tool_calls": [call], "request": request}, spent)
+
+    def _asker(self, step: Step) -> Step | None:
+        """Return the model call that asked for a call of a tool: the latest one before it, as some use an id again."""
+        asked = [one for one in self.askers.get(step.call_id, ()) if one.start <= step.start] if step.call_id else []
+        return max(asked, key=lambda one: one.start, default=None)
+
+    def _join(self, turn: TraceEvent, step: Step, call: dict[str, Any]) -> None:
+        """Add a call to the turn of the calls that were made beside it: siblings are no repeats of each other."""
+        calls = turn.event.setdefault("tool_calls", [])
+        if not turn.siblings:
+            turn.siblings[turn.event["event_id"]] = list(calls)
+        known = _known([call])
+        added = fitted({"tool_calls": known}).get("tool_calls", [])
+        turn.siblings[name(self._event_id(step))] = added
+        turn.blank_calls += 1 - len(known)
+        calls += added
+        took = max(0, step.end - max(step.start, turn.at))  # what its siblings did not take as well
+        if step.end > turn.at:
+            turn.at = step.end
+            turn.event["at"] = step.end
+        if took:
+            usage = turn.event.setdefault("usage", {})
+            usage["duration_ms"] = usage.get("duration_ms", 0) + took
 
     def _asked(self, step: Step) -> Any:
         """Return the arguments that a model gave a call whose own step has none; None if no model's answer has them.
@@ -232,8 +275,8 @@ class _Trace:
         """Add a turn for a model call without content, or one whose calls have no step."""
         self._add(step, {}, step)
 
-    def _add(self, step: Step, fields: dict[str, Any], spent: Step | None = None) -> None:
-        """Add a turn of a step; `spent` is the model call whose usage it has."""
+    def _add(self, step: Step, fields: dict[str, Any], spent: Step | None = None) -> TraceEvent:
+        """Add and return a turn of a step; `spent` is the model call whose usage it has."""
         if spent is not None:
             self.pending.pop(self._actor(spent), None)
         agent = self._agent(step)
@@ -241,10 +284,10 @@ class _Trace:
         called = self._is_called(agent)
         run_id = self._run(step)
         made = fields.get("tool_calls", ())
-        known = [call for call in made if call["args"] is not None or "result" in call or "error" in call]
+        known = _known(made)
         if made:  # calls of which only the name is known would all count as the same call
             fields["tool_calls"] = known
-        event: dict[str, Any] = {"run_id": run_id, "node": self._node(step), "event_id": self._event_id(step)}
+        event: dict[str, Any] = {"run_id": run_id, "node": self._instance(step), "event_id": self._event_id(step)}
         event |= {"at": (step.end or step.start) or None, **self._scope(step), **fields}
         if called and self.options.sub_agents:
             event["parent_run_id"] = self._root_run(step) if outer is None else self._run_below(outer)
@@ -253,8 +296,10 @@ class _Trace:
             event["from"] = said_to
         model = spent or step
         event |= {"model": model.model, "provider": model.provider, "usage": _usage(step, spent)}
-        blank = len(made) - len(known)
-        self.found.append(TraceEvent(fitted(event), step.number, step.end or step.start, blank))
+        event["request"] = fields.get("request") or model.request
+        turn = TraceEvent(fitted(event), step.number, step.end or step.start, len(made) - len(known))
+        self.found.append(turn)
+        return turn
 
     def _scope(self, step: Step) -> dict[str, Any]:
         """Return for whom a run works. What one span of a trace says holds for the others."""
@@ -347,6 +392,49 @@ class _Trace:
         agent = self._agent(step)
         return (self._run(step), agent.id if agent is not None else "")
 
+    def _instance(self, step: Step) -> str:
+        """Return the node of a turn. Agents of one name that worked at once are a node each: `coder`, `coder/2` …"""
+        if self._places is None:
+            self._places = self._find_places()
+        node = self._node(step)
+        place = self._places.get((node, self._work(self._actor_of(step))), 1)
+        return node if place == 1 else f"{node}/{place}"
+
+    def _find_places(self) -> dict[tuple[str, str], int]:
+        """Return the places of agents by node and work: an agent gets the first that none is at when it begins."""
+        works: dict[tuple[str, str], dict[str, list[int]]] = {}
+        for step in self.order:
+            if step.kind not in WORKING or not step.start:
+                continue
+            actor, agent = self._actor_of(step), self._agent(self._actor_of(step))
+            times = works.setdefault((self._run(step), self._node(step)), {}).setdefault(
+                self._work(actor), [step.start, step.end]
+            )
+            for one in (step, agent) if agent is not None and agent.start else (step,):
+                times[:] = min(times[0], one.start), max(times[1], one.end)
+        found: dict[tuple[str, str], int] = {}
+        for (_, node), works_of_node in works.items():
+            ends: list[tuple[int, int]] = []  # of the agents at work, with their places
+            free: list[int] = []
+            for work, (start, end) in sorted(works_of_node.items(), key=lambda one: one[1]):
+                while ends and ends[0][0] <= start:
+                    heapq.heappush(free, heapq.heappop(ends)[1])
+                place = heapq.heappop(free) if free else len(ends) + 1
+                heapq.heappush(ends, (end, place))
+                if place > 1:
+                    found[node, work] = place
+        return found
+
+    def _actor_of(self, step: Step) -> Step:
+        """Return the step that says who acts: of a tool's call, the model call that asked for it."""
+        asker = self._asker(step) if step.kind == TOOL else None
+        return step if asker is None or self._run(asker) != self._run(step) else asker
+
+    def _work(self, step: Step) -> str:
+        """Return what a step is a part of: the agent above it, or the step above it, which may end later."""
+        agent = self._agent(step)
+        return step.parent if agent is None else agent.id
+
     def _node(self, step: Step) -> str:
         if step.kind == AGENT:
             return step.node or step.name or NODE
@@ -354,6 +442,11 @@ class _Trace:
         named = agent is not None and (agent.node or agent.name)
         framed = next((one.name for one in self.tree.above(step) if one.frame), "")
         return step.node or named or framed or step.home or NODE
+
+
+def _known(calls: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the calls of which more than the name is recorded."""
+    return [call for call in calls if call["args"] is not None or "result" in call or "error" in call]
 
 
 def _usage(step: Step, spent: Step | None) -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from agent_framework import (
     AgentContext,
-    AgentSession,
     ChatContext,
     ChatResponse,
     Content,
@@ -23,7 +23,9 @@ from agent_framework import (
 
 from streamproc.errors import Halted
 from streamproc.integrations._answers import Answers, arguments
-from streamproc.integrations._steps import sparing
+from streamproc.integrations._instances import Instances
+from streamproc.integrations._requests import request_of
+from streamproc.integrations._steps import model_field, sparing
 from streamproc.integrations.watch import Watch
 
 CALLS_MAX: Final = 10_000  # calls that models asked for and that have no result yet
@@ -63,25 +65,49 @@ class PendingCalls:
         return self._calls.pop((run_id, call_id), None)
 
 
+class CallKey:
+    """What a call of an agent is known by. It is gone with its context, also of a stream that nobody reads."""
+
+    __slots__ = ("__weakref__", "id")
+
+    def __init__(self) -> None:
+        self.id = str(uuid.uuid4())
+
+
+class CallName(NamedTuple):
+    """The node of a call: the agent's name, with a number for a call beside others of its name."""
+
+    instances: Instances
+    run_id: str
+    agent: str
+    key: CallKey
+
+    def taken(self) -> str:
+        """Return the node, which is taken until it is free."""
+        return self.instances.name(self.run_id, self.agent, self.key)
+
+    def free(self) -> None:
+        """Give the name to the next call."""
+        self.instances.done(self.run_id, self.agent, self.key)
+
+
 class AgentCall:
     """Reports the steps of one call of an agent's `run`. If it stops, `ends` raises `Halted`."""
 
     def __init__(
-        self,
-        watch: Watch,
-        answers: Answers,
-        pending: PendingCalls,
-        run_id: str,
-        node: str,
-        session: AgentSession | None,
+        self, watch: Watch, answers: Answers, pending: PendingCalls, name: CallName, context: AgentContext
     ) -> None:
         self._watch = watch
         self._answers = answers
         self._pending = pending
-        self._run_id = run_id
-        self._node = node
-        self._session = session
+        self._name = name
+        self._run_id = name.run_id
+        self._node = name.taken()
+        self._session = context.session
         self._stopped: Halted | None = None
+        with _sparing(watch):
+            if (request := asked(context)) is not None:  # else the call brings results, for what was asked before
+                answers.asked(self._run_id, self._node, request)
 
     def surrounds(self, context: AgentContext) -> None:
         """Put this call around the model and the tools, and results that were not sent into its messages."""
@@ -108,8 +134,14 @@ class AgentCall:
 
     def ends(self, _: object = None) -> None:
         """Raise `Halted` if this call was stopped: by now the session has kept its messages."""
+        self.is_over()
         if self._stopped is not None and self._watch.on_halt == "raise":
             raise self._stopped
+
+    def is_over(self) -> None:
+        """Free the name of the node for the next call."""
+        with _sparing(self._watch):
+            self._name.free()
 
     async def around_model(self, context: ChatContext, call_next: Next) -> None:
         """Middleware: report results that came another way, then the model's answer."""
@@ -123,10 +155,15 @@ class AgentCall:
         with _sparing(self._watch):
             if sentence := self._watch.nudge(self._run_id):
                 context.messages = [*context.messages, Message("user", [sentence])]
-        context.stream_result_transforms.append(self._said)
+        model = (context.options or {}).get("model") or getattr(context.client, "model", None)
+
+        def said(response: ChatResponse) -> None:
+            self._said(response, model)
+
+        context.stream_result_transforms.append(said)
         await call_next()
         if isinstance(context.result, ChatResponse):
-            self._said(context.result)
+            said(context.result)
 
     async def around_tool(self, context: FunctionInvocationContext, call_next: Next) -> None:
         """Middleware: report what a tool returned."""
@@ -152,8 +189,8 @@ class AgentCall:
             return
         self._returned(context, context.result)
 
-    def _said(self, response: ChatResponse) -> None:
-        """Report what the model answered."""
+    def _said(self, response: ChatResponse, model: object) -> None:
+        """Report what the model answered; `model` is what was asked for, if the answer does not tell it."""
         with _sparing(self._watch):
             if self._session is not None:
                 self._session.state.pop(UNSENT, None)  # with the request that this answers, they were sent
@@ -164,7 +201,8 @@ class AgentCall:
             ]
             self._pending.add(self._run_id, calls)
             ids = [call.call_id for call in calls]
-            self._answers.said(self._run_id, self._node, response.text, ids, model=response.model or "")
+            about = model_field(response.model or model, "a client of Agent Framework")
+            self._answers.said(self._run_id, self._node, response.text, ids, **about)
 
     def _returned(self, context: FunctionInvocationContext, result: Any = None, **failed: str) -> None:
         """Report what a tool returned, unless it waits for an approval."""
@@ -174,7 +212,7 @@ class AgentCall:
             call = {"id": context.metadata.get("call_id"), "name": context.function.name}
             call["args"] = arguments(context.arguments)
             self._pending.take(self._run_id, call["id"])
-            outcome = failed or {"result": _told(Content.from_function_result("", result=result))}
+            outcome = failed or {"result": _told(Content.from_function_result("", result=result), result is None)}
             self._answers.returned(self._run_id, self._node, call | outcome)
 
     def _results(self, context: ChatContext) -> None:
@@ -195,6 +233,21 @@ class AgentCall:
         return ResponseStream(_updates(response), finalizer=ChatResponse.from_updates) if context.stream else response
 
 
+def asked(context: AgentContext) -> str | None:
+    """Return the digest of what a call of an agent was asked: its last message of a person, without approvals and
+    results, and the instructions; None if there is no such message."""
+    for message in reversed(context.messages):
+        parts = [one for one in message.contents if not one.type.startswith("function_")]
+        if message.role == "user" and parts:
+            options = [getattr(context.agent, "default_options", None), context.options]
+            told = [(one or {}).get("instructions") for one in options]
+            instructions = "\n".join(one for one in told if isinstance(one, str))
+            if all(part.type == "text" for part in parts):
+                return request_of("".join(part.text or "" for part in parts), instructions)
+            return request_of([part.to_dict(exclude={"id", "additional_properties"}) for part in parts], instructions)
+    return None
+
+
 async def _updates(response: ChatResponse) -> AsyncIterator[Any]:
     for update in response.to_updates():
         yield update
@@ -209,8 +262,11 @@ def _tokens(used: UsageDetails) -> dict[str, int | None]:
     return {"input_tokens": sent, "output_tokens": used.get("output_token_count"), "cached_tokens": cached}
 
 
-def _told(result: Content) -> Any:
-    """Return what a model is told about a result: its text, or its parts if not all of them are text."""
+def _told(result: Content, is_none: bool = False) -> Any:
+    """Return what a model is told about a result: its text, or its parts if not all of them are text. `None` is an
+    answer, too."""
+    if is_none:
+        return "None"
     parts = result.items or []
     if all(part.type == "text" for part in parts):
         return result.result

@@ -86,6 +86,13 @@ class Answers:
             answer = self._open.get((run_id, node))
             return answer is not None and answer.waiting is not None and call_id in answer.waiting
 
+    def add(self, run_id: str, node: str, **fields: Any) -> None:
+        """Add to what is known of a node's open answer."""
+        with self._lock:
+            answer = self._open.get((run_id, node))
+            if answer is not None:
+                answer.fields |= fields
+
     def handed(self, run_id: str, sender: str, node: str) -> None:
         """Report that one node handed over to another, which ends its answer."""
         with self._lock:

@@ -9,9 +9,11 @@ from typing import Any, Final
 
 from claude_agent_sdk import AssistantMessage, ClaudeAgentOptions, HookMatcher, ResultMessage
 
-from streamproc.integrations._answers import content
+from streamproc.integrations._answers import content, result_of
+from streamproc.integrations._claude_requests import Requests
 from streamproc.integrations._claude_usage import Spending, Totals
 from streamproc.integrations._history import parts, text_of
+from streamproc.integrations._instances import instances_of
 from streamproc.integrations._steps import sparing
 from streamproc.integrations.watch import Watch
 
@@ -23,6 +25,18 @@ AGENT_TOOLS: Final = ("Agent", "Task")
 AGENT_FOOTER: Final = "\nagentId: "  # below the report of a sub-agent: its id and usage, which are never the same
 
 Data = Mapping[str, Any]
+Answer = Callable[[str, Data], dict[str, Any] | None]
+
+
+class Hook:
+    """A hook of ours, which knows its connection."""
+
+    def __init__(self, connection: Connection, answer: Answer) -> None:
+        self.connection = connection
+        self._answer = answer
+
+    async def __call__(self, data: Data, *_: Any) -> dict[str, Any]:
+        return await self.connection.answer(self._answer, data)
 
 
 class Connection:
@@ -38,6 +52,10 @@ class Connection:
         self.watch = watch
         self._given = given
         self._main = "main"
+        self._instances = instances_of(watch)
+        self._is_heard = True  # else its hooks may serve several sessions at once
+        self._at_work: dict[Connection | str, tuple[str, str]] = {}  # runs and names of agents; the main one: this
+        self._requests = Requests()
         self._calls: set[str] = set()  # that have begun
         self._errors: OrderedDict[str, str] = OrderedDict()  # by call
         self._spending = Spending(totals)
@@ -46,50 +64,66 @@ class Connection:
     def watched(self, options: ClaudeAgentOptions | None, *, to_the_end: bool = False) -> ClaudeAgentOptions:
         """Return options with our hooks after those that they have; `to_the_end` where the messages are not heard."""
         options = options or ClaudeAgentOptions()
+        self._is_heard = not to_the_end
         self._spending.is_resumed = bool(options.resume or options.continue_conversation)
-        ours: dict[str, Callable[[str, Data], dict[str, Any] | None]] = {
+        ours: dict[str, Answer] = {
             "UserPromptSubmit": self._prompt,
             "PreToolUse": self._before_tool,
             "PostToolUseFailure": self._tool_failed,
             "PostToolBatch": self._after_tools,
-            "SubagentStop": self._said,
+            "SubagentStart": self._sub_agent_started,
+            "SubagentStop": self._sub_agent_stopped,
         }
         if to_the_end:
-            ours["Stop"] = self._said
-        hooks: dict[Any, list[Any]] = {event: list(matchers) for event, matchers in (options.hooks or {}).items()}
+            ours["Stop"] = self._stopped
+        hooks: dict[Any, list[Any]] = {
+            event: [matcher for matcher in matchers if not self._takes_over(matcher)]
+            for event, matchers in (options.hooks or {}).items()
+        }
         on_failure = "block" if self.watch.fail == "closed" else None
         for event, answer in ours.items():
-            matcher = HookMatcher(hooks=[self._hook(answer)], timeout=TIMEOUT_S, on_failure=on_failure)
+            matcher = HookMatcher(hooks=[Hook(self, answer)], timeout=TIMEOUT_S, on_failure=on_failure)
             hooks.setdefault(event, []).append(matcher)
         return replace(options, hooks=hooks)
 
-    def _hook(self, answer: Callable[[str, Data], dict[str, Any] | None]) -> Any:
-        async def hook(data: Data, *_: Any) -> dict[str, Any]:
-            found = None
-            try:
-                with sparing(self.watch):
-                    run_id = self.watch.run_id(self._given, data["session_id"])
-                    self.run_id = run_id
-                    if answer in (self._prompt, self._before_tool):
-                        await self.watch.waited(run_id)
-                    found = answer(run_id, data)
-            except Exception as problem:
-                self.fault = problem
-                raise
-            return found or {}
+    def _takes_over(self, matcher: HookMatcher) -> bool:
+        """Whether these hooks are of another connection, which would report the same once more."""
+        others = {hook.connection for hook in matcher.hooks if isinstance(hook, Hook)}
+        for other in others:
+            key = "claude-agent-sdk", id(other)
+            if other.watch.owns(key, other) and not self.watch.owns(key, self):
+                return True
+        return False
 
-        return hook
+    async def answer(self, answer: Answer, data: Data) -> dict[str, Any]:
+        """Answer a hook. With ``fail="closed"`` it raises what goes wrong."""
+        found = None
+        try:
+            with sparing(self.watch):
+                run_id = self.watch.run_id(self._given, data["session_id"])
+                self.run_id = run_id
+                if answer in (self._prompt, self._before_tool):
+                    await self.watch.waited(run_id)
+                found = answer(run_id, data)
+        except Exception as problem:
+            self.fault = problem
+            raise
+        return found or {}
 
     # Hooks. `Halted` cannot leave them, so they answer that the CLI must stop.
 
     def _prompt(self, run_id: str, data: Data) -> dict[str, Any] | None:
         if (halt := self.watch.halted(run_id)) is None:
+            self._requests.prompted(data)
+            self._node(run_id, data)  # taken now: a query beside this one may be done before it has a turn
             return None
         return {"decision": "block", "reason": halt.message}  # the prompt is not kept in the session
 
     def _before_tool(self, run_id: str, data: Data) -> dict[str, Any] | None:
         self._calls.add(data["tool_use_id"])
         if (halt := self.watch.halted(run_id)) is None:
+            if data["tool_name"] in AGENT_TOOLS:
+                self._requests.ordered(data["tool_input"])
             return None
         denied = {"permissionDecision": "deny", "permissionDecisionReason": halt.message}  # else the tool still runs
         return self._stop(run_id) | {"hookSpecificOutput": {"hookEventName": "PreToolUse", **denied}}
@@ -102,7 +136,7 @@ class Connection:
     def _after_tools(self, run_id: str, data: Data) -> dict[str, Any]:
         """Report the calls of one answer, when the last of them has returned."""
         self._calls -= {call["tool_use_id"] for call in data["tool_calls"]}
-        self._turn(run_id, self._node(data), tool_calls=[self._call(call) for call in data["tool_calls"]])
+        self._turn(run_id, data, tool_calls=[self._call(call) for call in data["tool_calls"]])
         if stopped := self._stop(run_id):
             return stopped
         sentence = self.watch.nudge(run_id)
@@ -111,18 +145,45 @@ class Connection:
 
     def _said(self, run_id: str, data: Data) -> None:
         if text := data.get("last_assistant_message"):
-            self._turn(run_id, self._node(data), output=text)
+            self._turn(run_id, data, output=text)
+
+    def _sub_agent_started(self, run_id: str, data: Data) -> None:
+        self._requests.of(data["session_id"], data)
+        self._node(run_id, data)
+
+    def _sub_agent_stopped(self, run_id: str, data: Data) -> None:
+        self._said(run_id, data)
+        self._rest(data["agent_id"])
+
+    def _stopped(self, run_id: str, data: Data) -> None:
+        self._said(run_id, data)
+        self._rest(data["session_id"])
 
     def _stop(self, run_id: str) -> dict[str, Any]:
         halt = self.watch.halted(run_id)
         return {} if halt is None else {"continue_": False, "stopReason": halt.message}
 
-    def _node(self, data: Data) -> str:
-        """Return the name of an agent. Sub-agents of one type work in parallel: each is a node."""
+    def _node(self, run_id: str, data: Data) -> str:
+        """Return the name of an agent: its type, with a number for one that works beside others of it, as sub-agents
+        and queries do."""
         if "agent_id" in data:
-            return f"{data.get('agent_type') or 'agent'}/{data['agent_id']}"
-        self._main = data.get("agent_type") or self._main  # of a session with an agent of its own
-        return self._main
+            agent, key = data.get("agent_type") or "agent", data["agent_id"]
+        else:
+            self._main = agent = data.get("agent_type") or self._main  # of a session with an agent of its own
+            key = self if self._is_heard else data["session_id"]
+        if self._at_work.get(key) != (run_id, agent):
+            self._rest(key)
+            self._at_work[key] = run_id, agent
+        return self._instances.name(run_id, agent, key)
+
+    def rests(self) -> None:
+        """Give the names of the agents to those of other queries: this one has its result."""
+        for key in list(self._at_work):
+            self._rest(key)
+
+    def _rest(self, key: Connection | str) -> None:
+        if (name := self._at_work.pop(key, None)) is not None:
+            self._instances.done(*name, key)
 
     def _call(self, call: Data) -> dict[str, Any]:
         told = {"id": call["tool_use_id"], "name": call["tool_name"], "args": content(call["tool_input"])}
@@ -131,11 +192,12 @@ class Connection:
             response = text_of(response)
         if call["tool_name"] in AGENT_TOOLS and isinstance(response, str):
             response = response.partition(AGENT_FOOTER)[0]
-        return told | ({"result": content(response)} if error is None else {"error": error})
+        return told | ({"result": result_of(response)} if error is None else {"error": error})
 
-    def _turn(self, run_id: str, node: str, **fields: Any) -> None:
+    def _turn(self, run_id: str, data: Data, **fields: Any) -> None:
+        node = self._node(run_id, data)
         self._spent(run_id, node)
-        self.watch.turn(run_id, node, from_=None, **fields)
+        self.watch.turn(run_id, node, from_=None, **self._requests.of(data["session_id"], data), **fields)
 
     def _spent(self, run_id: str, node: str) -> None:
         if unsent := self._spending.take():
@@ -172,8 +234,9 @@ class Connection:
         if message.structured_output is not None:  # its text is the same
             said = {"structured_output": content(message.structured_output)}
         if said and message.terminal_reason == "completed":
-            self._turn(run_id, self._main, **said)
+            self._turn(run_id, {"session_id": message.session_id}, **said)
         else:
             self._spent(run_id, self._main)  # kept for when it is resumed
+        self.rests()
         if message.terminal_reason != "completed" and self.watch.on_halt != "end":
             self.watch.check(run_id)

@@ -9,7 +9,10 @@ from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import Any, Final
 
-from streamproc.integrations._history import CallResult, Reply, RequestedCall, results, told
+from streamproc.errors import Halted
+from streamproc.integrations._history import CallResult, Reply, RequestedCall, asked_of, results, told
+from streamproc.integrations._instances import instances_of
+from streamproc.integrations._requests import request_of
 from streamproc.integrations._steps import Steps, sparing
 from streamproc.integrations.watch import Watch
 
@@ -19,6 +22,8 @@ RESULTS_MAX: Final = 10_000  # ids of results of one run
 
 class Loop:
     """What happens around requests to models: before each, the results of tools are fed and the run is checked.
+
+    Its node has a number (``coder/2``) while another loop of that name works in the same run.
 
     A loop is `shared` if other processes get requests of the same runs: it feeds no result that an earlier request had,
     and gives each turn an id, so that a request that is sent again brings no second one.
@@ -33,19 +38,22 @@ class Loop:
         self._shared = shared
         self._own = own or str(uuid.uuid4())  # the run, unless there is another id
         self._steps = Steps(self.watch)
+        self._instances = instances_of(self.watch)
         self._seen: OrderedDict[str, OrderedDict[str, None]] = OrderedDict()  # ids of results, by run
+        self._asked: OrderedDict[str, str] = OrderedDict()  # digests of what was last asked, by run
         self._lock = threading.Lock()
 
-    def before(self, request: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Return the run and the request to send. Raises `Halted`."""
+    def before(self, request: dict[str, Any]) -> tuple[str, dict[str, str], dict[str, Any]]:
+        """Return the run, what is asked (`about`), and the request to send. Raises `Halted`."""
         run_id = self._own
         with sparing(self.watch):
             run_id = self.watch.run_id(self.given, self._own)
             for name in ("messages", "input"):
                 if isinstance(request.get(name), Iterable) and not isinstance(request[name], (str, list, Mapping)):
                     request[name] = list(request[name])  # it may be read only once
+        about = self.about(run_id, request)
         self.heard(run_id, request)
-        return run_id, self.nudged(run_id, request)
+        return run_id, about, self.nudged(run_id, request)
 
     async def waited(self) -> None:
         """Wait while no step may begin (`Watch.waited`), before the request of an asynchronous client."""
@@ -58,8 +66,28 @@ class Loop:
         """Feed the results that a request brings. Raises `Halted`."""
         with sparing(self.watch):
             self.returned(run_id, request)
+        try:
+            with sparing(self.watch):
+                self.watch.check(run_id)
+        except Halted:
+            self._rest(run_id)
+            raise
+
+    def about(self, run_id: str, request: Mapping[str, Any]) -> dict[str, str]:
+        """Return the digest of what a request asks, as a field of the turn of its answer. Where the API stores the
+        conversation, that is what an earlier request asked."""
+        asked = None
         with sparing(self.watch):
-            self.watch.check(run_id)
+            asked = request_of(*asked_of(request))
+        with self._lock:
+            asked = asked or self._asked.get(run_id)
+            if asked is None:
+                return {}
+            self._asked[run_id] = asked
+            self._asked.move_to_end(run_id)
+            if len(self._asked) > RUNS_MAX:
+                self._asked.popitem(last=False)
+        return {"request": asked}
 
     def nudged(self, run_id: str, request: dict[str, Any]) -> dict[str, Any]:
         """Return the request with the sentence of a new warning, or the request itself."""
@@ -68,12 +96,15 @@ class Loop:
                 return told(request, sentence)
         return request
 
-    def after(self, run_id: str, answer: Reply | None) -> None:
-        """Feed what a model answered, unless it waits for tools."""
+    def after(self, run_id: str, answer: Reply | None, about: Mapping[str, str] | None = None) -> None:
+        """Feed what a model answered, unless it waits for tools. `about` is what was asked (see the method)."""
         with sparing(self.watch):
             if answer is not None:
-                self.watch.spent(run_id, self.node, **answer.usage)
-                self._steps.answered(run_id, self.node, answer.text, answer.calls, model=answer.model)
+                node = self._node(run_id)
+                self.watch.spent(run_id, node, **answer.usage)
+                self._steps.answered(run_id, node, answer.text, answer.calls, model=answer.model, **(about or {}))
+                if not answer.calls:
+                    self._rest(run_id)
 
     def returned(self, run_id: str, request: Mapping[str, Any]) -> None:
         """Feed what tools returned, as far as it was not fed."""
@@ -81,15 +112,38 @@ class Loop:
         unknown = [result for result in found if not self._steps.knows(run_id, result.call_id)]
         if unknown:
             asked = [result.call or RequestedCall(result.call_id, "?", None) for result in unknown]
-            fields = {"event_id": _event_id(asked)} if self._shared else {}
-            self._steps.answered(run_id, self.node, unknown[-1].said, asked, **fields)
+            fields = self.about(run_id, request)
+            if self._shared:
+                fields |= {"event_id": _event_id(asked), "model": str(request.get("model") or "")}
+            self._steps.answered(run_id, self._node(run_id), unknown[-1].said, asked, **fields)
         for result in found:
             about = {"result": result.content, "error": True if result.failed else None}
-            self._steps.returned(run_id, self.node, result.call_id, **about)
+            self._steps.returned(run_id, self._node(run_id), result.call_id, **about)
         if found:
             self._steps.ended(run_id, for_good=False)
         else:
             self._steps.begins(run_id)  # calls that nothing answers, such as those for structured output
+
+    def knows(self, run_id: str, call_id: str) -> bool:
+        """Whether this loop waits for the result of a call."""
+        return self._steps.knows(run_id, call_id)
+
+    def begins(self, run_id: str) -> None:
+        """Take the name of the node before a request: a loop beside this one may have its answer first."""
+        with sparing(self.watch):
+            self._node(run_id)
+
+    def failed(self, run_id: str) -> None:
+        """Take note that a request has no answer, so that the next loop has the name of this one."""
+        with sparing(self.watch):
+            self._rest(run_id)
+
+    def _node(self, run_id: str) -> str:
+        return self.node if self._shared else self._instances.name(run_id, self.node, self)
+
+    def _rest(self, run_id: str) -> None:
+        """Give the name of the node to the next loop: this one has its answer."""
+        self._instances.done(run_id, self.node, self)
 
     def _unseen(self, run_id: str, request: Mapping[str, Any]) -> list[CallResult]:
         """Return the results that were not fed. What an older process heard comes with the first request: it is not

@@ -39,27 +39,27 @@ def _wrap(resource: Any, name: str, loop: Loop, *, is_async: bool) -> None:
     """Put the loop around a method that sends a request and returns a response, a stream, or a manager of a stream."""
     send = getattr(resource, name)
 
-    def heard(run_id: str, response: Any) -> Any:
+    def heard(run_id: str, about: Mapping[str, str], response: Any) -> Any:
         with sparing(loop.watch):
             if hasattr(response, "_iterator"):
                 collector = Collector()
-                return observed(
-                    response, functools.partial(_add, loop, collector), lambda: loop.after(run_id, collector.reply())
-                )
-            loop.after(run_id, reply(response))
+                add = functools.partial(_add, loop, collector)
+                return observed(response, add, lambda: loop.after(run_id, collector.reply(), about))
+            loop.after(run_id, reply(response), about)
         return response
 
     @functools.wraps(send)
     def call(*args: Any, **request: Any) -> Any:
-        run_id, request = loop.before(request)
+        run_id, about, request = loop.before(request)
         response = send(*args, **request)
-        return _Manager(response, functools.partial(heard, run_id)) if name == "stream" else heard(run_id, response)
+        listen = functools.partial(heard, run_id, about)
+        return _Manager(response, listen) if name == "stream" else listen(response)
 
     @functools.wraps(send)
     async def call_async(*args: Any, **request: Any) -> Any:
         await loop.waited()
-        run_id, request = loop.before(request)
-        return heard(run_id, await send(*args, **request))
+        run_id, about, request = loop.before(request)
+        return heard(run_id, about, await send(*args, **request))
 
     setattr(resource, name, call_async if is_async and name != "stream" else call)
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from crewai.tools.tool_failure import ToolFailure
 from crewai.utilities.i18n import I18N_DEFAULT
 
-from streamproc.integrations._answers import content
+from streamproc.integrations._answers import result_of
 
 RESULTS_MAX: Final = 1_000  # calls of all runs whose results are kept
 
@@ -51,4 +51,4 @@ def _outcome(raw: Any) -> dict[str, Any]:
         return {"error": raw.as_agent_message()}
     if isinstance(raw, str) and raw.startswith(FAILED):
         return {"error": raw.strip()}
-    return {"result": content(raw)}
+    return {"result": result_of(raw)}

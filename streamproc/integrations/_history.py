@@ -66,6 +66,20 @@ def _is_text(part: Mapping[str, Any]) -> bool:
     return part.get("type") in TEXTS and ("text" in part or "refusal" in part)
 
 
+def asked_of(request: Mapping[str, Any]) -> tuple[Any, str]:
+    """Return what a request asks: the content of the last message of a person or program, and the system prompt."""
+    last: Any = None
+    told = [text_of(request.get("system")), text_of(request.get("instructions"))]
+    messages = request.get("messages", request.get("input"))
+    for message in [{"role": "user", "content": messages}] if isinstance(messages, str) else parts(messages):
+        role, content = message.get("role") or message.get("type"), message.get("content")
+        if role in ("system", "developer", "SystemMessage"):
+            told.append(text_of(content))
+        elif role in ("user", "UserMessage") and not any(part.get("type") == "tool_result" for part in parts(content)):
+            last = content if isinstance(content, str) else parts(content)
+    return last, "\n".join(filter(None, told))
+
+
 def results(request: Mapping[str, Any]) -> list[CallResult]:
     """Return every tool result of a request, in order."""
     calls: dict[str, RequestedCall] = {}

@@ -1,34 +1,37 @@
-"""What a model was asked, as the `request` of a turn: a digest of the message that its answer belongs to."""
+"""What models are asked, as the `request` of their turns, by loops around a model."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
 from typing import Any, Final
 
-from pydantic_core import to_jsonable_python
+from streamproc.fingerprint.requests import as_json, request_of
 
-from streamproc.fingerprint.turn import as_request
+__all__ = ["ASKED_MAX", "Requests", "as_json", "request_of"]
 
-_DIGITS: Final = b"0123456789"
-
-
-def request_of(asked: Any, instructions: str = "") -> str | None:
-    """Return the digest of what was asked (a text, or any parts of a message); None if nothing was.
-
-    Pass the last message of a person or of the program, not the conversation: that is another one in each turn.
-    The `instructions` of a system prompt count without their digits, as many of them carry a clock or a counter.
-    """
-    about = as_request(as_json(asked))
-    if instructions:
-        fixed = instructions.encode("utf-8", "surrogatepass").translate(None, _DIGITS)
-        about = as_request([f"{about:016x}", as_request(fixed.decode("utf-8", "surrogatepass"))])
-    return f"{about:016x}" if about else None
+ASKED_MAX: Final = 3  # messages of a person in a row that are one request, such as a document and a question about it
+LOOPS_MAX: Final = 10_000  # loops whose request is remembered
 
 
-def as_json(value: Any) -> Any:
-    """Return a value as JSON values. An object that is no data becomes the name of its type: its text may carry an
-    address, which is another one each time."""
-    return value if isinstance(value, str) else to_jsonable_python(value, fallback=_type_name, bytes_mode="base64")
+class Requests:
+    """The requests of loops around a model, in which the system prompt counts as it was at first: some programs keep
+    notes in it, and others send what was asked only once."""
 
+    def __init__(self) -> None:
+        self._asked: OrderedDict[Hashable, tuple[str | None, str | None]] = OrderedDict()  # by loop, with the request
 
-def _type_name(value: object) -> str:
-    return type(value).__qualname__
+    def of(self, loop: Hashable, asked: Sequence[Any], instructions: str, *, goes_on: bool) -> str | None:
+        """Return the request of the next answer of a loop: `asked` are the newest messages of a person, and `goes_on`
+        says whether the model has answered them before."""
+        about = request_of(list(asked))
+        before = self._asked.get(loop)
+        if before is not None and goes_on and (not asked or before[0] == about):
+            return before[1]
+        if not asked:
+            return request_of(instructions)
+        request = request_of(about, instructions) if instructions else about
+        self._asked[loop] = about, request
+        if len(self._asked) > LOOPS_MAX:
+            self._asked.popitem(last=False)
+        return request

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
@@ -13,10 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from streamproc.integrations.watch import Watch
 
+log = logging.getLogger("streamproc.integrations")
+
 RUNS_MAX: Final = 10_000  # runs with steps that wait for their tools, or with a message of a person
 STEPS_MAX: Final = 100  # of one run that wait at the same time; further ones are fed without what is missing
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+(?=>)")
 CALLS_MAX: Final = 20_000  # ids of calls that were fed, each with its run
+
+_nameless: Final[set[str]] = set()  # sources of answers that name no model, of those that were logged
 
 
 class sparing:  # noqa: N801  # reads as the statement that it is: `with sparing(watch):`
@@ -40,6 +45,16 @@ class sparing:  # noqa: N801  # reads as the statement that it is: `with sparing
 def text_of_object(value: object) -> str:
     """Return the text of an object without its address, which is another one each time."""
     return _ADDRESS.sub("", str(value))
+
+
+def model_field(model: object, source: str) -> dict[str, str]:
+    """Return the name of a model as a field of a turn. That a `source` of answers tells none is logged once."""
+    if isinstance(model, str) and model:
+        return {"model": model}
+    if source not in _nameless:
+        _nameless.add(source)
+        log.warning("%s has no model name; USD budgets count its turns only with the policy's `default` price", source)
+    return {}
 
 
 def plain(value: Any) -> Any:
@@ -141,11 +156,28 @@ class Steps:
         """Whether a step waits for this call, or may be told once more about it."""
         return (run_id, call_id) in self._by_call
 
+    def waits_for(self, run_id: str, call_id: str) -> bool:
+        """Whether a step waits for this call."""
+        with self._lock:
+            step = self._by_call.get((run_id, call_id))
+            return step is not None and call_id in step.missing
+
+    def waiting(self, run_id: str) -> bool:
+        """Whether a step of a run waits for anything."""
+        return run_id in self._open
+
     def begins(self, run_id: str, scope: str = "") -> None:
         """Feed what is left of the earlier steps of a loop, as its next one begins."""
         for step in self._of(run_id):
             if step.scope == scope:
                 self._feed(step)
+
+    def dropped(self, run_id: str, scope: str, passed: Collection[str]) -> None:
+        """Feed the steps of a loop whose node has ended and `passed` none of their calls on: nobody answers those. If
+        somebody does, these answers are turns of their own."""
+        for step in self._of(run_id):
+            if step.scope == scope and step.missing and not step.missing & set(passed):
+                self._feed(step, fed=step.calls.keys() - step.missing)
 
     def ended(self, run_id: str, *, for_good: bool = True) -> None:
         """Feed what is left of a run: of one that may go on, only the steps that wait for no tool."""
@@ -170,7 +202,7 @@ class Steps:
         with self._lock:
             return list(self._open.get(run_id, ()))
 
-    def _feed(self, step: _Step) -> None:
+    def _feed(self, step: _Step, fed: Collection[str] | None = None) -> None:
         with self._lock:
             of_run = self._open.get(step.run_id, [])
             if step not in of_run:
@@ -180,6 +212,7 @@ class Steps:
                 del self._open[step.run_id]
             for call_id in step.calls:
                 self._by_call.pop((step.run_id, call_id), None)
+            for call_id in step.calls if fed is None else fed:
                 self._fed[step.run_id, call_id] = None
             while len(self._fed) > CALLS_MAX:
                 self._fed.popitem(last=False)

@@ -20,7 +20,10 @@ from ag2.middleware import BaseMiddleware
 from ag2.utils import AGENT_CONTEXT_DEPENDENCY_KEY
 
 from streamproc.errors import Halted
-from streamproc.integrations._answers import Answers, arguments, content
+from streamproc.integrations._answers import Answers, arguments, content, result_of
+from streamproc.integrations._instances import Instances, instances_of
+from streamproc.integrations._requests import request_of
+from streamproc.integrations._steps import model_field
 from streamproc.integrations.watch import Watch
 
 __all__ = ["Breaker"]
@@ -40,9 +43,10 @@ class Breaker:
         self.watch = watch or Watch(**options)
         self._run_id = run_id
         self._answers = Answers(self.watch)
+        self._instances = instances_of(self.watch)
 
     def __call__(self, event: events.BaseEvent, context: Any) -> BaseMiddleware:
-        return _Watched(event, context, self, self._answers)
+        return _Watched(event, context, self, self._answers, self._instances)
 
     def run_id(self, context: Any) -> str:
         """Return the id of the run that a context belongs to."""
@@ -53,28 +57,54 @@ class HaltedTurn(Halted, Exception):
     """`Halted` as it leaves AG2, which never unlocks the stream of a turn that ends by anything but an `Exception`."""
 
 
+class _Turn:
+    """Stands for a turn that is reported; when it is gone, so is the claim to report it."""
+
+    __slots__ = ("__weakref__",)
+
+
 class _Watched(BaseMiddleware):
     """The middleware of one turn of AG2: a request to an agent, with all model calls and tools until its reply."""
 
-    def __init__(self, event: events.BaseEvent, context: Any, breaker: Breaker, answers: Answers) -> None:
+    def __init__(
+        self, event: events.BaseEvent, context: Any, breaker: Breaker, answers: Answers, instances: Instances
+    ) -> None:
         super().__init__(event, context)
         self._breaker = breaker
         self._watch = breaker.watch
         self._answers = answers
+        self._instances = instances
+        self._turn: _Turn | None = _Turn()
+        self._reports = True
+        self._has_asked = False
         self._waiting: dict[str, events.ToolCallEvent] = {}  # calls of the last answer that have not returned
 
     async def on_turn(self, call_next: Any, event: events.BaseEvent, context: Any) -> events.ModelResponse:
-        with self._watch.run(self._breaker.run_id(context)):
-            try:
+        with self._answers.faults():
+            self._reports = self._watch.owns(("ag2", id(event)), self._turn)
+            if self._reports:
+                self._at(context)  # a turn beside this one may be done before it has an answer
+        if not self._reports:  # another breaker around this one does
+            return await call_next(event, context)
+        run_id = self._breaker.run_id(context)
+        try:
+            with self._watch.run(run_id):
                 return await call_next(event, context)
-            except Halted as halted:
-                turn = HaltedTurn(halted.run_id, halted.control)
-                turn.args = halted.args
-                raise turn from None
+        except Halted as halted:
+            turn = HaltedTurn(halted.run_id, halted.control)
+            turn.args = halted.args
+            raise turn from None
+        finally:
+            self._turn = None
+            with self._answers.faults():
+                self._answers.end(*self._at(context))
+                self._instances.done(run_id, node(context), self)
 
     async def on_llm_call(
         self, call_next: Any, messages: Sequence[events.BaseEvent], context: Any
     ) -> events.ModelResponse:
+        if not self._reports:
+            return await call_next(messages, context)
         run_id = self._breaker.run_id(context)
         with self._answers.faults():
             self._unheard(context, messages)
@@ -82,6 +112,9 @@ class _Watched(BaseMiddleware):
             if self._watch.on_halt == "end" and (halt := self._watch.halted(run_id)) is not None:
                 return events.ModelResponse(events.ModelMessage(f"HALTED: {halt.message}"), finish_reason="halted")
             self._watch.check(run_id)
+            if not self._has_asked:
+                self._has_asked = True
+                self._answers.asked(*self._at(context), asked(self.initial_event, messages, context))
             if sentence := self._watch.nudge(run_id):
                 messages = [
                     *messages,
@@ -90,13 +123,15 @@ class _Watched(BaseMiddleware):
         response = await call_next(messages, context)
         with self._answers.faults():
             if response.usage:
-                self._watch.spent(run_id, node(context), **tokens(response))
+                self._watch.spent(*self._at(context), **dict[str, Any](tokens(response)))
             self._waiting = {call.id: call for call in response.tool_calls.calls}
-            about = {"model": response.model or "", "provider": response.provider or ""}
-            self._answers.said(run_id, node(context), response.content or "", list(self._waiting), **about)
+            about = model_field(response.model, "a model of AG2") | {"provider": response.provider or ""}
+            self._answers.said(*self._at(context), response.content or "", list(self._waiting), **about)
         return response
 
     async def on_tool_execution(self, call_next: Any, event: events.ToolCallEvent, context: Any) -> Any:
+        if not self._reports:
+            return await call_next(event, context)
         with self._answers.faults():
             await self._watch.waited(self._breaker.run_id(context))
             try:
@@ -124,15 +159,29 @@ class _Watched(BaseMiddleware):
             told["error"] = str(result.error) or type(result.error).__name__
         else:
             parts = [payload(part) for part in result.result.parts]
-            told["result"] = parts[0] if len(parts) == 1 else parts
+            told["result"] = result_of(parts[0]) if len(parts) == 1 else parts
         self._waiting.pop(call.id, None)
-        self._answers.returned(self._breaker.run_id(context), node(context), told)
+        self._answers.returned(*self._at(context), told)
+
+    def _at(self, context: Any) -> tuple[str, str]:
+        """Return the run and the node: the agent's name, with a number for one that works beside others of its name."""
+        run_id = self._breaker.run_id(context)
+        return run_id, self._instances.name(run_id, node(context), self)
 
 
 def node(context: Any) -> str:
     """Return the name of the agent."""
     agent = context.dependencies.get(AGENT_CONTEXT_DEPENDENCY_KEY)
     return agent.name if agent is not None else "agent"
+
+
+def asked(event: events.BaseEvent, messages: Sequence[events.BaseEvent], context: Any) -> str | None:
+    """Return the digest of what a turn was asked; of one that is resumed, what its history has asked last."""
+    requests = [one for one in (*messages, event) if isinstance(one, events.ModelRequest)]
+    if not requests:
+        return None
+    parts = [payload(part) for part in requests[-1].parts]
+    return request_of(parts[0] if len(parts) == 1 else parts, "\n".join(context.prompt))
 
 
 def payload(part: Any) -> Any:

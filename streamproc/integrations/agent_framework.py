@@ -14,16 +14,19 @@ A run that must stop leaves `run`, or its stream, as `Halted`, after its session
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 from agent_framework import AgentContext, AgentMiddleware
 
-from streamproc.integrations._agent_framework_calls import AgentCall, PendingCalls
+from streamproc.integrations._agent_framework_calls import AgentCall, CallKey, CallName, PendingCalls
 from streamproc.integrations._answers import Answers
+from streamproc.integrations._instances import instances_of
 from streamproc.integrations._steps import sparing
 from streamproc.integrations.watch import Watch
 
 __all__ = ["Breaker"]
+
+CALL: Final = "streamproc.call"  # in the metadata of a call of an agent: its key
 
 
 class Breaker(AgentMiddleware):
@@ -39,6 +42,7 @@ class Breaker(AgentMiddleware):
         self._run_id = run_id
         self._answers = Answers(self.watch)
         self._pending = PendingCalls()
+        self._instances = instances_of(self.watch)
 
     def run_id(self, context: AgentContext) -> str:
         """Return the id of the run that a call of an agent belongs to."""
@@ -46,18 +50,29 @@ class Breaker(AgentMiddleware):
 
     async def process(self, context: AgentContext, call_next: Callable[[], Awaitable[None]]) -> None:
         call = self._begin(context)
-        await call_next()
+        try:
+            await call_next()
+        except BaseException:
+            if call is not None:
+                call.is_over()
+            raise
         if call is not None and not context.stream:
             call.ends()
 
     def _begin(self, context: AgentContext) -> AgentCall | None:
-        """Surround the model and the tools of this call; None if that failed. Raises `Halted`."""
+        """Surround the model and the tools of this call; None if that failed, or another breaker has done so. Raises
+        `Halted`."""
         with sparing(self.watch):
-            node = context.agent.name or "agent"
-            call = AgentCall(self.watch, self._answers, self._pending, self.run_id(context), node, context.session)
+            key = context.metadata.setdefault(CALL, CallKey())
+            if not self.watch.owns(("agent-framework", key.id), self):
+                return None
+            name = CallName(self._instances, self.run_id(context), context.agent.name or "agent", key)
+            call = AgentCall(self.watch, self._answers, self._pending, name, context)
             if self.watch.on_halt == "raise" and (halt := call.halt()) is not None:
+                call.is_over()
                 raise halt
             context.stream_result_transforms.append(call.ends)
+            context.stream_cleanup_hooks.append(call.is_over)
             call.surrounds(context)
             return call
         return None

@@ -20,8 +20,9 @@ The agents of a team share a `Breaker`, which is also the condition that ends it
 from __future__ import annotations
 
 import uuid
+from collections import OrderedDict
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, Final
 
 from autogen_agentchat.base import TerminatedException, TerminationCondition
 from autogen_agentchat.messages import (
@@ -34,13 +35,16 @@ from autogen_agentchat.messages import (
 from autogen_core.models import FunctionExecutionResultMessage
 
 from streamproc.errors import Halted
-from streamproc.integrations._autogen_client import GuardedClient, calls, tokens
+from streamproc.integrations._autogen_client import GuardedClient, calls_of, tokens
 from streamproc.integrations._client_loop import Loop
 from streamproc.integrations._history import Reply
-from streamproc.integrations._steps import sparing
+from streamproc.integrations._requests import request_of
+from streamproc.integrations._steps import model_field, sparing
 from streamproc.integrations.watch import Watch
 
 __all__ = ["Breaker", "guarded"]
+
+RUNS_MAX: Final = 1_000  # runs of one condition with a message of a person
 
 
 def guarded(
@@ -74,8 +78,9 @@ class Breaker(TerminationCondition):
         self.watch = watch or Watch(**options)
         self._run_id = run_id
         self._own = str(uuid.uuid4())
-        self._loops: dict[str, Loop] = {}  # by agent
+        self._loops: dict[str, list[Loop]] = {}  # by agent
         self._guarded: set[str] = set()
+        self._requests: OrderedDict[str, str] = OrderedDict()  # what a person has written last, by run
         self._people = {"user", *people}  # AutoGen calls the sender of a task "user"
         self._ends = self.watch.on_halt == "end"
         self._terminated = False
@@ -83,7 +88,8 @@ class Breaker(TerminationCondition):
     def guarded(self, client: Any, node: str = "agent") -> Any:
         """Return a model client for one agent of this run: `node` is the agent's name."""
         self._guarded.add(node)
-        return GuardedClient(client, self._loop(node), lambda: self._ends)
+        loop = self._new_loop(node)
+        return GuardedClient(client, loop, lambda: self._ends, self._people)
 
     @property
     def terminated(self) -> bool:
@@ -111,16 +117,46 @@ class Breaker(TerminationCondition):
     def _hear(self, run_id: str, message: Any) -> None:
         node = message.source
         if node in self._people:
+            if isinstance(message, BaseChatMessage):
+                self._person_wrote(run_id, message)
             return
-        loop, usage = self._loop(node), tokens(message.models_usage)
+        usage = tokens(message.models_usage)
         if isinstance(message, ToolCallExecutionEvent):  # earlier than in the next request of the agent
-            loop.returned(run_id, {"messages": [FunctionExecutionResultMessage(content=message.content)]})
+            results = {"messages": [FunctionExecutionResultMessage(content=message.content)]}
+            for loop in self._waiting(node, run_id, {result.call_id for result in message.content}):
+                loop.returned(run_id, results)
         elif node in self._guarded or isinstance(message, ToolCallSummaryMessage):
             pass  # its client has heard it; a summary repeats what tools returned
         elif isinstance(message, ToolCallRequestEvent):
-            loop.after(run_id, Reply("", calls(message.content), usage, ""))
+            self._replied(run_id, node, Reply("", calls_of(message.content), usage, ""))
         elif isinstance(message, BaseChatMessage):
-            loop.after(run_id, Reply(message.to_text(), [], usage, ""))
+            self._replied(run_id, node, Reply(message.to_text(), [], usage, ""))
+
+    def _replied(self, run_id: str, node: str, reply: Reply) -> None:
+        if reply.usage:
+            model_field(reply.model, "an agent of AutoGen without a guarded client")
+        request = self._requests.get(run_id)
+        self._loop(node).after(run_id, reply, {"request": request} if request else {})
+
+    def _person_wrote(self, run_id: str, message: BaseChatMessage) -> None:
+        """Note what the turns of agents without a guarded client belong to."""
+        if (request := request_of(message.to_text())) is not None:
+            self._requests[run_id] = request
+            self._requests.move_to_end(run_id)
+            if len(self._requests) > RUNS_MAX:
+                self._requests.popitem(last=False)
+
+    def _waiting(self, node: str, run_id: str, calls: Collection[str]) -> list[Loop]:
+        """Return the loops of a node that wait for results of calls; those of a guarded client may have got them."""
+        if node not in self._guarded:
+            return [self._loop(node)]
+        return [loop for loop in self._loops[node] if any(loop.knows(run_id, call) for call in calls)]
 
     def _loop(self, node: str) -> Loop:
-        return self._loops.setdefault(node, Loop(self._run_id, node, self.watch, self._own))
+        """Return the loop of an agent without a guarded client."""
+        return self._loops[node][0] if node in self._loops else self._new_loop(node)
+
+    def _new_loop(self, node: str) -> Loop:
+        loop = Loop(self._run_id, node, self.watch, self._own)
+        self._loops.setdefault(node, []).append(loop)
+        return loop

@@ -107,6 +107,7 @@ async def _heard(stream: Any, connection: Connection, interrupt: Callable[[], Aw
             connection.heard(message)
             yield message
     finally:
+        connection.rests()
         await stream.aclose()
 
 

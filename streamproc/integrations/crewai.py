@@ -30,7 +30,9 @@ from crewai.types.usage_metrics import UsageMetrics
 
 from streamproc.errors import Halted
 from streamproc.integrations._answers import Answers, content
+from streamproc.integrations._crewai_calls import Calls, asked, call_of
 from streamproc.integrations._crewai_results import BLOCKED, Outcomes
+from streamproc.integrations._steps import model_field
 from streamproc.integrations.watch import Watch
 
 __all__ = ["Breaker", "HaltedCrew"]
@@ -60,12 +62,13 @@ class Breaker:
         self.watch = watch or Watch(**options)
         self._run_id = run_id
         self._answers = Answers(self.watch)
+        self._calls = Calls(self.watch)
         self._outcomes = Outcomes()
         self._hooks = {
             InterceptionPoint.PRE_MODEL_CALL: self._before_model,
             InterceptionPoint.POST_MODEL_CALL: self._after_model,
             # CrewAI tells the model that the tool was blocked, and the model call that would tell it is stopped.
-            InterceptionPoint.PRE_TOOL_CALL: self._check,
+            InterceptionPoint.PRE_TOOL_CALL: self._before_tool,
             InterceptionPoint.POST_TOOL_CALL: self._after_tool,
             InterceptionPoint.EXECUTION_END: self._ended,
         }
@@ -85,35 +88,51 @@ class Breaker:
         *others, (_, scope) = _entered.get()
         _entered.set(tuple(others))
         scope.__exit__(None, None, None)
+        with self._answers.faults():
+            self._calls.rest()
 
     def run_id(self) -> str:
         """Return the id of the run of this context."""
         return self.watch.run_id(self._run_id, get_execution_uuid())
 
     def _before_model(self, ctx: Any) -> None:
+        call = call_of()
+        if not self._reports(call):
+            return
         with self._faults():
-            self._answers.end(self.run_id(), node(ctx))
+            begins = self._calls.begins(self.run_id(), call, ctx)
+            self._answers.end(*self._at(call, ctx))
+            if begins:
+                self._answers.asked(*self._at(call, ctx), asked(ctx))
         self._check(ctx)
         with self._faults():
             if ctx.agent is not None:  # else CrewAI asks for itself, or a method of a flow: no step of an agent
-                model = {"model": ctx.llm.model} if isinstance(getattr(ctx.llm, "model", None), str) else {}
-                self._answers.said(self.run_id(), node(ctx), "", None, **model)
+                at, model = self._at(call, ctx), getattr(ctx.llm, "model", None)
+                self._answers.said(*at, "", None, **model_field(model, "CrewAI's LLM"))
                 if sentence := self.watch.nudge(self.run_id()):
                     ctx.messages.append({"role": "user", "content": sentence})  # stays in the history
 
     def _after_model(self, ctx: Any) -> None:  # not called for an answer that is nothing but calls
+        call = call_of()
         with self._faults():
-            if ctx.agent is not None:
-                self._answers.said(self.run_id(), node(ctx), ctx.response or "", None)
+            if ctx.agent is not None and self._reports(call):
+                self._answers.said(*self._at(call, ctx), ctx.response or "", None)
+
+    def _before_tool(self, ctx: Any) -> None:
+        if self._reports(call_of()):
+            self._check(ctx)
 
     def _after_tool(self, ctx: Any) -> None:
+        call = call_of()
         with self._faults():
-            run_id, args = self.run_id(), content(ctx.tool_input)
+            if not self._reports(call):
+                return
+            (run_id, node), args = self._at(call, ctx), content(ctx.tool_input)
             if (ctx.tool_result or "").startswith(BLOCKED) and self.watch.halted(run_id) is not None:
                 return  # blocked by `_check`: nothing happened
-            key = run_id, node(ctx), ctx.tool_name, json.dumps(args, sort_keys=True)
-            call = {"name": ctx.tool_name, "args": args, **self._outcomes.of(key, ctx.raw_tool_result)}
-            self._answers.returned(run_id, node(ctx), call)
+            key = run_id, node, ctx.tool_name, json.dumps(args, sort_keys=True)
+            told = {"name": ctx.tool_name, "args": args, **self._outcomes.of(key, ctx.raw_tool_result)}
+            self._answers.returned(run_id, node, told)
 
     def _ended(self, ctx: Any) -> None:
         with self._faults():
@@ -121,14 +140,28 @@ class Breaker:
             self._answers.ended(self.run_id())
 
     def _heard(self, event: LLMCallCompletedEvent | ToolFailureDetectedEvent) -> None:
-        run_id, name = self.run_id(), named(event.agent_role)
+        call = call_of()
+        if not self._reports(call):
+            return
+        run_id, node = self.run_id(), self._calls.node(call, event.agent_role)
         if isinstance(event, LLMCallCompletedEvent):
             if (used := UsageMetrics.from_provider_dict(event.usage)) is not None:
                 tokens = {"input_tokens": used.prompt_tokens, "output_tokens": used.completion_tokens}
-                self.watch.spent(run_id, name, **tokens, cached_tokens=used.cached_prompt_tokens)
+                self.watch.spent(run_id, node, **tokens, cached_tokens=used.cached_prompt_tokens)
         elif event.failure.reason is ToolFailureReason.INVALID_INPUT:  # arguments that are no JSON: no hook is called
-            call = {"name": event.tool_name, "args": event.tool_args, "error": event.failure.message}
-            self._answers.returned(run_id, name, call)
+            told = {"name": event.tool_name, "args": event.tool_args, "error": event.failure.message}
+            self._answers.returned(run_id, node, told)
+
+    def _reports(self, call: str) -> bool:
+        """Return whether this breaker reports a call of an agent: there may be another one around it."""
+        with self._faults():
+            if call and not self.watch.owns(("crewai", call), self):
+                return False
+        return True
+
+    def _at(self, call: str, ctx: Any) -> tuple[str, str]:
+        """Return the run and the node."""
+        return self.run_id(), self._calls.node(call, getattr(ctx.agent, "role", None))
 
     def _check(self, ctx: Any) -> None:
         """Stop the run here if it is halted."""
@@ -157,13 +190,3 @@ def _heard(_: Any, event: LLMCallCompletedEvent | ToolFailureDetectedEvent) -> N
     for breaker, _scope in () if is_replaying() else _entered.get():
         with breaker._faults():
             breaker._heard(event)
-
-
-def node(ctx: Any) -> str:
-    """Return the role of the agent."""
-    return named(getattr(ctx.agent, "role", None))
-
-
-def named(role: str | None) -> str:
-    """Return a role as the name of a node: roles in YAML files end with a line break."""
-    return (role or "").strip() or "agent"

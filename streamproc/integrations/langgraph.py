@@ -26,10 +26,12 @@ if TYPE_CHECKING:
 __all__ = ["Breaker", "watch"]
 
 
-def watch(graph: Pregel[Any, Any, Any, Any], run_id: str | None = None, *, watch: Watch | None = None) -> Any:
-    """Return the graph with a `Breaker` for every call of it.
+def watch(
+    graph: Pregel[Any, Any, Any, Any], run_id: str | None = None, *, watch: Watch | None = None, **options: Any
+) -> Any:
+    """Return the graph with a `Breaker` for every call of it; `options` are those of the `Breaker`.
 
     Raises `UnsafeCycle` if the graph can loop without an exit, and `InvalidGraph` if it cannot be read.
     """
     check_graph(graph)
-    return graph.with_config(callbacks=[Breaker(run_id=run_id, watch=watch, graph=declaration(graph))])
+    return graph.with_config(callbacks=[Breaker(run_id=run_id, watch=watch, graph=declaration(graph), **options)])

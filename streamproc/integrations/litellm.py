@@ -17,7 +17,7 @@ A proxy takes the name of the callback, and answers requests of a halted run wit
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from litellm.exceptions import ModifyResponseException
 from litellm.integrations.custom_logger import CustomLogger
@@ -25,7 +25,7 @@ from litellm.integrations.custom_logger import CustomLogger
 from streamproc.errors import Halted
 from streamproc.integrations._client_loop import Loop
 from streamproc.integrations._history import reply
-from streamproc.integrations._litellm_calls import WatchedCalls, usage_in
+from streamproc.integrations._litellm_calls import WatchedCalls, owner_of, resumed_by, usage_in
 from streamproc.integrations._steps import sparing
 from streamproc.integrations.watch import Watch
 
@@ -43,13 +43,24 @@ class Breaker(CustomLogger):
 
     One `Breaker` serves any number of runs. The id of a run is `run_id`; else that of `Watch.run`; else, in a proxy,
     the header ``x-streamproc-run-id``; else LiteLLM's id of the session or trace. A call that has none of them is not
-    watched. Further options are those of `Watch`. A proxy wants this class itself, and calls no subclass.
+    watched, except with ``unnamed="key"`` or ``unnamed="user"`` in a proxy: then all those of a key or user are one
+    run. Further options are those of `Watch`. A proxy wants this class itself, and calls no subclass.
+
+    A proxy's administrator resumes a run by a request of it with the header ``x-streamproc-resume``, whose value is the
+    reason. On Kafka, ``streamproc resume`` does it.
     """
 
     def __init__(
-        self, watch: Watch | None = None, *, run_id: str | None = None, node: str = "agent", **options: Any
+        self,
+        watch: Watch | None = None,
+        *,
+        run_id: str | None = None,
+        node: str = "agent",
+        unnamed: Literal["key", "user"] | None = None,
+        **options: Any,
     ) -> None:
         super().__init__()
+        self._unnamed = unnamed
         self.watch = watch or Watch(**options)
         self._node = node
         self._loop = Loop(run_id, node, self.watch, shared=True)
@@ -64,7 +75,7 @@ class Breaker(CustomLogger):
         with sparing(self.watch):
             if not {"messages", "input"} & kwargs.keys():  # given by position
                 request = {"messages": kwargs["litellm_logging_obj"].messages}
-            run_id = self._calls.asked(kwargs, kwargs)
+            run_id = self._asked(kwargs, kwargs, request)
         if run_id is None:
             return None
         await self.watch.waited(run_id)
@@ -83,7 +94,7 @@ class Breaker(CustomLogger):
             return
         run_id = None
         with sparing(self.watch):
-            run_id = self._calls.asked(kwargs, kwargs["litellm_params"])
+            run_id = self._asked(kwargs, kwargs["litellm_params"], {"messages": messages})
         if run_id is not None:
             self._loop.heard(run_id, {"messages": messages})
 
@@ -94,9 +105,11 @@ class Breaker(CustomLogger):
         self._in_proxy = True
         run_id = None
         with sparing(self.watch):
-            run_id = self._calls.asked(data, data)
+            run_id = self._asked(data, data, data, owner_of(user_api_key_dict, self._unnamed))
             if run_id is not None:
                 self._calls.owned(run_id, user_api_key_dict)
+                if reason := resumed_by(user_api_key_dict, data):
+                    self.watch.resume(run_id, by=str(user_api_key_dict.user_id or ""), reason=reason)
         if run_id is None:
             return None
         await self.watch.waited(run_id)
@@ -108,6 +121,18 @@ class Breaker(CustomLogger):
             raise rejection(halt) from None
         return self._loop.nudged(run_id, data)
 
+    def _asked(
+        self, call: dict[str, Any], named: dict[str, Any], request: dict[str, Any], otherwise: str = ""
+    ) -> str | None:
+        """Return the run of a call; None if it is not watched, or another `Breaker` does."""
+        call_id = call.get("litellm_call_id")
+        if call_id and not self.watch.owns(("litellm", call_id), self):
+            return None
+        run_id = self._calls.asked(call, named, otherwise)
+        if run_id is not None:
+            self._calls.about(call, self._loop.about(run_id, request))
+        return run_id
+
     async def async_log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
         self._answered(kwargs, response_obj)
 
@@ -118,8 +143,8 @@ class Breaker(CustomLogger):
         """Feed an answer: its usage goes with the next turn, and a text without calls of tools is a turn. Calls are fed
         with their results, from the next request, since an answer may be logged after that."""
         with sparing(self.watch):
-            run_id, answer = self._calls.answered(call), reply(response)
-            if run_id is None or answer is None:
+            (run_id, about), answer = self._calls.answered(call), reply(response)
+            if not run_id or answer is None:
                 return
             payload = call["standard_logging_object"]
             if not call.get("cache_hit"):
@@ -127,7 +152,7 @@ class Breaker(CustomLogger):
             if not answer.calls:
                 fields = {"output": answer.text} if answer.text else {}
                 provider = payload.get("custom_llm_provider") or ""
-                self.watch.turn(run_id, self._node, model=answer.model, provider=provider, **fields)
+                self.watch.turn(run_id, self._node, model=answer.model, provider=provider, **about, **fields)
 
 
 def rejection(halt: Halted) -> Exception:

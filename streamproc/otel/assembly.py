@@ -6,6 +6,7 @@ not published before are. What is not known yet is waited for, within bounds:
 
 - a span waits `reorder_s` for others that ended before it and come from another process or a later batch;
 - a model call that asked for tools waits for their spans, or for the next model call;
+- the calls that one answer of a model asked for wait for each other, as they are one turn;
 - a tool call without a result waits for the next model call, which may tell it.
 
 When the root of a trace ends, or nothing has come for `quiet_s`, nothing is waited for any more.
@@ -185,10 +186,10 @@ class TraceAssembly:
         self._skip_wrappers(trace, kinds)
         latest = now if final else now - self.limits.reorder_s
         ready = {one.step.id for one in trace.kept.values() if final or one.arrived <= latest}
-        last = max((place for place, one in enumerate(events) if _span_id(one) in ready), default=-1)
+        last = max((place for place, one in enumerate(events) if ready.issuperset(_span_ids(one))), default=-1)
         unfinished = set() if final else _unfinished(steps)
         for one in events[: last + 1]:
-            if _span_id(one) not in unfinished:
+            if unfinished.isdisjoint(_span_ids(one)):
                 self._emit(trace, one)
         for kept in trace.kept.values():
             if not kept.done and kept.step.id in ready and kept.step.id not in unfinished:
@@ -222,10 +223,14 @@ class TraceAssembly:
 
     def _emit(self, trace: _OpenTrace, one: TraceEvent) -> None:
         event_id = one.event["event_id"]
-        if event_id in trace.published or (event_id.endswith(":user") and trace.newest):
+        new = [one_id for one_id in one.siblings or (event_id,) if one_id not in trace.published]
+        if not new or (event_id.endswith(":user") and trace.newest):
             return
-        trace.published[event_id] = None
-        if len(trace.published) > PUBLISHED_MAX:
+        if len(new) < len(one.siblings):  # the others were published before this one came
+            calls = [call for one_id in new for call in one.siblings[one_id]]
+            one.event |= {"event_id": new[0], "tool_calls": calls}
+        trace.published |= dict.fromkeys(new)
+        while len(trace.published) > PUBLISHED_MAX:
             trace.published.popitem(last=False)
         self.late += one.at < trace.newest
         trace.newest = max(trace.newest, one.at)
@@ -268,8 +273,9 @@ class TraceAssembly:
             self._grow(trace, -trace.kept.pop(span_id).size)
 
 
-def _span_id(one: TraceEvent) -> str:
-    return str(one.event["event_id"]).split(":")[1]
+def _span_ids(one: TraceEvent) -> list[str]:
+    """Return the ids of the spans that a turn is made of."""
+    return [event_id.split(":")[1] for event_id in one.siblings or (str(one.event["event_id"]),)]
 
 
 def _unfinished(steps: list[Step]) -> set[str]:
@@ -284,4 +290,8 @@ def _unfinished(steps: list[Step]) -> set[str]:
     }  # fmt: skip
     if last is not None and not last.error and (last.calls or not last.output):
         found.add(last.id)
+        asked = {call["id"] for call in last.calls}
+        came = [step for step in steps if step.kind == TOOL and step.call_id in asked and step.start >= last.start]
+        if len(came) < len(asked):
+            found |= {step.id for step in came}  # its siblings are still at work
     return found

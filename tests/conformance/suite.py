@@ -36,8 +36,8 @@ def saying(text: str) -> Model:
     return lambda asked, results: Say(text)
 
 
-class Conformance:
-    """The rows, for one framework."""
+class HonestWork:
+    """What no adapter and no importer may stop."""
 
     driver: ClassVar[Driver]
 
@@ -78,12 +78,83 @@ class Conformance:
         ran, self.ran = self.ran, []
         found = self.do(Job(model, prompts, tools, watch=self.watch, **more))
         assert self.monitor.halted("r1") is None
-        assert (found, self.ran) == (without, ran)
+        order = sorted if more.get("way") == "beside" else list  # nobody promises when agents beside each other act
+        assert (found, order(self.ran)) == (without, order(ran))
         assert self.watch.faults == 0, self.watch.last_fault
-        status = self.monitor.status("r1")
-        assert status is not None, "nothing was watched"
-        assert status.turns >= len(prompts)
+        assert self.turns() >= len(prompts), "not all was watched"
         return found
+
+    def turns(self) -> int:
+        """Return how many turns were judged."""
+        status = self.monitor.status("r1")
+        return 0 if status is None else status.turns
+
+    def run_tool(self) -> Any:
+        def run(cmd: str) -> str:
+            """Run a command."""
+            return self.run(cmd)
+
+        return run
+
+    def test_honest_changing_polls(self) -> None:
+        poll = self.tool("poll", lambda arg, times: f"{times + 1} of 12 files are copied")
+        self.is_untouched(calling("poll", [{"arg": "7"}] * 12), ["Copy."], [poll])
+
+    def test_honest_batch_of_files(self) -> None:
+        write = self.tool("write", lambda arg, times: "ok")
+        self.is_untouched(calling("write", [{"arg": f"file{n}.py"} for n in range(12)]), ["Write them."], [write])
+
+    def test_honest_unavailable_then_available(self) -> None:
+        answers = ["HTTP 503 Service Unavailable", "HTTP 503 Service Unavailable", "200 the page"]
+        fetch = self.tool("fetch", lambda arg, times: answers[min(times, 2)])
+        self.is_untouched(calling("fetch", [{"arg": "/a"}] * 3), ["Fetch it."], [fetch])
+
+    def test_honest_parallel_equal_calls(self) -> None:
+        ping = self.tool("ping", lambda arg, times: "pong")
+
+        def model(asked: str, results: list[str]) -> Say:
+            return Say("Done.") if len(results) >= 6 else Say(calls=(("ping", {"arg": "a"}),) * 6)
+
+        self.is_untouched(model, ["Ping it six times."], [ping])
+
+    def test_honest_map_of_thirty_items(self) -> None:
+        items = [f"Is document {n} relevant? Say yes or no." for n in range(30)]
+        assert self.is_untouched(saying("yes"), items, way="map") == ["yes"] * 30
+
+    def test_honest_ten_documents_graded_alike(self) -> None:
+        items = [f"Grade document {n}: whale {n} swims." for n in range(10)]
+        self.is_untouched(saying("relevant"), items, way="map", grades=True)
+
+    def test_honest_equal_instances_in_parallel(self) -> None:
+        guide = self.tool("guide", lambda arg, times: "Write short sentences.")
+
+        def model(asked: str, results: list[str]) -> Say:
+            calls = (("guide", {"arg": "style"}), ("guide", {"arg": asked}))
+            return Say(f"The report.{asked}") if len(results) > 1 else Say(calls=(calls[len(results)],))
+
+        self.is_untouched(model, ["Write about whales."] * 3, [guide], way="beside")
+
+    def test_honest_edit_and_test_rounds(self) -> None:
+        def run(cmd: str) -> str:
+            """Run a command."""
+            self.ran.append(cmd)
+            return f"{4 - len(self.ran) // 2} failed" if cmd == "pytest" else "ok"
+
+        cmds = itertools.chain.from_iterable((f"sed {n}", "pytest") for n in range(4))
+        self.is_untouched(calling("run", [{"cmd": cmd} for cmd in cmds]), ["Fix it."], [run])
+
+    def test_honest_chat_of_ten_commands(self) -> None:
+        commands = [f"rename {name} to {name}_old" for name in "abcdefghij"]
+        assert self.is_untouched(saying("Done."), commands) == ["Done."] * 10
+
+    def test_honest_cached_tool(self) -> None:
+        guide = self.tool("guide", lambda arg, times: "Write short sentences.")
+        items = [f"Write page {n}." for n in range(8)]
+        self.is_untouched(calling("guide", [{"arg": "style"}], "I have written it."), items, [guide], way="map")
+
+
+class Conformance(HonestWork):
+    """What every adapter must do."""
 
     def is_halted(self, job: Job, *codes: str) -> None:
         with pytest.raises(Halted):
@@ -142,64 +213,6 @@ class Conformance:
         assert status is not None
         assert status.turns <= most
         assert self.watch.faults == 0, self.watch.last_fault
-
-    # Honest: untouched.
-
-    def test_honest_changing_polls(self) -> None:
-        poll = self.tool("poll", lambda arg, times: f"{times + 1} of 12 files are copied")
-        self.is_untouched(calling("poll", [{"arg": "7"}] * 12), ["Copy."], [poll])
-
-    def test_honest_batch_of_files(self) -> None:
-        write = self.tool("write", lambda arg, times: "ok")
-        self.is_untouched(calling("write", [{"arg": f"file{n}.py"} for n in range(12)]), ["Write them."], [write])
-
-    def test_honest_unavailable_then_available(self) -> None:
-        answers = ["HTTP 503 Service Unavailable", "HTTP 503 Service Unavailable", "200 the page"]
-        fetch = self.tool("fetch", lambda arg, times: answers[min(times, 2)])
-        self.is_untouched(calling("fetch", [{"arg": "/a"}] * 3), ["Fetch it."], [fetch])
-
-    def test_honest_parallel_equal_calls(self) -> None:
-        ping = self.tool("ping", lambda arg, times: "pong")
-
-        def model(asked: str, results: list[str]) -> Say:
-            return Say("Done.") if len(results) >= 6 else Say(calls=(("ping", {"arg": "a"}),) * 6)
-
-        self.is_untouched(model, ["Ping it six times."], [ping])
-
-    def test_honest_map_of_thirty_items(self) -> None:
-        items = [f"Is document {n} relevant? Say yes or no." for n in range(30)]
-        assert self.is_untouched(saying("yes"), items, way="map") == ["yes"] * 30
-
-    def test_honest_ten_documents_graded_alike(self) -> None:
-        items = [f"Grade document {n}: whale {n} swims." for n in range(10)]
-        self.is_untouched(saying("relevant"), items, way="map", grades=True)
-
-    def test_honest_equal_instances_in_parallel(self) -> None:
-        guide = self.tool("guide", lambda arg, times: "Write short sentences.")
-
-        def model(asked: str, results: list[str]) -> Say:
-            calls = (("guide", {"arg": "style"}), ("guide", {"arg": asked}))
-            return Say(f"The report.{asked}") if len(results) > 1 else Say(calls=(calls[len(results)],))
-
-        self.is_untouched(model, ["Write about whales."] * 3, [guide], way="beside")
-
-    def test_honest_edit_and_test_rounds(self) -> None:
-        def run(cmd: str) -> str:
-            """Run a command."""
-            self.ran.append(cmd)
-            return f"{4 - len(self.ran) // 2} failed" if cmd == "pytest" else "ok"
-
-        cmds = itertools.chain.from_iterable((f"sed {n}", "pytest") for n in range(4))
-        self.is_untouched(calling("run", [{"cmd": cmd} for cmd in cmds]), ["Fix it."], [run])
-
-    def test_honest_chat_of_ten_commands(self) -> None:
-        commands = [f"rename {name} to {name}_old" for name in "abcdefghij"]
-        assert self.is_untouched(saying("Done."), commands) == ["Done."] * 10
-
-    def test_honest_cached_tool(self) -> None:
-        guide = self.tool("guide", lambda arg, times: "Write short sentences.")
-        items = [f"Write page {n}." for n in range(8)]
-        self.is_untouched(calling("guide", [{"arg": "style"}], "I have written it."), items, [guide], way="map")
 
     # Money, resume, twice, many at once, faults of ours.
 
@@ -263,10 +276,3 @@ class Conformance:
         assert found == ["Done."]
         assert self.ran == [one["cmd"] for one in cmds]
         assert self.watch.faults > 0
-
-    def run_tool(self) -> Any:
-        def run(cmd: str) -> str:
-            """Run a command."""
-            return self.run(cmd)
-
-        return run

@@ -101,7 +101,7 @@ PRICES = {"small": {"input_per_million_usd": "1", "output_per_million_usd": 5, "
 
 
 def priced(**more: object) -> Policy:
-    return Policy([*STANDARD.layers, Layer.model_validate({"name": "mine", "prices": PRICES, **more})])
+    return Policy([*STANDARD.layers, Layer.model_validate({"name": "mine", "prices": PRICES} | more)])
 
 
 @pytest.mark.parametrize(
@@ -127,6 +127,26 @@ def test_prices_limit_the_cost_of_a_run_and_unpriced_models_are_reported() -> No
     dear = {"node": "a", "usage": {"output_tokens": 200_000}}
     assert reported([free, dear | {"model": "small"}], priced()) == [("BUDGET007", "halt", 0)]
     assert reported([free, dear | {"model": "large"}], priced()) == [("BUDGET007", "warn", 0)]
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["small", "openai/small", "azure/eu/small", "small-2026-01-31", "small-20260131", "small@20260131",
+     "bedrock/small-20260131-v1:0", "small-latest", "other", ""],
+)  # fmt: skip
+def test_a_price_is_found_by_the_names_that_providers_report(model: str) -> None:
+    default = {"input_per_million_usd": "2", "output_per_million_usd": "2"}
+    feed = Feed(priced(prices=PRICES | {"default": default}))
+    feed.raw({"node": "a", "model": model, "usage": {"input_tokens": 1_000}})
+    assert feed.state.ledger.cost_usd_micro == (2_000 if model in ("other", "") else 1_000)
+
+
+def test_a_model_with_a_price_of_its_own_is_not_its_family() -> None:
+    own = {"input_per_million_usd": "9", "output_per_million_usd": "9"}
+    feed = Feed(priced(prices=PRICES | {"small-2026-01-31": own}))
+    for model in ("small-2026-01-31", "openai/small-2026-01-31", "smaller", "small-pro"):
+        feed.raw({"node": "a", "model": model, "usage": {"input_tokens": 1_000}})
+    assert (feed.state.ledger.cost_usd_micro, feed.state.ledger.unpriced) == (18_000, 2)
 
 
 def test_the_prices_of_a_workflow_override_the_general_ones() -> None:

@@ -46,6 +46,7 @@ def test_no_text_of_a_turn_crosses_the_wire(marker: str, nested: bool) -> None:
         "artifact": {f"{marker}.py": marker} if nested else f"+{marker}",
         "docs": f"# {marker}",
         "query": marker,
+        "request": {"item": marker},
         "decision": {"next": "coder", "reason": marker},
         "tool_calls": [
             {"name": "t", "args": deep, "result": deep, "id": marker},

@@ -7,7 +7,7 @@ import itertools
 import json
 import threading
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import pytest
 from langchain.agents import create_agent
@@ -25,6 +25,8 @@ from langgraph.types import Command, RetryPolicy, Send, interrupt
 from streamproc import Halted, Monitor, UnsafeCycle, Watch
 from streamproc.integrations import langgraph
 from streamproc.integrations.langchain import Breaker, BreakerMiddleware
+from tests.conformance.driver import Say
+from tests.conformance.test_langgraph import Grade, Played as Asked
 
 STUCK = "2 failed: test_login, test_logout"
 PROMPT = {"messages": [("user", "fix the tests")]}
@@ -149,6 +151,7 @@ def test_a_stuck_graph_is_stopped_at_its_third_repeat(mode: str) -> None:
     with pytest.raises(Halted, match="LOOP003"):
         play(app, mode, {"callbacks": [breaker]})
     assert (tools.calls, breaker.watch.faults) == (3, 0)
+    assert not breaker._spans._spans
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -525,3 +528,202 @@ def test_a_tool_that_raises_is_an_error_and_raises() -> None:
     with pytest.raises(ValueError, match="no such command"):
         play(agent, "invoke", config, {"messages": [("user", "again")]})
     assert turns(fed)[0]["tool_calls"][0]["error"] == "ValueError: no such command"
+
+
+# What a turn answers, and which node it is of.
+
+
+def test_the_same_answer_to_each_item_is_no_repeat() -> None:
+    items = [f"Is document {number} relevant?" for number in range(10)]
+    model = Played(messages=itertools.repeat(AIMessage("yes", usage_metadata=USAGE)))
+    grader = Asked(play=lambda asked, results: Say("yes")).with_structured_output(Grade)
+    ways: list[Callable[[], Any]] = [
+        lambda: [model.invoke(item) for item in items],
+        lambda: model.batch(items),
+        lambda: [grader.invoke(item) for item in items],
+        lambda: grader.batch(items),
+    ]
+    for way in ways:
+        watch = Watch()
+        fed = recorded(watch)
+        app = StateGraph(MessagesState).add_node("grade", lambda state, way=way: way() and {}).add_edge(START, "grade")
+        play(app.compile(), "invoke", {"configurable": {"thread_id": "t1"}, "callbacks": [Breaker(watch=watch)]})
+        assert watch.halted("t1") is None
+        assert len({turn["request"] for turn in turns(fed)}) == len(turns(fed)) == 10
+        assert {str(turn.get("output") or turn["structured_output"]) for turn in turns(fed)} <= {
+            "yes",
+            "{'grade': 'yes'}",
+        }
+    with pytest.raises(Halted, match="LOOP001"):
+        [model.invoke(items[0], {"callbacks": [Breaker(run_id="r1", watch=watch)]}) for _ in range(4)]
+
+
+def test_a_request_is_what_a_person_said_last_and_the_system_prompt_as_it_was_at_first() -> None:
+    tools, watch = Tools(), Watch()
+    fed, numbers = recorded(watch), itertools.count()
+    model = Played(messages=calling(times=2))
+
+    def coder(state: MessagesState) -> Any:
+        notes = SystemMessage(f"You are {'still ' * next(numbers)}a coder.")
+        return {"messages": [model.invoke([notes, *state["messages"]])]}
+
+    built = StateGraph(MessagesState).add_node("coder", coder).add_node("tools", ToolNode(tools.all))
+    built.add_edge(START, "coder")
+    built.add_conditional_edges(
+        "coder", lambda state: "tools" if state["messages"][-1].tool_calls else "__end__", ["tools", "__end__"]
+    )
+    built.add_edge("tools", "coder")
+    app = built.compile(checkpointer=InMemorySaver())
+    config = {"configurable": {"thread_id": "t1"}, "callbacks": [Breaker(watch=watch)]}
+    play(app, "invoke", config)
+    play(app, "invoke", config, {"messages": [("user", "and now the documents")]})
+    requests = [turn["request"] for turn in turns(fed)]
+    assert len(requests) == 4
+    assert len(set(requests[:3])) == 1
+    assert requests[3] != requests[0]
+
+
+def test_a_call_that_the_node_answers_itself_is_a_turn_when_the_node_ends() -> None:
+    def grade(state: MessagesState) -> Any:
+        [call] = model.invoke("Grade it.").tool_calls
+        return {"messages": [AIMessage(call["args"]["grade"])]}
+
+    watch = Watch()
+    fed = recorded(watch)
+    model = Asked(play=lambda asked, results: Say("yes")).bind_tools([Grade])
+    app = StateGraph(MessagesState).add_node("grade", grade).add_edge(START, "grade").compile()
+    play(app, "invoke", {"configurable": {"thread_id": "t1"}, "callbacks": [Breaker(watch=watch)]})
+    [turn] = turns(fed)  # the thread may go on, but nobody will answer that call
+    assert turn["tool_calls"][0]["args"] == {"grade": "yes"}
+
+
+def test_results_that_no_callback_told_of_are_read_from_the_messages() -> None:
+    watch = Watch()
+    fed = recorded(watch)
+    app = graph_of(Played(messages=calling("no_such_tool")), Tools().all)
+    with pytest.raises(Halted):
+        play(app, "invoke", {"callbacks": [Breaker(watch=watch)]})
+    assert len(turns(fed)) == 3
+    assert "no_such_tool is not a valid tool" in turns(fed)[0]["tool_calls"][0]["error"]
+
+
+def test_a_node_that_raises_is_an_error_of_it_and_reported_once() -> None:
+    def fails(state: MessagesState) -> Any:
+        raise ValueError("no such table")
+
+    retry = RetryPolicy(max_attempts=9, initial_interval=0.001, retry_on=ValueError)
+    inner = StateGraph(MessagesState).add_node("load", fails, retry_policy=retry).add_edge(START, "load").compile()
+    app = StateGraph(MessagesState).add_node("step", inner).add_edge(START, "step").compile()
+    watch = Watch()
+    fed = recorded(watch)
+    with pytest.raises((Halted, ValueError)):
+        play(app, "invoke", {"callbacks": [Breaker(run_id="r1", watch=watch)]})
+    assert {turn["node"] for turn in turns(fed)} == {"load"}
+    assert turns(fed)[0]["errors"] == [{"class": "ValueError", "message": "no such table"}]
+    halt = watch.halted("r1")
+    assert halt is not None
+    assert halt.code.startswith("ERROR")
+    assert len(turns(fed)) < 9
+
+
+def test_nodes_that_work_beside_each_other_are_told_apart() -> None:
+    model = Played(messages=itertools.repeat(AIMessage("The report.")))
+    built = StateGraph(MessagesState)
+    for name in ("research", "review"):
+        built.add_node(name, lambda state: model.invoke("Write.") and {})
+    built.add_conditional_edges(START, lambda state: [Send("research", {})] * 3, ["research"])
+    built.add_edge("research", "review")
+    watch = Watch()
+    fed = recorded(watch)
+    app = built.compile()
+    for _ in range(2):
+        play(app, "invoke", {"callbacks": [Breaker(run_id="r1", watch=watch)], "max_concurrency": 1})
+    nodes = ["research", "research/2", "research/3", "review"]
+    assert sorted(turn["node"] for turn in turns(fed)) == sorted(nodes * 2)
+
+
+def test_agents_that_work_beside_each_other_are_told_apart_until_they_end() -> None:
+    async def both(breaker: Any, config: dict[str, Any]) -> None:
+        agents = [agent_of(Tools(), breaker, Played(messages=calling(times=2))) for _ in range(3)]
+        await asyncio.gather(*(agent.ainvoke(PROMPT, config) for agent in agents))
+
+    for handler in (False, True):
+        watch = Watch()
+        fed: list[dict[str, Any]] = []
+        watch._backend.feed = fed.append  # type: ignore[method-assign]  # the second time repeats the first
+        middleware = BreakerMiddleware(watch=Watch() if handler else watch, run_id="r1")
+        config = {"callbacks": [Breaker(run_id="r1", watch=watch)] if handler else []}
+        for _ in range(2):
+            asyncio.run(both(middleware, config))
+        counted = [[turn["node"] for turn in turns(fed)].count(f"helper{name}") for name in ("", "/2", "/3")]
+        assert counted == [6, 6, 6]
+
+
+def test_a_watched_graph_in_a_watched_graph_counts_once() -> None:
+    tools, watch = Tools(lambda number: f"{number} left"), Watch()
+    fed = recorded(watch)
+    inner = langgraph.watch(graph_of(Played(messages=calling(times=3)), tools.all), watch=watch)
+    built = StateGraph(MessagesState).add_node("agent", lambda state: inner.invoke(state)).add_edge(START, "agent")
+    langgraph.watch(built.compile(), "r1", watch=watch).invoke(PROMPT)
+    assert [(turn["run_id"], turn["node"]) for turn in turns(fed)] == [("r1", "coder")] * 4
+    assert [event["type"] for event in fed].count("run.started") == 1
+    assert watch.faults == 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_handler_beside_the_middleware_counts_once_and_the_model_is_told(mode: str) -> None:
+    model, tools, watch = Played(messages=calling()), Tools(), Watch(on_warn="tell")
+    fed = recorded(watch)
+    agent = agent_of(tools, BreakerMiddleware(watch=watch, run_id="r1"), model)
+    with pytest.raises(Halted, match="LOOP003"):
+        play(agent, mode, {"callbacks": [Breaker(watch=watch, run_id="r1")]})
+    assert (tools.calls, len(turns(fed)), watch.faults) == (3, 3, 0)
+    assert "same result" in model.asked[2][-1].text
+
+
+def test_nodes_without_a_model_are_turns_where_that_is_wanted() -> None:
+    def node(state: Counted) -> Any:
+        return {"round_number": state["round_number"] + 1, "agreement": 0.5, "said": [AIMessage("Let us vote.")]}
+
+    built = StateGraph(Counted).add_node("moderator", node).add_edge(START, "moderator")
+    built.add_conditional_edges("moderator", lambda s: "moderator" if s["round_number"] < 2 else "__end__")
+    given = {"round_number": 0, "agreement": 0.0, "said": []}
+    for options, told in (
+        ({}, [{}, {}]),
+        ({"nodes": "all"}, [{}, {}]),
+        ({"state_fields": {"round": "round_number", "convergence": "agreement"}}, [{"round": 1}, {"round": 2}]),
+    ):
+        watch = Watch()
+        fed = recorded(watch)
+        app = langgraph.watch(built.compile(), "r1", watch=watch, **options)
+        app.invoke(given)
+        assert len(turns(fed)) == (2 if options else 0)
+        for turn, fields in zip(turns(fed), told, strict=False):
+            assert turn["structured_output"]["said"] == [{"role": "ai", "content": "Let us vote."}]
+            assert {name: turn[name] for name in ("round",) if name in turn} == fields
+            assert ("convergence" in turn) == bool(fields)
+        assert watch.faults == 0
+    with pytest.raises(ValueError, match="rounds"):
+        Breaker(state_fields={"rounds": "n"})
+
+
+def test_the_round_of_a_node_with_a_model_is_that_of_its_answer() -> None:
+    model = Played(messages=itertools.repeat(AIMessage("I agree.")))
+    app = (
+        StateGraph(Counted)
+        .add_edge(START, "critic")
+        .add_node("critic", lambda state: model.invoke("Do you agree?") and {"round_number": 3, "agreement": 7})
+    )
+    watch = Watch()
+    fed = recorded(watch)
+    breaker = Breaker(watch=watch, state_fields={"round": "round_number", "consensus": "agreement"})
+    play(app.compile(), "invoke", {"callbacks": [breaker]}, {"round_number": 0, "agreement": 0.0, "said": []})
+    [turn] = turns(fed)
+    assert (turn["output"], turn["round"]) == ("I agree.", 3)
+    assert "consensus" not in turn  # 7 is none
+
+
+class Counted(TypedDict):
+    round_number: int
+    agreement: float
+    said: list[Any]

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from agents import (
     Agent,
+    MaxTurnsExceeded,
+    Model,
+    ModelProvider,
     RunConfig,
     RunHooks,
     Runner,
@@ -17,11 +21,13 @@ from agents import (
     set_trace_processors,
     set_tracing_disabled,
 )
+from agents.models import get_default_model
 from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
 from agents.usage import Usage
 from openai.types.responses.response_usage import InputTokensDetails
 
 from streamproc import Halted, Monitor, Watch
+from streamproc.integrations._requests import request_of
 from streamproc.integrations.openai_agents import Breaker
 from tests.integrations.examples import printed, shown
 
@@ -275,10 +281,8 @@ async def test_a_turn_has_what_the_hooks_know() -> None:
     await awaited(Agent(name="coder", model=ScriptedModel(steps), tools=[run]), hooks=breaker)
     spent = {"input_tokens": 20, "output_tokens": 3, "cached_tokens": 8}
     call = {"name": "run", "args": {"cmd": "ls"}, "result": "the result of ls", "id": "c1"}
-    assert fed == [
-        {"type": "turn", "run_id": "r1", "node": "coder", "output": "I look.", "usage": spent, "tool_calls": [call]},
-        {"type": "turn", "run_id": "r1", "node": "coder", "output": "Done.", "usage": spent},
-    ]
+    turn = {"type": "turn", "run_id": "r1", "node": "coder", "usage": spent, "request": request_of(["Fix it."])}
+    assert fed == [{**turn, "output": "I look.", "tool_calls": [call]}, {**turn, "output": "Done."}]
 
 
 async def test_hooks_of_the_user_are_called_too() -> None:
@@ -293,6 +297,82 @@ async def test_hooks_of_the_user_are_called_too() -> None:
     await awaited(calling(["ls"]), hooks=Breaker(also=[Mine()]))
     around = ["on_llm_start", "on_llm_end"]
     assert heard == ["on_agent_start", *around, "on_tool_start", "on_tool_end", *around, "on_agent_end"]
+
+
+async def test_agents_that_work_beside_each_other_are_told_apart() -> None:
+    breaker = Breaker(run_id="r1")
+    nodes = recorded(breaker)
+    fix = [function_call("fix", {"input": "Fix it."}, call_id=f"f{number}") for number in range(3)]
+    for _ in range(2):
+        done = [ModelStep(output=[assistant_message("Done.")]) for _ in range(3)]
+        fixer = Agent(name="fixer", model=ScriptedModel(done))
+        steps = [ModelStep(output=fix), ModelStep(output=[assistant_message("Done.")])]
+        tool = breaker.tool(fixer, "fix", "Fixes it.")
+        await awaited(Agent(name="lead", model=ScriptedModel(steps), tools=[tool]), hooks=breaker)
+    assert sorted(turn["node"] for turn in nodes) == sorted(["lead", "lead", "fixer", "fixer/2", "fixer/3"] * 2)
+
+    nodes.clear()
+    for error in (MaxTurnsExceeded, None):  # a name is free again, however its agent ends
+        with pytest.raises(error) if error else contextlib.nullcontext():
+            await Runner.run(honest(), "Fix it.", max_turns=2 if error else 20, hooks=breaker)
+    assert {turn["node"] for turn in nodes} == {"coder"}
+
+
+async def test_the_model_is_named_where_its_name_is() -> None:
+    class Provider(ModelProvider):
+        def __init__(self) -> None:
+            self.model = honest().model
+
+        def get_model(self, model_name: str | None) -> Model:
+            return self.model  # type: ignore[return-value]
+
+    class Named(ScriptedModel):
+        model = "small-model"
+
+    def agent(model: Any) -> Agent[Any]:
+        return Agent(name="coder", model=model, tools=[run])
+
+    scripted = ScriptedModel([ModelStep(output=[assistant_message("Done.")])])
+    for options, config, asked, name in (
+        ({}, RunConfig(model="big-model", model_provider=Provider()), "another-model", "big-model"),
+        ({}, RunConfig(model_provider=Provider()), None, get_default_model()),
+        ({}, None, Named([ModelStep(output=[assistant_message("Done.")])]), "small-model"),
+        ({"model": "given-model"}, RunConfig(), scripted, "given-model"),
+    ):
+        breaker = Breaker(run_id="r1", **options)
+        nodes = recorded(breaker)
+        await awaited(agent(asked), hooks=breaker, run_config=config)
+        assert {turn["model"] for turn in nodes} == {name}
+
+
+async def test_a_refused_call_is_a_result() -> None:
+    steps = [ModelStep(output=[function_call("no_such_tool", {}, call_id=f"c{at}")]) for at in range(STEPS)]
+    config = RunConfig(tool_not_found_behavior="return_error_to_model")
+    with pytest.raises(Halted, match="LOOP003"):
+        await awaited(Agent(name="coder", model=ScriptedModel(steps)), hooks=Breaker(), run_config=config)
+
+
+async def test_the_system_prompt_counts_as_it_was_at_first() -> None:
+    breaker, notes = Breaker(run_id="r1"), []
+    nodes = recorded(breaker)
+
+    def instructions(context: Any, agent: Any) -> str:
+        notes.append("Another note.")
+        return " ".join(notes)
+
+    session = SQLiteSession("s")
+    for asked in ("Fix it.", "Test it."):
+        agent = calling(["ls", "pwd"], instructions=instructions)
+        await Runner.run(agent, asked, hooks=breaker, session=session)
+    requests = [turn["request"] for turn in nodes]
+    assert [requests.count(one) for one in dict.fromkeys(requests)] == [3, 3]
+
+
+def recorded(breaker: Breaker) -> list[dict[str, Any]]:
+    """Return a list of the turns that a breaker will report, and judge none."""
+    fed: list[dict[str, Any]] = []
+    breaker.watch._backend.feed = fed.append  # type: ignore[method-assign]
+    return fed
 
 
 def test_the_page_shows_what_the_example_prints() -> None:

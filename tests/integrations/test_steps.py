@@ -41,6 +41,21 @@ def test_a_step_that_fails_is_fed_when_the_next_begins() -> None:
     assert [turn["tool_calls"][0]["error"] for turn in fed] == ["no"]
 
 
+def test_calls_that_nobody_seems_to_answer_are_fed_and_later_answers_are_turns() -> None:
+    steps, fed = steps_and_turns()
+    steps.answered("r1", "a", "", [("c1", "run", {}), ("c2", "run", {})], scope="loop")
+    steps.returned("r1", "a", "c1", result="done")
+    assert (steps.waits_for("r1", "c1"), steps.waits_for("r1", "c2"), steps.waiting("r1")) == (False, True, True)
+    steps.dropped("r1", "loop", ["c2"])
+    steps.dropped("r1", "another loop", [])
+    assert fed == []
+    steps.dropped("r1", "loop", [])
+    for call_id in ("c1", "c2"):
+        steps.returned("r1", "a", call_id, name="run", args={}, result="done")
+    assert [[call.get("result") for call in turn["tool_calls"]] for turn in fed] == [["done", None], ["done"]]
+    assert not steps.waiting("r1")
+
+
 def test_calls_without_ids_are_turns_of_their_own() -> None:
     steps, fed = steps_and_turns()
     steps.answered("r1", "a", "", [("", "run", {}), ("", "run", {})])

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streamproc import Halted, Monitor, UnsafeCycle, Watch
+from streamproc import Halted, InvalidEvent, Monitor, StreamprocError, UnsafeCycle, Watch
+from streamproc.integrations._instances import Instances
 from streamproc.kafka import topics
 from streamproc.settings import load_settings
 from tests.waiting import wait_until
@@ -193,3 +194,93 @@ def test_a_worker_stops_a_run_and_warns_its_model(
     finally:
         watch.close()
         worker.end(signal.SIGTERM)
+
+
+# Tasks, warnings, status, resume, and who reports.
+
+
+def test_equal_answers_about_other_tasks_are_no_repeats() -> None:
+    watch = Watch()
+    for number in range(9):
+        with watch.task(f"item {number}"):
+            again(watch, "r1")
+    assert watch.halted("r1") is None
+    with watch.task("item 9"):
+        again(watch, "r1", 3)
+    halt = watch.halted("r1")
+    assert halt is not None
+    assert halt.task_id == "item 9"
+
+
+def test_a_long_task_is_reported_as_a_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch, fed = Watch(), []
+    monkeypatch.setattr(watch._backend, "feed", fed.append)
+    for task in ("x" * 200, "x" * 201, 7):
+        with watch.task(task):
+            again(watch, "r1")
+    again(watch, "r1")
+    first, second, third = [turn["task_id"] for turn in fed[:3]]
+    assert (len(first), len(second), third, "task_id" in fed[3]) == (16, 16, "7", False)
+    assert first != second
+
+
+def test_a_warning_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    watch = Watch()
+    again(watch, "r1", 2)
+    assert [record.message for record in caplog.records] == [
+        "run r1: grep returned the same result for the same arguments at turns 0 and 1, with no new information in "
+        "between. (LOOP003)"
+    ]
+
+
+def test_a_run_is_resumed_in_this_process() -> None:
+    watch = Watch()
+    assert watch.status("r1") is None
+    again(watch, "r1", 3)
+    status = watch.status("r1")
+    assert status is not None
+    assert (status.status, status.turns) == ("halted", 3)
+    watch.resume("r1", by="ada", reason="the index was rebuilt")
+    watch.check("r1")
+    with pytest.raises(InvalidEvent):
+        Watch(fail="closed").resume("")
+
+
+def test_on_kafka_others_know_the_status_and_resume(brokers: str) -> None:
+    watch = Watch(brokers=brokers)
+    for question in (watch.status, watch.resume):
+        with pytest.raises(StreamprocError, match=r"run `streamproc (status|resume)`"):
+            question("r1")
+    watch.close()
+
+
+def test_the_first_adapter_that_asks_reports() -> None:
+    class Adapter:
+        pass
+
+    monitor = Monitor()
+    first, second, alone = Adapter(), Adapter(), Adapter()
+    watches = Watch(monitor), Watch(monitor)
+    assert [watches[0].owns("call", first), watches[1].owns("call", second), watches[0].owns("call", first)] == [
+        True, False, True,
+    ]  # fmt: skip
+    assert Watch().owns("call", alone)
+    del first
+    assert watches[1].owns("call", second), "the first one is gone"
+
+
+def test_agents_beside_each_other_have_names_of_their_own() -> None:
+    class Agent:
+        pass
+
+    instances, first, second = Instances(), Agent(), Agent()
+    assert [instances.name("r1", "coder", one) for one in (first, second, "third", first)] == [
+        "coder", "coder/2", "coder/3", "coder",
+    ]  # fmt: skip
+    assert instances.name("r2", "coder", second) == "coder"
+    instances.done("r1", "coder", "third")
+    instances.done("r1", "coder", "third")
+    del first
+    assert [instances.name("r1", "coder", one) for one in (second, "fourth", "fifth")] == [
+        "coder/2", "coder", "coder/3",
+    ]  # fmt: skip

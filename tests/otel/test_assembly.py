@@ -224,3 +224,49 @@ def test_any_order_and_batching_publishes_each_turn_once() -> None:
         results = [call["result"] for call in calls(feed.events) if "result" in call]
         assert sorted(results, key=int) == [str(number) for number in range(1, 41, 2)]
         assert sorted(feed.settled) == sorted([*range(1, 41), 98, 99])
+
+
+def parallel(number: int, calls: int, **fields: Any) -> list[Row]:
+    """A model call that asks for several tools, which all begin when it ends, and end one after another."""
+    asked = [{"id": f"c{number}-{n}", "name": "search", "arguments": QUERY} for n in range(calls)]
+    tools = [
+        tool_span(
+            number + 1 + n, QUERY, "nothing", begin=number, attributes={"gen_ai.tool.call.id": one["id"]}, **fields
+        )
+        for n, one in enumerate(asked)
+    ]
+    return [chat_span(number, calls=asked, **fields), *tools]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_calls_of_one_answer_are_one_turn_in_whatever_order_they_come(seed: int) -> None:
+    spans, feed, chance, now = parallel(1, 6, parent=99), Feed(reorder_s=2), random.Random(seed), 0.0
+    chance.shuffle(spans)
+    for one in spans:
+        now += chance.random()
+        feed.add(one, now=now)
+    feed.flush()
+    assert [len(event["tool_calls"]) for event in feed.events] == [6]
+    assert decided(feed.events) == []
+
+
+def test_a_call_that_takes_longer_than_is_waited_is_a_turn_of_its_own() -> None:
+    model, first, second = parallel(1, 2, parent=99)
+    feed = Feed(reorder_s=0)
+    feed.add(model, first, now=1)
+    assert feed.events == []
+    feed.add(chat_span(9, "I go on.", parent=99), now=9)
+    feed.add(second, now=10)
+    feed.flush()
+    made = [event for event in feed.events if "tool_calls" in event]
+    assert [[call["id"] for call in event["tool_calls"]] for event in made] == [["c1-0"], ["c1-1"]]
+    assert len({event["event_id"] for event in feed.events}) == 3
+
+
+def test_agents_of_one_name_that_work_at_once_are_nodes_of_their_own() -> None:
+    feed = Feed(reorder_s=0)
+    for number in range(1, 8, 2):
+        for agent in (98, 99):
+            feed.add(chat_span(10 * agent + number, f"step {number}", parent=agent, begin=number, end=number + 1))
+    feed.flush()
+    assert {event["node"] for event in feed.events} == {"shop", "shop/2"}

@@ -32,12 +32,15 @@ model_list:
 litellm_settings:
   callbacks: {callback}
   telemetry: false
-general_settings: {{dangerously_permit_weak_or_unset_master_key: true}}
+general_settings: {general}
 """
+OPEN = "{dangerously_permit_weak_or_unset_master_key: true}"
+MASTER_KEY = "sk-2rT9wqLx7VbK4nZ8mYpC3sHdJ6fGaE1u"
 OWN = """
 from streamproc.integrations.litellm import Breaker
 
 breaker = Breaker(on_halt="end", on_warn="tell")
+by_key = Breaker(unnamed="key")
 """
 
 
@@ -46,6 +49,7 @@ class Proxies(NamedTuple):
 
     plain: str
     optioned: str
+    keyed: str
     api: ModelAPI
 
 
@@ -58,8 +62,17 @@ def proxies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxies]:
         addresses = [
             stack.enter_context(Proxy(folder, name, settings))
             for name, settings in {
-                "plain": {"callback": "streamproc.integrations.litellm.breaker", "model": 'mock_response: "ok"'},
-                "optioned": {"callback": "own_callback.breaker", "model": f"api_base: {model}/v1"},
+                "plain": {
+                    "callback": "streamproc.integrations.litellm.breaker",
+                    "model": 'mock_response: "ok"',
+                    "general": OPEN,
+                },
+                "optioned": {"callback": "own_callback.breaker", "model": f"api_base: {model}/v1", "general": OPEN},
+                "keyed": {
+                    "callback": "own_callback.by_key",
+                    "model": 'mock_response: "ok"',
+                    "general": "{master_key: os.environ/LITELLM_MASTER_KEY}",
+                },
             }.items()
         ]
         for address in addresses:
@@ -79,10 +92,12 @@ class Proxy:
         command = [str(Path(sys.executable).with_name("litellm")), "--config", str(config), "--host", "127.0.0.1"]
         self.command = [*command, "--port", str(self.port)]
         self.log = (folder / f"{name}.log").open("w")
+        self.needs_key = settings["general"] != OPEN
 
     def __enter__(self) -> str:
         environment = {key: value for key, value in os.environ.items() if key != "STREAMPROC_BROKERS"}
         environment |= {"PYTHONPATH": str(ROOT), "HOME": str(Path(self.log.name).parent)}
+        environment |= {"LITELLM_MASTER_KEY": MASTER_KEY} if self.needs_key else {}
         self.process = subprocess.Popen(self.command, env=environment, stdout=self.log, stderr=subprocess.STDOUT)
         return f"http://127.0.0.1:{self.port}"
 
@@ -104,9 +119,9 @@ def ready(address: str) -> None:
     wait_until(serves, 120, f"the proxy at {address}", every_s=0.1)
 
 
-def client(address: str, **headers: str) -> openai.OpenAI:
+def client(address: str, key: str = "x", **headers: str) -> openai.OpenAI:
     headers = {name.replace("_", "-"): value for name, value in headers.items()}
-    return openai.OpenAI(api_key="x", base_url=f"{address}/v1", default_headers=headers)
+    return openai.OpenAI(api_key=key, base_url=f"{address}/v1", default_headers=headers)
 
 
 def worked(of: openai.OpenAI, times: int = 8, *, stuck: bool = True, **more: Any) -> list[Any]:
@@ -182,6 +197,25 @@ def test_without_the_id_of_a_run_nothing_is_watched(proxies: Proxies, more: dict
     assert len(worked(client(proxies.plain), **more)) == 17
 
 
+def test_unnamed_requests_of_a_key_are_one_run_and_its_administrator_resumes_it(proxies: Proxies) -> None:
+    with pytest.raises(openai.BadRequestError, match=r"run key \S+ is halted \(LOOP003\)"):
+        worked(client(proxies.keyed, MASTER_KEY))
+    with pytest.raises(openai.BadRequestError, match="is halted"):
+        worked(client(proxies.keyed, MASTER_KEY), 1)
+    assert len(worked(client(proxies.keyed, MASTER_KEY, x_streamproc_resume="looked at"), 1)) == 3
+
+
+def test_nobody_else_resumes_a_run() -> None:
+    of = Breaker()
+    for number in range(3):
+        asked(of, UserAPIKeyAuth(), "r1", number)
+    for key in (UserAPIKeyAuth(), UserAPIKeyAuth(user_role="internal_user")):
+        with pytest.raises(ProxyException, match="run r1 is halted"):
+            asked(of, key, "r1", 3, resume="me")
+    asked(of, UserAPIKeyAuth(user_role="proxy_admin"), "r1", 3, resume="looked at")
+    assert of.watch.halted("r1") is None
+
+
 def test_a_proxy_with_options_tells_the_warning_once_and_ends_with_an_answer(proxies: Proxies) -> None:
     before = len(proxies.api.requests)
     of_run = client(proxies.optioned, x_streamproc_run_id="told")
@@ -202,10 +236,11 @@ def test_a_proxy_with_options_tells_the_warning_once_and_ends_with_an_answer(pro
     assert len(proxies.api.requests) == before + 3
 
 
-def asked(of: Breaker, key: UserAPIKeyAuth, run_id: str, number: int = 0) -> Any:
+def asked(of: Breaker, key: UserAPIKeyAuth, run_id: str, number: int = 0, resume: str = "") -> Any:
     """Call the hook as the proxy does, with the history of `number` calls."""
     data: dict[str, Any] = {"model": "m", "litellm_call_id": str(number), "messages": [PROMPT]}
-    data["proxy_server_request"] = {"headers": {"x-streamproc-run-id": run_id}}
+    headers = {"x-streamproc-run-id": run_id} | ({"x-streamproc-resume": resume} if resume else {})
+    data["proxy_server_request"] = {"headers": headers}
     for at in range(number):
         call = {"id": f"c{at}", "type": "function", "function": {"name": "run", "arguments": "{}"}}
         data["messages"] += [

@@ -11,6 +11,7 @@ import litellm
 import pytest
 
 from streamproc import Halted, Monitor, Watch
+from streamproc.fingerprint.requests import request_of
 from tests.frameworks.litellm.loops import PROMPT, STUCK, WAYS, Agent, heard, watching
 from tests.frameworks.litellm.model_server import serving
 from tests.integrations.model_api import ModelAPI
@@ -56,11 +57,12 @@ def test_a_turn_has_what_the_hooks_know() -> None:
     heard(fed, "output")
     usage = {"input_tokens": 10, "output_tokens": 5, "cached_tokens": 4, "cost_usd": "7e-05"}
     call = {"id": "c0-0", "name": "run", "args": '{"cmd": "pytest"}', "result": STUCK}
+    request = request_of(PROMPT["content"])
     assert fed == [
         {"type": "turn", "run_id": "r1", "node": "coder", "event_id": fed[0]["event_id"], "tool_calls": [call],
-         "usage": usage},
-        {"type": "turn", "run_id": "r1", "node": "coder", "output": "All tests pass.", "model": "gpt",
-         "provider": "openai", "usage": usage},
+         "request": request, "model": "openai/gpt-4o", "usage": usage},
+        {"type": "turn", "run_id": "r1", "node": "coder", "output": "All tests pass.", "request": request,
+         "model": "gpt", "provider": "openai", "usage": usage},
     ]  # fmt: skip
 
 

@@ -1,0 +1,92 @@
+"""The calls of CrewAI's agents: what each was asked, and its node."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict
+from typing import Any, Final, NamedTuple
+
+from crewai.events import event_context
+from crewai.utilities.i18n import I18N_DEFAULT
+
+from streamproc.integrations._instances import instances_of
+from streamproc.integrations._requests import request_of
+from streamproc.integrations.watch import Watch
+
+CALLS_MAX: Final = 10_000  # calls whose node is remembered, as their usage may come late
+STARTS: Final = ("agent_execution_started", "lite_agent_execution_started")
+MEMORY: Final = I18N_DEFAULT.slice("memory").partition("{")[0]  # what CrewAI remembers follows below what was asked
+
+
+class _Call(NamedTuple):
+    run_id: str
+    role: str
+    executor: weakref.ref[Any]
+
+    def is_over(self, busy: object) -> bool:
+        """Whether the call is over, as another one begins with the executor `busy`: each has one call at a time."""
+        executor = self.executor()
+        return executor is None or executor is busy or not getattr(executor, "_is_executing", True)
+
+
+class Calls:
+    """The calls of agents at work, which are nodes of their own. Thread-safe.
+
+    CrewAI tells by other threads that an agent is done, and late. So calls are looked at when another one begins.
+    """
+
+    def __init__(self, watch: Watch) -> None:
+        self._instances = instances_of(watch)
+        self._at_work: dict[str, _Call] = {}
+        self._nodes: OrderedDict[str, str] = OrderedDict()  # by call
+        self._lock = threading.Lock()
+
+    def begins(self, run_id: str, call: str, ctx: Any) -> bool:
+        """Return whether a model call is the first one of an agent's call, which is a node from here on."""
+        if not call or ctx.executor is None or call in self._nodes:
+            return False
+        with self._lock:
+            self._rest(ctx.executor)
+            role = named(getattr(ctx.agent, "role", None))
+            self._at_work[call] = _Call(run_id, role, weakref.ref(ctx.executor))
+            self._nodes[call] = self._instances.name(run_id, role, call)
+            if len(self._nodes) > CALLS_MAX:
+                self._nodes.popitem(last=False)
+        return True
+
+    def rest(self) -> None:
+        """Give the names of calls that are over to others."""
+        with self._lock:
+            self._rest(None)
+
+    def _rest(self, busy: object) -> None:
+        for call, at_work in list(self._at_work.items()):
+            if at_work.is_over(busy):
+                self._instances.done(at_work.run_id, at_work.role, call)
+                del self._at_work[call]
+
+    def node(self, call: str, role: str | None) -> str:
+        """Return the node of a call: the role of its agent, with a number for one that works beside others of it."""
+        return self._nodes.get(call) or named(role)
+
+
+def call_of() -> str:
+    """Return CrewAI's id of the agent's call that this context belongs to; an empty text if there is none."""
+    stack = getattr(event_context, "_event_id_stack", None)
+    entries = () if stack is None else stack.get()
+    return next((event_id for event_id, kind in reversed(entries) if kind in STARTS), "")
+
+
+def asked(ctx: Any) -> str | None:
+    """Return the digest of what an agent was asked, at its first model call: its task, without the results of others
+    and the objections to its earlier answers; else the message to it."""
+    if ctx.task is not None:
+        return request_of(ctx.task.description)
+    content = next((one.get("content") for one in reversed(ctx.messages) if one.get("role") == "user"), None)
+    return request_of(content.partition(MEMORY)[0] if isinstance(content, str) else content)
+
+
+def named(role: str | None) -> str:
+    """Return a role as the name of a node: roles in YAML files end with a line break."""
+    return (role or "").strip() or "agent"
