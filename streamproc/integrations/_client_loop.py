@@ -12,7 +12,7 @@ from typing import Any, Final
 from streamproc.errors import Halted
 from streamproc.integrations._history import CallResult, Reply, RequestedCall, asked_of, results, told
 from streamproc.integrations._instances import instances_of
-from streamproc.integrations._requests import request_of
+from streamproc.integrations._requests import Requests
 from streamproc.integrations._steps import Steps, sparing
 from streamproc.integrations.watch import Watch
 
@@ -40,7 +40,7 @@ class Loop:
         self._steps = Steps(self.watch)
         self._instances = instances_of(self.watch)
         self._seen: OrderedDict[str, OrderedDict[str, None]] = OrderedDict()  # ids of results, by run
-        self._asked: OrderedDict[str, str] = OrderedDict()  # digests of what was last asked, by run
+        self._requests = Requests()
         self._lock = threading.Lock()
 
     def before(self, request: dict[str, Any]) -> tuple[str, dict[str, str], dict[str, Any]]:
@@ -76,18 +76,12 @@ class Loop:
     def about(self, run_id: str, request: Mapping[str, Any]) -> dict[str, str]:
         """Return the digest of what a request asks, as a field of the turn of its answer. Where the API stores the
         conversation, that is what an earlier request asked."""
-        asked = None
+        about = None
         with sparing(self.watch):
-            asked = request_of(*asked_of(request))
-        with self._lock:
-            asked = asked or self._asked.get(run_id)
-            if asked is None:
-                return {}
-            self._asked[run_id] = asked
-            self._asked.move_to_end(run_id)
-            if len(self._asked) > RUNS_MAX:
-                self._asked.popitem(last=False)
-        return {"request": asked}
+            asked, instructions = asked_of(request)
+            newest = [] if asked is None else [asked]
+            about = self._requests.of((run_id, self.node), newest, instructions, goes_on=not newest)
+        return {"request": about} if about else {}
 
     def nudged(self, run_id: str, request: dict[str, Any]) -> dict[str, Any]:
         """Return the request with the sentence of a new warning, or the request itself."""

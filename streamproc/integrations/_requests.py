@@ -4,27 +4,37 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from streamproc.fingerprint.hash import h64
 from streamproc.fingerprint.requests import as_json, request_of
 
 __all__ = ["ASKED_MAX", "Requests", "as_json", "request_of"]
 
 ASKED_MAX: Final = 3  # messages of a person in a row that are one request, such as a document and a question about it
+GROWS_FROM: Final = 200  # characters of a prompt that may go on in the next one; a short one may be an item
 LOOPS_MAX: Final = 10_000  # loops whose request is remembered
+
+
+class _Prompt(NamedTuple):
+    size: int
+    hash: int
+    about: str | None
 
 
 class Requests:
     """The requests of loops around a model, in which the system prompt counts as it was at first: some programs keep
-    notes in it, and others send what was asked only once."""
+    notes in it, and others send what was asked only once. A long prompt that goes on where the one before of its node
+    ended is the same request: some programs write all that has happened into one message."""
 
     def __init__(self) -> None:
+        self._prompts: OrderedDict[Hashable, _Prompt] = OrderedDict()  # by run and node
         self._asked: OrderedDict[Hashable, tuple[str | None, str | None]] = OrderedDict()  # by loop, with the request
 
-    def of(self, loop: Hashable, asked: Sequence[Any], instructions: str, *, goes_on: bool) -> str | None:
+    def of(self, loop: tuple[Hashable, ...], asked: Sequence[Any], instructions: str, *, goes_on: bool) -> str | None:
         """Return the request of the next answer of a loop: `asked` are the newest messages of a person, and `goes_on`
-        says whether the model has answered them before."""
-        about = request_of(list(asked))
+        says whether the model has answered them before. A `loop` begins with its run and ends with its node."""
+        about = self._about((loop[0], loop[-1]), asked)
         before = self._asked.get(loop)
         if before is not None and goes_on and (not asked or before[0] == about):
             return before[1]
@@ -35,3 +45,15 @@ class Requests:
         if len(self._asked) > LOOPS_MAX:
             self._asked.popitem(last=False)
         return request
+
+    def _about(self, node: Hashable, asked: Sequence[Any]) -> str | None:
+        about = request_of(list(asked))
+        if len(asked) != 1 or not isinstance(asked[0], str):
+            return about
+        text, before = asked[0], self._prompts.get(node)
+        if before is not None and len(text) > before.size >= GROWS_FROM and h64(text[: before.size]) == before.hash:
+            about = before.about
+        self._prompts[node] = _Prompt(len(text), h64(text), about)
+        if len(self._prompts) > LOOPS_MAX:
+            self._prompts.popitem(last=False)
+        return about

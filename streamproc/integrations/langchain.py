@@ -29,7 +29,7 @@ from streamproc.integrations._langchain_messages import (
     state_of,
 )
 from streamproc.integrations._langchain_spans import Span, Spans, causes, drain, is_control_flow
-from streamproc.integrations._requests import Requests, request_of
+from streamproc.integrations._requests import Requests
 from streamproc.integrations._steps import Steps, model_field, plain, sparing
 from streamproc.integrations.watch import Watch
 
@@ -114,7 +114,9 @@ class Breaker(BaseCallbackHandler):
         with sparing(self.watch):
             span = self._spans.begin(run_id, kwargs)
             if span.reports:
-                span.node, span.request = self._spans.node(span), request_of(prompts[0])
+                span.node = self._spans.node(span)
+                loop = (span.run_id, span.scope, span.node)
+                span.request = self._requests.of(loop, [prompts[0]], "", goes_on=False)
                 self._model_begins(span, run_id)
 
     def on_tool_start(self, serialized: dict[str, Any], input_str: str, *, run_id: UUID, **kwargs: Any) -> None:

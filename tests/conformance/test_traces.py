@@ -6,6 +6,7 @@ The agents are those of pydantic-ai, traced by itself, and of LangGraph, traced 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -22,7 +23,7 @@ from streamproc import Halted
 from streamproc.importers.genai_spans import SpanRecord, step_of
 from streamproc.importers.otlp import spans_of
 from streamproc.otel.assembly import TraceAssembly
-from tests.conformance.driver import Driver, Job
+from tests.conformance.driver import Driver, Job, Model, Say
 from tests.conformance.suite import HonestWork, stuck
 from tests.conformance.test_langgraph import LangGraph
 from tests.conformance.test_pydantic_ai import PydanticAI
@@ -71,6 +72,16 @@ def _end(span: SpanRecord) -> int:
     return span.end_ns
 
 
+def slow(model: Model) -> Model:
+    """A model that takes time, as real ones do: in a trace, agents are seen to work at once by their times."""
+
+    def answer(asked: str, results: list[str]) -> Say:
+        time.sleep(0.05)
+        return model(asked, results)
+
+    return answer
+
+
 class Traced(Driver):
     """Agents that are traced, and judged by their traces."""
 
@@ -86,6 +97,8 @@ class Traced(Driver):
         watch, job.watch = job.watch, None
         if watch is None:
             return await self.agents.run(job)
+        if job.way == "beside":
+            job.model = slow(job.model)
         path = self.folder / "spans.jsonl"
         provider = TracerProvider()
         provider.add_span_processor(SimpleSpanProcessor(CollectorFile(path)))

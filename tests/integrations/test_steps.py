@@ -8,6 +8,7 @@ import pytest
 
 from streamproc import Watch
 from streamproc.integrations import _steps
+from streamproc.integrations._requests import Requests
 from streamproc.integrations._steps import Steps, plain, sparing
 
 
@@ -92,3 +93,18 @@ def test_only_exceptions_are_spared() -> None:
     with pytest.raises(KeyboardInterrupt), sparing(watch):
         raise KeyboardInterrupt
     assert watch.faults == 1
+
+
+def test_a_prompt_that_goes_on_where_the_last_one_ended_is_the_same_request() -> None:
+    requests, prompt = Requests(), "You are a coder. Answer with one action.\n" + "Question: what is in the file?\n" * 9
+    first = requests.of(("r1", "loop", "a"), [prompt], "", goes_on=False)
+    for _ in range(3):
+        prompt += "Action: read\nObservation: nothing\n"
+        assert requests.of(("r1", "another loop", "a"), [prompt], "", goes_on=False) == first
+    assert requests.of(("r1", "loop", "b"), [prompt], "", goes_on=False) != first
+    assert requests.of(("r1", "loop", "a"), [prompt.replace("what", "who")], "", goes_on=False) != first
+
+
+def test_a_short_item_that_another_one_begins_with_is_another_request() -> None:
+    requests = Requests()
+    assert len({requests.of(("r1", "a"), [f"item 1{'0' * n}"], "", goes_on=False) for n in range(5)}) == 5
