@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from streamproc.importers.imported import Import, Imported, ImportTally
+from streamproc.importers.trace_events import TraceCounts, TraceEvent, TraceOptions
 from streamproc.importers.trace_steps import Step
-from streamproc.importers.trace_turns import TraceCounts, TraceEvent, TraceOptions, turns_of
+from streamproc.importers.trace_turns import turns_of
 
 BYTES_MAX: Final = 256 << 20  # about what the steps of a log may take at once: some 100 000 calls of tools
 EARLY: Final = (

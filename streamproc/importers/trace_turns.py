@@ -7,14 +7,12 @@ spans of tools, calls are taken from the model's answers and results from its ne
 
 from __future__ import annotations
 
-import heapq
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from typing import Any, Final
 
 from streamproc.importers.content import without_blanks
 from streamproc.importers.fitting import fitted, name
+from streamproc.importers.trace_events import TraceCounts, TraceEvent, TraceOptions, places_beside
 from streamproc.importers.trace_steps import (
     AGENT,
     MODEL,
@@ -32,62 +30,6 @@ NODE: Final = "agent"  # of a step whose trace names no agent
 SCOPE_CHARACTERS_MAX: Final = 128
 LEVELS_MAX: Final = 50  # of sub-agents in sub-agents that the name of a run tells
 SCOPE_FIELDS: Final = ("user", "tenant", "workflow")
-
-
-@dataclass(slots=True)
-class TraceEvent:
-    """A raw event and its place: what `Imported` needs, without a log."""
-
-    event: dict[str, Any]
-    number: int
-    at: int  # epoch milliseconds; 0 if unknown
-    blank_calls: int = 0  # of which neither arguments nor a result are recorded
-    siblings: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    """The calls of a turn by the event ids that they would have on their own, if it has the calls of several steps."""
-
-
-@dataclass(slots=True)
-class TraceCounts:
-    """What traces showed: which detectors can see something in them."""
-
-    traces: int = 0
-    repeated: int = 0  # records of a call that another one records
-    models: int = 0
-    said: int = 0  # model calls whose answer is known
-    calls: int = 0
-    with_args: int = 0
-    with_result: int = 0
-    blind: int = 0  # traces with calls of tools and no result of any
-    kinds: Counter[str] = field(default_factory=Counter)
-
-    def notes(self) -> Iterator[str]:
-        """Say what detectors cannot see in these traces."""
-        if self.models and not self.said and not self.calls:
-            yield (
-                "no content in these traces: only spend, errors and handovers can be judged; record messages and calls"
-                " of tools to have loops found"
-            )
-        if self.calls and not self.with_result and not self.with_args:
-            yield (
-                "no arguments and no results of tools in these traces: repeated calls cannot be seen, only spend,"
-                " errors and silence; record content"
-            )
-            return
-        if self.calls and not self.with_result:
-            yield "no tool results in these traces: repeated calls are only seen in long rows; record content"
-        elif self.blind:
-            yield "some traces have no tool results: repeated calls are only seen in long rows there"
-        if self.calls and not self.with_args:
-            yield "no arguments of tools in these traces: calls of one tool are told apart by their results only"
-
-
-@dataclass(slots=True)
-class TraceOptions:
-    """How runs are cut out of traces."""
-
-    run_is_trace: bool = False  # whether each trace is a run, also one of a conversation
-    sub_agents: bool = True  # whether an agent that another agent calls is a run of its own
-    complete: bool = True  # whether the steps are all that the trace will have: agents and workflows have finished
 
 
 def turns_of(steps: Iterable[Step], counts: TraceCounts, options: TraceOptions | None = None) -> list[TraceEvent]:
@@ -412,18 +354,11 @@ class _Trace:
             )
             for one in (step, agent) if agent is not None and agent.start else (step,):
                 times[:] = min(times[0], one.start), max(times[1], one.end)
-        found: dict[tuple[str, str], int] = {}
-        for (_, node), works_of_node in works.items():
-            ends: list[tuple[int, int]] = []  # of the agents at work, with their places
-            free: list[int] = []
-            for work, (start, end) in sorted(works_of_node.items(), key=lambda one: one[1]):
-                while ends and ends[0][0] <= start:
-                    heapq.heappush(free, heapq.heappop(ends)[1])
-                place = heapq.heappop(free) if free else len(ends) + 1
-                heapq.heappush(ends, (end, place))
-                if place > 1:
-                    found[node, work] = place
-        return found
+        return {
+            (node, work): place
+            for (_, node), works_of_node in works.items()
+            for work, place in places_beside(works_of_node)
+        }
 
     def _actor_of(self, step: Step) -> Step:
         """Return the step that says who acts: of a tool's call, the model call that asked for it."""

@@ -101,7 +101,6 @@ class GuardedClient:
             text, nothing = f"HALTED: {halted}", RequestUsage(prompt_tokens=0, completion_tokens=0)
             return "", {}, (), CreateResult(finish_reason="stop", content=text, usage=nothing, cached=False)
         told = [UserMessage(content=one["content"], source="streamproc") for one in request["messages"][len(spoken) :]]
-        self._loop.begins(run_id)
         return run_id, self._about(messages), [*messages, *told], None  # in this request; not in the history
 
     def _about(self, messages: Sequence[Any]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from claude_agent_sdk import AssistantMessage, ClaudeAgentOptions, HookMatcher, ResultMessage
 
 from streamproc.integrations._answers import content, result_of
-from streamproc.integrations._claude_requests import Requests
+from streamproc.integrations._claude_requests import PromptRequests
 from streamproc.integrations._claude_usage import Spending, Totals
 from streamproc.integrations._history import parts, text_of
 from streamproc.integrations._instances import instances_of
@@ -22,6 +22,7 @@ from streamproc.integrations.watch import Watch
 TIMEOUT_S: Final = 600
 FAILED_MAX: Final = 1_000  # failed calls whose answer has not come to an end
 AGENT_TOOLS: Final = ("Agent", "Task")
+UNKNOWN: Final = "?"  # the run of a session that has not begun
 AGENT_FOOTER: Final = "\nagentId: "  # below the report of a sub-agent: its id and usage, which are never the same
 
 Data = Mapping[str, Any]
@@ -55,7 +56,7 @@ class Connection:
         self._instances = instances_of(watch)
         self._is_heard = True  # else its hooks may serve several sessions at once
         self._at_work: dict[Connection | str, tuple[str, str]] = {}  # runs and names of agents; the main one: this
-        self._requests = Requests()
+        self._requests = PromptRequests()
         self._calls: set[str] = set()  # that have begun
         self._errors: OrderedDict[str, str] = OrderedDict()  # by call
         self._spending = Spending(totals)
@@ -115,7 +116,7 @@ class Connection:
     def _prompt(self, run_id: str, data: Data) -> dict[str, Any] | None:
         if (halt := self.watch.halted(run_id)) is None:
             self._requests.prompted(data)
-            self._node(run_id, data)  # taken now: a query beside this one may be done before it has a turn
+            self._node(run_id, data)
             return None
         return {"decision": "block", "reason": halt.message}  # the prompt is not kept in the session
 
@@ -175,6 +176,13 @@ class Connection:
             self._rest(key)
             self._at_work[key] = run_id, agent
         return self._instances.name(run_id, agent, key)
+
+    def begins(self) -> None:
+        """Take the name of the main agent, if the run is known before its session: a query beside this one may be done
+        before the CLI of this one has started."""
+        with sparing(self.watch):
+            if (run_id := self.watch.run_id(self._given, UNKNOWN)) != UNKNOWN:
+                self._node(run_id, {})
 
     def rests(self) -> None:
         """Give the names of the agents to those of other queries: this one has its result."""

@@ -13,7 +13,7 @@ AGENTS_MAX: Final = 1_000  # agents of one connection whose request is remembere
 Data = Mapping[str, Any]
 
 
-class Requests:
+class PromptRequests:
     """What the agents of a connection were asked: the main one by prompts, a sub-agent by the tool that begins it.
 
     Hooks do not tell which call has begun which sub-agent: those of a type begin in the order of their calls.

@@ -53,6 +53,8 @@ class Loop:
                     request[name] = list(request[name])  # it may be read only once
         about = self.about(run_id, request)
         self.heard(run_id, request)
+        with sparing(self.watch):
+            self._node(run_id)  # taken now: a loop beside this one may have its answer first
         return run_id, about, self.nudged(run_id, request)
 
     async def waited(self) -> None:
@@ -121,11 +123,6 @@ class Loop:
     def knows(self, run_id: str, call_id: str) -> bool:
         """Whether this loop waits for the result of a call."""
         return self._steps.knows(run_id, call_id)
-
-    def begins(self, run_id: str) -> None:
-        """Take the name of the node before a request: a loop beside this one may have its answer first."""
-        with sparing(self.watch):
-            self._node(run_id)
 
     def failed(self, run_id: str) -> None:
         """Take note that a request has no answer, so that the next loop has the name of this one."""

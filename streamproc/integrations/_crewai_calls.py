@@ -30,7 +30,7 @@ class _Call(NamedTuple):
         return executor is None or executor is busy or not getattr(executor, "_is_executing", True)
 
 
-class Calls:
+class CrewCalls:
     """The calls of agents at work, which are nodes of their own. Thread-safe.
 
     CrewAI tells by other threads that an agent is done, and late. So calls are looked at when another one begins.

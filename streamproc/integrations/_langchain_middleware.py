@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.channels.untracked_value import UntrackedValue
 from langgraph.config import get_config
 
-from streamproc.integrations._instances import Instances
+from streamproc.integrations._instances import instances_of
 from streamproc.integrations._langchain_messages import (
     WARNING_ID,
     answer_of,
@@ -67,7 +67,7 @@ class BreakerMiddleware(AgentMiddleware[BreakerState, Any, Any]):
         self._node = node
         self._steps = Steps(self.watch)
         self._requests = Requests()
-        self._instances = Instances()
+        self._instances = instances_of(self.watch)
 
     def before_agent(self, state: BreakerState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         with sparing(self.watch):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from streamproc.model.controls import ControlEvent, RunStatus
     from streamproc.monitor import Monitor
 
-CLAIMS_MAX: Final = 20_000  # agents, calls or answers at work that an adapter reports
+REPORTED_MAX: Final = 20_000  # agents, calls or answers at work that an adapter reports
 WARNINGS_MAX: Final = 10_000  # runs with a warning that the model was not told
 
 
@@ -41,7 +41,7 @@ class Backend(Protocol):
     def resume(self, run_id: str, **fields: Any) -> None:
         """Resume the run. Raises `StreamprocError` where only an operator may."""
 
-    def claims(self) -> Claims:
+    def reporters(self) -> Reporters:
         """Return who reports what, of all that feed the same engine."""
 
     def waits(self, run_id: str) -> Waits | None:
@@ -54,7 +54,7 @@ class Backend(Protocol):
         """Deliver what is under way."""
 
 
-class Claims:
+class Reporters:
     """Who reports what: the first of several adapters that hear the same. Thread-safe."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Claims:
             first = None if found is None else found()
             if first is None:
                 self._owners[what] = ref(owner)
-                if len(self._owners) > CLAIMS_MAX:
+                if len(self._owners) > REPORTED_MAX:
                     self._owners.popitem(last=False)
         return first is None or first is owner
 
@@ -101,7 +101,7 @@ class Warnings:
             return self._newest.pop(run_id, None)
 
 
-_claims: WeakKeyDictionary[Monitor, Claims] = WeakKeyDictionary()
+_reporters: WeakKeyDictionary[Monitor, Reporters] = WeakKeyDictionary()
 
 
 class MonitorBackend:
@@ -141,8 +141,8 @@ class MonitorBackend:
     def resume(self, run_id: str, **fields: Any) -> None:
         self.feed({"type": "operator.resume", "run_id": run_id, **fields})
 
-    def claims(self) -> Claims:
-        return _claims.setdefault(self._monitor, Claims())
+    def reporters(self) -> Reporters:
+        return _reporters.setdefault(self._monitor, Reporters())
 
     def waits(self, run_id: str) -> Waits | None:  # the engine is here
         return None

@@ -102,6 +102,7 @@ class WatchedClient(sdk.ClaudeSDKClient):
 async def _heard(stream: Any, connection: Connection, interrupt: Callable[[], Awaitable[None]]) -> Messages:
     """Yield the messages of an asynchronous generator, and interrupt it where its run is halted while the model
     thinks."""
+    connection.begins()
     try:
         while (message := await _next(stream, connection, interrupt)) is not None:
             connection.heard(message)

@@ -30,7 +30,7 @@ from crewai.types.usage_metrics import UsageMetrics
 
 from streamproc.errors import Halted
 from streamproc.integrations._answers import Answers, content
-from streamproc.integrations._crewai_calls import Calls, asked, call_of
+from streamproc.integrations._crewai_calls import CrewCalls, asked, call_of
 from streamproc.integrations._crewai_results import BLOCKED, Outcomes
 from streamproc.integrations._steps import model_field
 from streamproc.integrations.watch import Watch
@@ -62,7 +62,7 @@ class Breaker:
         self.watch = watch or Watch(**options)
         self._run_id = run_id
         self._answers = Answers(self.watch)
-        self._calls = Calls(self.watch)
+        self._calls = CrewCalls(self.watch)
         self._outcomes = Outcomes()
         self._hooks = {
             InterceptionPoint.PRE_MODEL_CALL: self._before_model,

@@ -12,7 +12,7 @@ from streamproc.client import BlockingHaltListener, BlockingTurnPublisher
 from streamproc.client.background import Background
 from streamproc.client.heartbeat_watch import check_on_unwatched
 from streamproc.errors import Halted, StreamprocError
-from streamproc.integrations.backends import Claims, Warnings
+from streamproc.integrations.backends import Reporters, Warnings
 from streamproc.kafka.session import client_settings
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class SharedConnection:
         self.turns = BlockingTurnPublisher(settings=settings)
         self.halts = BlockingHaltListener(settings=settings, wait=False)
         self.warnings = Warnings(self._told)
-        self.claims = Claims()
+        self.reporters = Reporters()
         self.halts.on_control(self.warnings.add)
         self._background = Background("streamproc watch")
         atexit.register(self.close)
@@ -156,8 +156,8 @@ class KafkaBackend:
     def resume(self, run_id: str, **_: Any) -> None:
         raise StreamprocError(f"{run_id} is resumed for all its processes: run `streamproc resume`")
 
-    def claims(self) -> Claims:
-        return self._connected().claims
+    def reporters(self) -> Reporters:
+        return self._connected().reporters
 
     def waits(self, run_id: str) -> Waits | None:
         connection = self._connection

@@ -28,7 +28,7 @@ from agents.tool_context import ToolContext
 
 from streamproc.errors import Halted
 from streamproc.integrations._answers import Answers, KeptFor, arguments, result_of
-from streamproc.integrations._instances import Instances
+from streamproc.integrations._instances import instances_of
 from streamproc.integrations._requests import ASKED_MAX, Requests
 from streamproc.integrations._steps import model_field
 from streamproc.integrations.watch import Watch
@@ -78,7 +78,7 @@ class Breaker(agents.RunHooks[Any]):
         self._also = tuple(also)
         self._answers = Answers(self.watch)
         self._requests = Requests()
-        self._instances = Instances()
+        self._instances = instances_of(self.watch)
         self._loops: KeptFor[_Loop] = KeptFor()  # by context
         self._callers: OrderedDict[tuple[str, str], tuple[_Loop, str]] = OrderedDict()  # by run and call, with the node
         # By usage: all contexts of a run have the same, those of its nested agents too.

@@ -32,7 +32,7 @@ from pydantic_ai.messages import (
 )
 
 from streamproc.integrations._answers import Answers, arguments, content, result_of
-from streamproc.integrations._instances import Instances
+from streamproc.integrations._instances import instances_of
 from streamproc.integrations._requests import request_of
 from streamproc.integrations.watch import Watch
 
@@ -51,7 +51,7 @@ class Breaker(AbstractCapability[Any]):
         self.watch = watch or Watch(**options)
         self._run_id = run_id
         self._answers = Answers(self.watch)
-        self._instances = Instances()
+        self._instances = instances_of(self.watch)
 
     def run_id(self, ctx: RunContext[Any]) -> str:
         """Return the id of the run that a context belongs to."""

@@ -257,7 +257,7 @@ class Watch:
         """Return whether an adapter reports this agent, call or answer: the first one that asks, of all that report to
         the same engine. A framework that has the same adapter twice, or an adapter within another, counts once."""
         try:
-            return self._backend.claims().owns(what, owner)
+            return self._backend.reporters().owns(what, owner)
         except Exception as problem:  # noqa: BLE001
             self.fault(problem)
             return True

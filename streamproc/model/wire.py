@@ -7,9 +7,8 @@ Hashes are JSON integers, not hex text: `int(text, 16)` costs about 110 ns, and 
 Control events, which people read, show them in hex. In a language whose JSON numbers are floats, configure the parser
 to read 64-bit integers.
 
-The positions in array-like types are part of the format: add fields only at the end, with a default.
-
-Names and lists have maximum lengths, above what our publisher sends, to bound the work and the memory of one event.
+The positions in array-like types are part of the format: add fields only at the end, with a default. Names and lists
+have maximum lengths, above what our publisher sends, to bound the work and the memory of one event.
 """
 
 from __future__ import annotations

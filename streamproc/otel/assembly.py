@@ -20,8 +20,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from streamproc.importers.trace_events import TraceCounts, TraceEvent, TraceOptions
 from streamproc.importers.trace_steps import MODEL, TOOL, UNSET, WORKING, Step
-from streamproc.importers.trace_turns import TraceCounts, TraceEvent, TraceOptions, turns_of
+from streamproc.importers.trace_turns import turns_of
 
 PUBLISHED_MAX: Final = 2_000  # ids of published events that are remembered for each trace
 

@@ -269,7 +269,7 @@ class Conformance(HonestWork):
         def broken(*_: Any, **__: Any) -> Any:
             raise RuntimeError("broken")
 
-        for name in ("feed", "check", "halted", "claims"):
+        for name in ("feed", "check", "halted", "reporters"):
             monkeypatch.setattr(self.watch._backend, name, broken)
         cmds = [{"cmd": f"pytest {n}"} for n in range(3)]
         found = self.do(Job(calling("run", cmds), ["Fix it."], [self.run_tool()], watch=self.watch))

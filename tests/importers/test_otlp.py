@@ -11,7 +11,8 @@ import pytest
 
 from streamproc.importers import Import, LogFile, otlp, trace_buffer
 from streamproc.importers.genai_spans import SpanRecord, kind_of, step_of
-from streamproc.importers.trace_turns import TraceCounts, TraceOptions, turns_of
+from streamproc.importers.trace_events import TraceCounts, TraceOptions
+from streamproc.importers.trace_turns import turns_of
 from tests.importers.traces import (
     SAMPLES,
     START,

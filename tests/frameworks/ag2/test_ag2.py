@@ -202,7 +202,7 @@ async def test_a_halt_while_the_model_answers_executes_no_tool() -> None:
     assert [result.result.parts[0].content[:20] for result in results.results] == ["Not executed: run r1"] * 2
     monitor.feed(type="operator.resume", run_id="r1", by="ada", reason="go on")
     assert await asked(agent, stream=stream) == "Done."
-    assert fed == [{"type": "turn", "run_id": "r1", "node": "coder", "output": "Done.", "model": "", "provider": ""}]
+    assert [(turn["node"], turn["output"]) for turn in fed] == [("coder", "Done.")]
 
 
 async def test_two_calls_are_two_runs() -> None:
@@ -219,10 +219,27 @@ async def test_calls_of_one_stream_are_one_run() -> None:
         return ModelResponse(ModelMessage("Done.")) if isinstance(events[-1], ToolResultsEvent) else calls("pytest")
 
     agent = Agent("coder", config=Model(answer), tools=[run], middleware=[Breaker()])
-    reply: AgentReply[Any, Any] = await agent.ask("Fix it.")
+    reply: AgentReply[Any, Any] = await agent.ask("Again.")
     reply = await reply.ask("Again.")
     with pytest.raises(Halted, match=f"run {reply.context.stream.id} is halted"):
         await reply.ask("Again.")
+
+
+async def test_an_instance_has_its_name_no_longer_than_its_turn() -> None:
+    fed = fed_by(breaker := Breaker(run_id="r1"))
+
+    async def fails(events: Sequence[BaseEvent], context: Any, **_: Any) -> ModelResponse:
+        raise ConnectionError("no model")
+
+    broken = Model(lambda _: calls())
+    broken.create = lambda: fails  # type: ignore[method-assign]
+    for _ in range(2):
+        with pytest.raises(ConnectionError):
+            await asked(Agent("coder", config=broken, middleware=[breaker]))
+    assert await asyncio.gather(*(asked(calling(["ls"], breaker)) for _ in range(2))) == ["Done."] * 2
+    assert await asked(calling([], breaker)) == "Done."
+    assert sorted(turn["node"] for turn in fed) == ["coder"] * 3 + ["coder/2"] * 2
+    assert fed[-1]["node"] == "coder"
 
 
 async def test_the_run_of_a_context_comes_first() -> None:
@@ -339,7 +356,7 @@ async def test_results_are_fed_without_what_changes_each_time() -> None:
     fed = fed_by(breaker := Breaker(run_id="r1"))
     assert await asked(calling(["json", "parts", "nothing"], breaker, name="look", tools=[look])) == "Done."
     results = [turn["tool_calls"][0]["result"] for turn in fed[:3]]
-    assert results == [{"failed": 2}, ["two", {"failed": 2}], None]
+    assert results == [{"failed": 2}, ["two", {"failed": 2}], "None"]
 
 
 async def test_a_turn_has_what_the_hooks_know() -> None:
@@ -357,6 +374,7 @@ async def test_a_turn_has_what_the_hooks_know() -> None:
     known |= {"type": "turn", "run_id": "r1", "node": "coder"}
     known["usage"] = {"input_tokens": 20, "output_tokens": 3, "cached_tokens": 8}
     call = {"id": "c1", "name": "run", "args": {"cmd": "ls"}, "result": "the result of ls"}
+    assert len({turn.pop("request") for turn in fed}) == 1
     assert fed == [known | {"output": "I look.", "tool_calls": [call]}, known | {"output": "Done."}]
 
 

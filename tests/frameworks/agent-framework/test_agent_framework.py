@@ -322,6 +322,21 @@ async def test_two_calls_are_two_runs(way: Callable[..., Any]) -> None:
 
 
 @ways
+async def test_an_instance_has_its_name_no_longer_than_its_call(way: Callable[..., Any]) -> None:
+    breaker = Breaker(run_id="r1")
+    fed = heard(breaker)
+    broken = calling([], breaker)
+    broken.client.fails = 1
+    with pytest.raises(ConnectionError):
+        await way(broken)
+    calling([], breaker).run("Fix it.", stream=True)  # nobody reads it
+    assert await asyncio.gather(*(way(calling(["ls"], breaker)) for _ in range(2))) == ["Done."] * 2
+    assert await way(calling([], breaker)) == "Done."
+    assert sorted(turn["node"] for turn in fed) == ["coder"] * 3 + ["coder/2"] * 2
+    assert fed[-1]["node"] == "coder"
+
+
+@ways
 async def test_calls_with_one_session_are_one_run(way: Callable[..., Any]) -> None:
     breaker, session = Breaker(), AgentSession(session_id="chat 7")
     assert await way(calling(["pytest"] * 2, breaker), session=session) == "Done."
@@ -534,6 +549,7 @@ async def test_a_turn_has_what_the_hooks_know(way: Callable[..., Any]) -> None:
     known: dict[str, Any] = {"type": "turn", "run_id": "r1", "node": "coder", "model": "m1"}
     known["usage"] = {"input_tokens": 20, "output_tokens": 3, "cached_tokens": 8}
     call = {"id": "c1", "name": "run", "args": {"cmd": "ls"}, "result": "the result of ls"}
+    assert len({turn.pop("request") for turn in fed}) == 1
     assert fed == [known | {"output": "I look.", "tool_calls": [call]}, known | {"output": "Done."}]
 
 

@@ -21,6 +21,7 @@ from autogen_core.models import (
     RequestUsage,
     UserMessage,
 )
+from autogen_ext.models.cache import ChatCompletionCache
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from pydantic import BaseModel
 
@@ -313,6 +314,65 @@ async def test_each_guarded_client_is_a_run() -> None:
     assert watch.faults == 0
 
 
+async def test_an_instance_has_its_name_no_longer_than_its_answer() -> None:
+    fed = fed_by(watch := Watch())
+
+    def fails(_: Any) -> CreateResult:
+        raise ConnectionError("no model")
+
+    def client(model: Model) -> Any:
+        return guarded(model, watch, node="coder", run_id="r1")
+
+    broken = agent(client(Model(fails)))
+    with pytest.raises(ConnectionError):
+        await broken.run(task="Fix it.")
+    clients = [client(running(["ls"])) for _ in range(2)]
+    assert await asyncio.gather(*map(awaited, clients)) == ["Done."] * 2
+    assert await awaited(client(running([]))) == "Done."
+    assert sorted(turn["node"] for turn in fed) == ["coder"] * 3 + ["coder/2"] * 2
+    assert fed[-1]["node"] == "coder"
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_agents_of_one_name_and_breaker_work_beside_each_other(is_streamed: bool) -> None:
+    fed = fed_by((breaker := Breaker(run_id="r1")).watch)
+    teams = [
+        RoundRobinGroupChat(
+            [agent(breaker.guarded(running(["ls", "pwd"]), "coder"), model_client_stream=is_streamed)],
+            termination_condition=breaker,
+            max_turns=1,
+        )
+        for _ in range(2)
+    ]
+    await asyncio.gather(*(team.run(task="Fix it.") for team in teams))
+    turns = sorted((turn["node"], len(turn.get("tool_calls", ()))) for turn in fed)
+    assert turns == [(name, calls) for name in ("coder", "coder/2") for calls in (0, 1, 1)]
+
+
+async def test_what_other_agents_write_is_no_request() -> None:
+    breaker = Breaker(run_id="r1")
+    coder = agent(breaker.guarded(running(["pytest"] * STEPS), "coder"), max_tool_iterations=1)
+    reviewer = agent(breaker.guarded(Model(lambda _: says(f"Go on. {uuid.uuid4()}")), "reviewer"), "reviewer")
+    result = await RoundRobinGroupChat([coder, reviewer], termination_condition=breaker, max_turns=20).run(task="Fix.")
+    assert "is halted (LOOP00" in (result.stop_reason or "")
+    assert ran == ["pytest"] * 3
+
+
+@pytest.mark.parametrize("around", ["create_args", "raw_config", "a cache"])
+async def test_a_turn_has_the_model_of_the_client(around: str) -> None:
+    fed = fed_by(watch := Watch())
+    model: Any = Model(lambda _: says("Done."))
+    if around == "raw_config":
+        model._raw_config = {"model": "m1"}
+    else:
+        model._create_args = {"model": "m1"}
+    if around == "a cache":
+        model = ChatCompletionCache(model)
+    await guarded(model, watch).create([UserMessage(content="Fix it.", source="user")])
+    await guarded(Model(lambda _: says("Done.")), watch).create([])
+    assert [turn["model"] for turn in fed] == ["m1", ""]
+
+
 @ways
 async def test_the_run_of_a_context_is_taken(way: Callable[..., Any]) -> None:
     client = guarded(running(["pytest"] * STEPS), watch := Watch())
@@ -377,6 +437,7 @@ async def test_a_turn_has_what_the_client_knows(is_streamed: bool) -> None:
         {"id": "c1", "name": "run_or_fail", "args": '{"cmd": "cd"}', "result": "no such file", "error": True},
     ]
     usage = {"input_tokens": 20, "output_tokens": 3}
+    assert len({turn.pop("request") for turn in fed}) == 1
     assert fed == [
         known | {"output": "I look.", "tool_calls": asked, "usage": usage},
         known | {"output": "Done.", "usage": {}},

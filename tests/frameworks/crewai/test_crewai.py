@@ -212,6 +212,20 @@ def test_the_crews_of_a_flow_are_one_run() -> None:
     assert ran == ["pytest"] * 3
 
 
+def test_an_agent_that_a_flow_asks_about_each_item_may_answer_alike() -> None:
+    agent = playing([])
+
+    class Work(Flow[Any]):
+        @start()
+        async def work(self) -> list[str]:
+            return [str(await agent.kickoff_async(f"Is item {number} fine?")) for number in range(6)]
+
+    breaker = Breaker(run_id="r1")
+    with breaker:
+        assert Work().kickoff() == ["Done."] * 6
+    assert (len(asked), breaker.watch.faults) == (6, 0)
+
+
 @ways
 def test_the_run_of_a_context_comes_first(way: Callable[[Agent], str]) -> None:
     breaker = Breaker()
@@ -385,6 +399,7 @@ def test_a_turn_has_what_the_hooks_know(text: bool, monkeypatch: pytest.MonkeyPa
     fed = fed_by(breaker, monkeypatch)
     with breaker:
         kickoff(playing(["ls"], role="coder\n", text=text, is_slow=True))
+    assert len({turn.pop("request") for turn in fed}) == 1
     known: dict[str, Any] = {"type": "turn", "run_id": "r1", "node": "coder", "model": "m1"}
     known["usage"] = {"input_tokens": 10, "output_tokens": 2, "cached_tokens": 0}
     said = {"output": 'Thought: I run it.\nAction: run\nAction Input: {"cmd": "ls"}'} if text else {}
