@@ -47,7 +47,7 @@ class Requests:
         return request
 
     def _about(self, node: Hashable, asked: Sequence[Any]) -> str | None:
-        about = request_of(list(asked))
+        about = request_of(asked[0] if len(asked) == 1 else list(asked))
         if len(asked) != 1 or not isinstance(asked[0], str):
             return about
         text, before = asked[0], self._prompts.get(node)

@@ -281,7 +281,7 @@ async def test_a_turn_has_what_the_hooks_know() -> None:
     await awaited(Agent(name="coder", model=ScriptedModel(steps), tools=[run]), hooks=breaker)
     spent = {"input_tokens": 20, "output_tokens": 3, "cached_tokens": 8}
     call = {"name": "run", "args": {"cmd": "ls"}, "result": "the result of ls", "id": "c1"}
-    turn = {"type": "turn", "run_id": "r1", "node": "coder", "usage": spent, "request": request_of(["Fix it."])}
+    turn = {"type": "turn", "run_id": "r1", "node": "coder", "usage": spent, "request": request_of("Fix it.")}
     assert fed == [{**turn, "output": "I look.", "tool_calls": [call]}, {**turn, "output": "Done."}]
 
 
