@@ -1,4 +1,4 @@
-"""The models of `ModelAPI` behind a port of this machine, as LiteLLM brings clients of its own."""
+"""An API of models, such as `ModelAPI`, behind a port of this machine, as LiteLLM brings clients of its own."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import httpx2
 
-from tests.integrations.model_api import ModelAPI
+
+class API(Protocol):
+    """Answers a request to a model."""
+
+    def _answer(self, request: httpx2.Request) -> httpx2.Response: ...
 
 
 @contextmanager
-def serving(api: ModelAPI) -> Iterator[str]:
+def serving(api: API) -> Iterator[str]:
     """Serve an API until the end; yield its address."""
 
     class Handler(_Handler):
@@ -33,7 +37,7 @@ def serving(api: ModelAPI) -> Iterator[str]:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    served: ClassVar[ModelAPI]
+    served: ClassVar[API]
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from typing import Any, ClassVar
 
+import httpx2
 import litellm
 
 from streamproc import Halted
@@ -18,37 +16,19 @@ from streamproc.integrations.litellm import Breaker
 from tests.conformance.driver import MODEL, Driver, Job, Model
 from tests.conformance.model_server import answered
 from tests.conformance.suite import Conformance
+from tests.frameworks.litellm.model_server import serving
 
 Messages = list[dict[str, Any]]
 
 
-@contextmanager
-def serving(model: Model) -> Iterator[str]:
-    """Serve a model until the end; yield its address."""
+class PlayedAPI:
+    """The API of a model."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            answer = json.dumps(answered(model, self.path, body)).encode()
-            self.send_response(200)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
+    def __init__(self, model: Model) -> None:
+        self._model = model
 
-        def log_message(self, *what: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    def _answer(self, request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, json=answered(self._model, request.url.path, json.loads(request.content)))
 
 
 def watched_by(breakers: list[Breaker]) -> None:
@@ -70,7 +50,7 @@ class LiteLLM(Driver):
 
     async def run(self, job: Job) -> list[str]:
         watched_by([Breaker(job.watch) for _ in range(job.times)] if job.watch else [])
-        with serving(job.model) as address:
+        with serving(PlayedAPI(job.model)) as address:
             found, messages = [], []
             for prompt in job.prompts:
                 messages = [*([] if job.way == "map" else messages), {"role": "user", "content": prompt}]
@@ -83,7 +63,7 @@ class LiteLLM(Driver):
         form: Any = {"response_format": {"type": "json_object"}} if job.grades else {}
         while True:
             answer = await litellm.acompletion(
-                model=f"openai/{MODEL}", messages=messages, api_base=address, api_key="x", max_retries=0,
+                model=f"openai/{MODEL}", messages=messages, api_base=f"{address}/v1", api_key="x", max_retries=0,
                 litellm_session_id=job.run_id, **form,
             )  # fmt: skip
             await asyncio.sleep(0.05)  # a task logs the answer
@@ -101,7 +81,7 @@ class LiteLLM(Driver):
     async def resume(self, job: Job, go_on: Callable[[], None]) -> list[str]:
         watched_by([Breaker(job.watch)])
         messages: Messages = [{"role": "user", "content": job.prompts[0]}]
-        with serving(job.model) as address:
+        with serving(PlayedAPI(job.model)) as address:
             try:
                 await self.goes_on(job, address, messages)
             except Halted:
@@ -119,7 +99,7 @@ class LiteLLM(Driver):
 
         models = {job.model: None for job in jobs}
         with contextlib.ExitStack() as stack:
-            addresses = {model: stack.enter_context(serving(model)) for model in models}
+            addresses = {model: stack.enter_context(serving(PlayedAPI(model))) for model in models}
             return await asyncio.gather(*(one(job, addresses[job.model]) for job in jobs))
 
 
