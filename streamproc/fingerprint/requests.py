@@ -5,13 +5,31 @@ Adapters of frameworks and importers of traces report it. Other publishers may s
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pydantic_core import to_jsonable_python
 
+from streamproc.fingerprint.hash import h64
 from streamproc.fingerprint.turn import as_request
 
+GROWS_FROM: Final = 200  # characters of a prompt that may go on in the next one; a short one may be an item
 _DIGITS: Final = b"0123456789"
+
+
+class Prompt(NamedTuple):
+    """A prompt of which the text is not kept: its length, its hash, and the request that it is."""
+
+    size: int
+    hash: int
+    about: str | None
+
+    @classmethod
+    def after(cls, before: Prompt | None, text: str, about: str | None) -> Prompt:
+        """Return a prompt that came after another one of its node. One that goes on where a long one ended is the same
+        request: some programs write all that has happened into one message."""
+        if before is not None and len(text) > before.size >= GROWS_FROM and h64(text[: before.size]) == before.hash:
+            about = before.about
+        return cls(len(text), h64(text), about)
 
 
 def request_of(asked: Any, instructions: str = "") -> str | None:

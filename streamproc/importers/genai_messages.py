@@ -58,7 +58,8 @@ class ModelInput(NamedTuple):
 
     answers: dict[str, Any]  # results by the id of their call
     by_person: bool  # whether the last message is a person's
-    request: str = ""  # digest of the last message of a person or program, and of the system prompt
+    request: str = ""  # digest of the last message of a person or program; without any, of the system prompt
+    prompt: str = ""  # that message, if it is a text
 
 
 def said(value: Any) -> ModelAnswer:
@@ -197,7 +198,10 @@ def told(value: Any) -> ModelInput:
             asked = _plain(found.get("content") or found.get("parts"))
         elif role in SYSTEM_ROLES:
             system = text_of(found.get("content") or found.get("parts")) or system
-    return ModelInput(answers, bool(by_person), request_of(asked, system) or "")
+    if asked is None:
+        asked = system  # beside a question it may keep notes, which are others at each step
+    prompt = asked if isinstance(asked, str) else ""
+    return ModelInput(answers, bool(by_person), request_of(asked) or "", prompt)
 
 
 def _plain(content: Any) -> Any:

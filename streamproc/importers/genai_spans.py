@@ -204,7 +204,7 @@ def _read_model(step: Step, span: SpanRecord) -> None:
     answer = _answer(span)
     step.output, step.calls = answer.text, answer.calls
     heard = _heard(span)
-    step.answers, step.asked, step.request = heard.answers, heard.by_person, heard.request
+    step.hears(heard)
 
 
 def usage_of(attributes: Mapping[str, Any]) -> dict[str, Any]:

@@ -153,7 +153,7 @@ def _read_model(step: Step, row: _Row) -> None:
     answer = said(twice_parsed(row["output"]))
     step.output, step.calls = answer.text, answer.calls
     heard = told(twice_parsed(row["input"]))
-    step.answers, step.asked, step.request = heard.answers, heard.by_person, heard.request
+    step.hears(heard)
     step.model = string(row["model"]) or string(row["providedModelName"])
     step.usage = _usage(row)
 

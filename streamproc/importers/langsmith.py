@@ -181,7 +181,7 @@ def _read_model(step: Step, run: dict[str, Any], metadata: dict[str, Any]) -> No
     answer = said(outputs) if outputs else said("")
     step.output, step.calls = answer.text, answer.calls
     heard = told(run.get("inputs"))
-    step.answers, step.asked, step.request = heard.answers, heard.by_person, heard.request
+    step.hears(heard)
     step.model = next((found for name in MODEL_NAMES if (found := string(metadata.get(name)))), "")
     step.provider = string(metadata.get("ls_provider"))
     step.usage = _usage(run, mapping(outputs))

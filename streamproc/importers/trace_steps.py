@@ -8,7 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from streamproc.fingerprint.requests import Prompt
+
+if TYPE_CHECKING:
+    from streamproc.importers.genai_messages import ModelInput
 
 MODEL: Final = "model"  # a call of a model
 TOOL: Final = "tool"
@@ -60,6 +65,8 @@ class Step:
     answers: dict[str, Any] = field(default_factory=dict)  # results that the model was told, by the id of their call
     asked: bool = False  # whether a person's message is what the model answers
     request: str = ""  # digest of the message that the model answers
+    prompt: str = ""  # that message, until the step is published
+    prompted: Prompt | None = None  # and what is kept of it
     call_id: str = ""
     args: Any = None
     result: Any = UNSET
@@ -70,10 +77,22 @@ class Step:
     frame: bool = False  # whether it names who acts in the steps below it, where nothing else does
     source: str = ""  # the library that recorded the step
 
+    def hears(self, heard: ModelInput) -> None:
+        """Note what the model was told and asked."""
+        self.answers, self.asked = heard.answers, heard.by_person
+        self.request, self.prompt = heard.request, heard.prompt
+
+    def follows(self, before: Prompt | None) -> Prompt | None:
+        """Return the prompt of a model call, after the one before of its node."""
+        if self.prompt:
+            self.prompted = Prompt.after(before, self.prompt, self.request)
+            self.request = self.prompted.about or ""
+        return self.prompted or before
+
     @property
     def size(self) -> int:
         """About how many bytes the step takes."""
-        texts = len(self.output) + len(self.error)
+        texts = len(self.output) + len(self.error) + len(self.prompt)
         return 600 + texts + size_of(self.args) + size_of(self.result) + size_of(self.calls) + size_of(self.answers)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from streamproc.fingerprint.requests import Prompt
 from streamproc.importers.content import without_blanks
 from streamproc.importers.fitting import fitted, name
 from streamproc.importers.trace_events import TraceCounts, TraceEvent, TraceOptions, places_beside
@@ -56,6 +57,7 @@ class _Trace:
         self._runs_below: dict[str, str] = {}
         self.pending: dict[tuple[str, str], Step] = {}  # by run and node: a model call whose turn is still to come
         self.found: list[TraceEvent] = []
+        self.prompts: dict[str, Prompt | None] = {}  # the last one of each node
         self.askers: dict[str, list[Step]] = {}  # by id of the call: the model calls that asked for it
         self.siblings: dict[str, TraceEvent] = {}  # by model call or actor: the turn of calls that were made at once
         self._places: dict[tuple[str, str], int] | None = None
@@ -109,6 +111,8 @@ class _Trace:
             self.found.append(TraceEvent(fitted(event), first.number, at))
 
     def _model(self, step: Step) -> None:
+        node = self._node(step)
+        self.prompts[node] = step.follows(self.prompts.get(node))
         self.counts.models += 1
         self.counts.said += bool(step.output or step.calls)
         self.siblings.pop("/".join((*self._actor(step), step.parent)), None)

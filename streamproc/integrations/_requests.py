@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from streamproc.fingerprint.hash import h64
-from streamproc.fingerprint.requests import as_json, request_of
+from streamproc.fingerprint.requests import Prompt, as_json, request_of
 
 __all__ = ["ASKED_MAX", "Requests", "as_json", "request_of"]
 
 ASKED_MAX: Final = 3  # messages of a person in a row that are one request, such as a document and a question about it
-GROWS_FROM: Final = 200  # characters of a prompt that may go on in the next one; a short one may be an item
 LOOPS_MAX: Final = 10_000  # loops whose request is remembered
-
-
-class _Prompt(NamedTuple):
-    size: int
-    hash: int
-    about: str | None
 
 
 class Requests:
@@ -28,7 +20,7 @@ class Requests:
     ended is the same request: some programs write all that has happened into one message."""
 
     def __init__(self) -> None:
-        self._prompts: OrderedDict[Hashable, _Prompt] = OrderedDict()  # by run and node
+        self._prompts: OrderedDict[Hashable, Prompt] = OrderedDict()  # by run and node
         self._asked: OrderedDict[Hashable, tuple[str | None, str | None]] = OrderedDict()  # by loop, with the request
 
     def of(self, loop: tuple[Hashable, ...], asked: Sequence[Any], instructions: str, *, goes_on: bool) -> str | None:
@@ -50,10 +42,7 @@ class Requests:
         about = request_of(asked[0] if len(asked) == 1 else list(asked))
         if len(asked) != 1 or not isinstance(asked[0], str):
             return about
-        text, before = asked[0], self._prompts.get(node)
-        if before is not None and len(text) > before.size >= GROWS_FROM and h64(text[: before.size]) == before.hash:
-            about = before.about
-        self._prompts[node] = _Prompt(len(text), h64(text), about)
+        prompt = self._prompts[node] = Prompt.after(self._prompts.get(node), asked[0], about)
         if len(self._prompts) > LOOPS_MAX:
             self._prompts.popitem(last=False)
-        return about
+        return prompt.about

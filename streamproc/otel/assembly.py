@@ -259,7 +259,7 @@ class TraceAssembly:
             self.settled.append(kept.settled)
             kept.settled = None
         # Its turn is made again as long as it is kept, for the sake of others, but is not published again.
-        step.args, step.answers, step.asked, step.output = None, {}, False, step.output[:1]
+        step.args, step.answers, step.asked, step.prompt, step.output = None, {}, False, "", step.output[:1]
         step.calls = [{**call, "args": None} for call in step.calls]
         if step.result is not UNSET:
             step.result = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from typing import Any
 
@@ -270,3 +271,18 @@ def test_agents_of_one_name_that_work_at_once_are_nodes_of_their_own() -> None:
             feed.add(chat_span(10 * agent + number, f"step {number}", parent=agent, begin=number, end=number + 1))
     feed.flush()
     assert {event["node"] for event in feed.events} == {"shop", "shop/2"}
+
+
+@pytest.mark.parametrize("batch", [1, 100])
+def test_a_prompt_that_goes_on_where_the_last_one_ended_is_the_same_request(batch: int) -> None:
+    """Some programs write all that has happened into one message; a map has other prompts of one length."""
+    rules = "Answer with one action. " * 20
+    for grows, codes in ((True, ["LOOP001"]), (False, [])):
+        feed, history = Feed(reorder_s=0), rules
+        for number in range(1, 6):
+            history = f"{history}Observation: nothing.\n" if grows else f"{rules}Is document {number} about whales?"
+            messages = json.dumps([{"role": "user", "parts": [{"type": "text", "content": history}]}])
+            asked = {"gen_ai.input.messages": messages}
+            feed.add(chat_span(number, "Nothing.", parent=99, attributes=asked), now=number if batch == 1 else 0)
+        feed.flush()
+        assert decided(feed.events) == codes
