@@ -81,6 +81,10 @@ export interface RawTurn {
    * the question of a research node
    */
   query?: string | null;
+  /**
+   * what this turn answers, such as a prompt or an item, without the conversation before it
+   */
+  request?: unknown;
   decision?: RoutingDecision | null;
   round?: number | null;
   convergence?: number | null;
