@@ -135,7 +135,8 @@ def everything(secret: str) -> list[dict[str, Any]]:
     board = {**shared, "evidence": proof, "approvals": {"by": named}, "failure_class": named, "module": named}
     return [
         {**shared, "from": named, "output": named, "structured_output": {named: named}, "artifact": {named: named},
-         "docs": named, "query": named, "tests": {"failed": [named, f"a::{secret}"]}, "progress": {named: 1},
+         "docs": named, "query": named, "request": {named: named},
+         "tests": {"failed": [named, f"a::{secret}"]}, "progress": {named: 1},
          "errors": [{"message": named, "class": named}, named], "decision": {"next": named, "reason": named},
          "tool_calls": [{"name": named, "args": {named: named}, "result": named, "error": named, "id": named}],
          "model": named, "provider": named},
