@@ -16,6 +16,7 @@ from streamproc.fingerprint import HashKey, fingerprint, plain_turn
 from streamproc.importers import FORMATS, Format, Import, Imported, LogFile
 from streamproc.importers.discovery import UNKNOWN, format_of, log_paths, named, others_in
 from streamproc.importers.log_file import STDIN as STDIN
+from streamproc.model.nesting import DEPTH_MAX, depth_exceeds
 from streamproc.model.raw_events import RawEvent, parse_line, parse_raw, read_json
 from streamproc.model.unknown_fields import UnknownFields
 from streamproc.model.wire import Event
@@ -128,7 +129,7 @@ class Source:
         document = self.log.document()
         if not isinstance(document, list) or not all(isinstance(item, dict) for item in document):
             return None
-        return ((row.number, orjson.dumps(row.data)) for row in self.log.rows())
+        return ((row.number, _line(row.data)) for row in self.log.rows())
 
     def _raw(self, line: bytes) -> RawEvent:
         return self._checked(parse_line(line))
@@ -276,3 +277,15 @@ def _skipped_name(error: InvalidEvent | OSError) -> str:
         return f"{error.filename} ({error.strerror})"
     problem = error.problems[0]
     return problem.place if UNKNOWN in problem.what else f"{problem.place} ({problem.what})"
+
+
+def _line(item: dict[str, Any]) -> bytes:
+    """Return an item of a JSON list as a line. Of a field that is nested more deeply than JSON can be written, only
+    that it is: such a field is refused."""
+    try:
+        return orjson.dumps(item)
+    except TypeError:
+        deep: Any = 0
+        for _ in range(DEPTH_MAX + 1):
+            deep = [deep]
+        return orjson.dumps({name: deep if depth_exceeds(one, DEPTH_MAX) else one for name, one in item.items()})

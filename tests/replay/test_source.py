@@ -168,3 +168,13 @@ def test_reading_fingerprints_names_file_and_line_of_a_bad_one(tmp_path: Path) -
     with pytest.raises(InvalidEvent) as caught:
         list(Source(path).fingerprints())
     assert caught.value.problems[0].place == f"{path}:2"
+
+
+def test_an_item_of_a_list_that_no_library_can_write_again_is_refused_with_its_field(tmp_path: Path) -> None:
+    """Libraries read deeper JSON than they write."""
+    deep = '[{"a":' * 150 + "1" + "}]" * 150
+    log = tmp_path / "list.json"
+    log.write_text(f'[{{"run_id":"r","node":"n","usage":{{"total_tokens":{deep}}}}},{{"run_id":"r","node":"n"}}]')
+    with pytest.raises(InvalidEvent, match=r"list\.json:1: usage: nested deeper than 100 levels"):
+        list(Source(log).fingerprints())
+    assert len(list(Source(log, lenient=True).fingerprints())) == 1
