@@ -66,7 +66,7 @@ class PendingCalls:
 
 
 class CallKey:
-    """What a call of an agent is known by. It is gone with its context, also of a stream that nobody reads."""
+    """What a call of an agent is known by. It is gone with its context, also of a stream that is never read."""
 
     __slots__ = ("__weakref__", "id")
 

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from streamproc.integrations._requests import ASKED_MAX, as_json
 
-WARNING_ID: Final = "streamproc:warning"  # of a message that tells a warning to the model, which nobody asked
+WARNING_ID: Final = "streamproc:warning"  # of a message that tells a warning to the model, which is no request
 ROUNDS_MAX: Final = 2**31
 SIMPLE: Final = (str, int, float, bool, type(None))
 DEPTH_MAX: Final = 6  # of the state of a graph that is searched for messages
@@ -72,7 +72,7 @@ def _is_asked(message: BaseMessage) -> bool:
 
 
 def newest_results(messages: Sequence[BaseMessage]) -> Iterator[ToolMessage]:
-    """Return what was told to a model last: results of tools, whoever ran them, and refusals of its calls."""
+    """Return what was told to a model last: results of tools, wherever they ran, and refusals of its calls."""
     for message in reversed(messages):
         if not isinstance(message, ToolMessage):
             return

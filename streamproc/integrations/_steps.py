@@ -173,8 +173,8 @@ class Steps:
                 self._feed(step)
 
     def dropped(self, run_id: str, scope: str, passed: Collection[str]) -> None:
-        """Feed the steps of a loop whose node has ended and `passed` none of their calls on: nobody answers those. If
-        somebody does, these answers are turns of their own."""
+        """Feed the steps of a loop whose node has ended and `passed` none of their calls on: no tool answers those. If
+        one does, these answers are turns of their own."""
         for step in self._of(run_id):
             if step.scope == scope and step.missing and not step.missing & set(passed):
                 self._feed(step, fed=step.calls.keys() - step.missing)

@@ -62,7 +62,7 @@ class Reporters:
         self._lock = threading.Lock()
 
     def owns(self, what: Hashable, owner: object) -> bool:
-        """Return whether `owner` reports this: nobody else does, or has asked before."""
+        """Return whether `owner` reports this: no other adapter has asked before."""
         with self._lock:
             found = self._owners.get(what)
             first = None if found is None else found()

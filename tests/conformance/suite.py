@@ -78,7 +78,7 @@ class HonestWork:
         ran, self.ran = self.ran, []
         found = self.do(Job(model, prompts, tools, watch=self.watch, **more))
         assert self.monitor.halted("r1") is None
-        order = sorted if more.get("way") == "beside" else list  # nobody promises when agents beside each other act
+        order = sorted if more.get("way") == "beside" else list  # agents beside each other act in any order
         assert (found, order(self.ran)) == (without, order(ran))
         assert self.watch.faults == 0, self.watch.last_fault
         assert self.turns() >= len(prompts), "not all was watched"
