@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from statistics import median
 from time import perf_counter, time
@@ -36,6 +36,7 @@ BACKGROUND_PER_S: Final = 1_000
 PAUSE_S: Final = (0.002, 0.012)  # between two probes: random, to avoid the rhythm of a client
 ANSWER_TIMEOUT_S: Final = 30.0
 START_TIMEOUT_S: Final = 120.0  # until a worker on a busy machine has committed the prepared turns
+TURNS_TO_HALT: Final = 3  # equal ones
 OUTPUT: Final = "I will try the same thing again."
 
 
@@ -103,14 +104,14 @@ class Probe:
     async def prepare(self, count: int) -> None:
         """Publish the first two turns of each run; return when the worker has committed them."""
         for number in range(count):
-            for _ in range(2):
+            for _ in range(TURNS_TO_HALT - 1):
                 await self.turns.turn(run_id=f"probe-{number}", node="coder", output=OUTPUT)
         settings = self.turns.settings
         topic = settings.topic("turns")
         await self.turns.flush(ANSWER_TIMEOUT_S)
         ends = await end_offsets(settings, topic)
-        if sum(ends.values()) != 2 * count:
-            raise BenchmarkDefect(f"{sum(ends.values())} turns were published, expected {2 * count}")
+        if sum(ends.values()) != (TURNS_TO_HALT - 1) * count:
+            raise BenchmarkDefect(f"{sum(ends.values())} turns were published, expected {(TURNS_TO_HALT - 1) * count}")
         async with asyncio.timeout(START_TIMEOUT_S):
             while await committed(settings, topic) != ends:
                 await asyncio.sleep(0.1)
@@ -124,6 +125,11 @@ class Probe:
         seconds = await body - began
         self.taken[f"probe-{number}".encode()] = began_at, began_at + seconds
         return seconds
+
+    @property
+    def reported(self) -> int:
+        """The records that guards have written to the topic of turns."""
+        return self._halts.reports.sent
 
     async def _guarded(self, run_id: str) -> float:
         try:
@@ -200,7 +206,8 @@ async def _measure(
             for process in (*processes, load):
                 process.check()
         seconds = perf_counter() - began
-        background = sum((await end_offsets(settings, topic)).values()) - before - len(ours)
+        own = len(ours) + probe.reported  # third turns, and what their guards reported
+        background = sum((await end_offsets(settings, topic)).values()) - before - own
     return ours[warm_up:], bare[warm_up:], background / seconds
 
 
@@ -215,13 +222,20 @@ async def _grown(settings: Settings, topic: str) -> int:
 
 async def _legs(settings: Settings, taken: dict[bytes, tuple[float, float]]) -> dict[str, list[float]]:
     """Return the seconds of each leg, from the times at which the broker appended the turn and the decision (ms)."""
-    appended: dict[str, dict[bytes, float]] = {"turns": {}, "control": {}}
-    for name, times in appended.items():
-        async for records in read_all(settings, settings.topic(name)):
-            times.update((record.key, record.timestamp / 1000) for record in records if record.key in taken)
-    turns, controls = appended["turns"], appended["control"]  # the last of each run: its third turn, and its halt
+    turns = await _appended(settings, "turns", taken, TURNS_TO_HALT - 1)  # a guard's report follows it
+    controls = await _appended(settings, "control", taken, -1)  # a warning precedes it
     return {
         "publish → the turn is in the log": [turns[run] - began for run, (began, _) in taken.items()],
         "→ the decision is in the log": [controls[run] - turns[run] for run in taken],
         "→ guard fires": [ended - controls[run] for run, (_, ended) in taken.items()],
     }
+
+
+async def _appended(settings: Settings, topic: str, runs: Iterable[bytes], place: int) -> dict[bytes, float]:
+    """Return when the broker appended one record of each run, by its place among them, in epoch seconds."""
+    times: dict[bytes, list[float]] = {run: [] for run in runs}
+    async for records in read_all(settings, settings.topic(topic)):
+        for record in records:
+            if record.key in times:
+                times[record.key].append(record.timestamp / 1000)
+    return {run: of_run[place] for run, of_run in times.items()}

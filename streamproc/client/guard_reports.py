@@ -42,6 +42,7 @@ QUEUE_MAX: Final = 10_000  # reports that wait for the broker; of more, the olde
 RETRY_S: Final = 5.0
 CLOSE_S: Final = 1.0  # for what is under way
 REQUEST_TIMEOUT_MS: Final = 5_000
+LINGER_MS: Final = 100  # guards that stop together report in one request: the next halt comes first
 
 
 class _Watched:
@@ -176,7 +177,7 @@ class GuardReports:
             return
         if self._producer is None:
             producer = AIOKafkaProducer(
-                **connection_options(self._settings), acks=1, linger_ms=20, request_timeout_ms=REQUEST_TIMEOUT_MS
+                **connection_options(self._settings), acks=1, linger_ms=LINGER_MS, request_timeout_ms=REQUEST_TIMEOUT_MS
             )
             self._producer = producer
             await access.start(producer, self._settings)
