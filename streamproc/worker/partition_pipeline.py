@@ -43,13 +43,13 @@ class PartitionPipeline:
         self.partition = runs.partition
         self.position = -1  # the offset after the last record processed; -1: none yet
         self.stepped_ms = 0  # log time of that record
-        self.published = -1
         self.committable = -1  # the offset after the last record whose effects are stored
         self._runs = runs
         self._processor = processor
         self._publisher = publisher
         self._outgoing: list[OutgoingRecord] = []
-        self._given = self._sent = 0  # outgoing records so far, and those that are acknowledged
+        # Outgoing records so far, and those that are acknowledged: no offsets, as records may be read again.
+        self._given = self._sent = 0
         self._to_publish = asyncio.Event()
         self._to_store = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -64,27 +64,24 @@ class PartitionPipeline:
     def accept(self, records: Sequence[Any]) -> int:
         """Process records, oldest first, for `SLICE_S`; return how many of them, at least one."""
         if self.position < 0:
-            self.position = self.published = self.committable = records[0].offset
-        quiet = self.published == self.position
+            self.position = self.committable = records[0].offset
         timed = TimedRecords(records)
         outgoing = self._processor.accept(self._runs, timed)
         last = records[len(timed) - 1]
         self.stepped_ms = last.timestamp or 0
-        self._accepted(last.offset + 1, outgoing, quiet=quiet)
+        self._accepted(last.offset + 1, outgoing)
         return len(timed)
 
     def refuse(self, record: Any) -> None:
         """Put a record that crashes the process into the dead-letter topic, without looking into it."""
         if self.position < 0:
-            self.position = self.published = self.committable = record.offset
-        self._accepted(record.offset + 1, [self._processor.refuse(self.partition, record)], quiet=False)
+            self.position = self.committable = record.offset
+        self._accepted(record.offset + 1, [self._processor.refuse(self.partition, record)])
 
-    def _accepted(self, position: int, outgoing: list[OutgoingRecord], *, quiet: bool) -> None:
+    def _accepted(self, position: int, outgoing: list[OutgoingRecord]) -> None:
         self.position = position
         if outgoing:
             self._give(outgoing)
-        elif quiet:
-            self.published = self.position
         self._to_store.set()
         if self.backlog > BACKLOG_RECORDS_MAX // 2:
             self._hurry.set()
@@ -107,7 +104,7 @@ class PartitionPipeline:
     def catch_up(self, committed: int) -> None:
         """After a rebalance: take over the offset up to which another worker has stored everything meanwhile."""
         if not self.backlog:
-            self.position = self.published = self.committable = max(self.position, committed)
+            self.position = self.committable = max(self.position, committed)
 
     @property
     def closed(self) -> bool:
@@ -149,11 +146,8 @@ class PartitionPipeline:
         while True:
             await self._to_publish.wait()
             self._to_publish.clear()
-            position, outgoing, self._outgoing = self.position, self._outgoing, []
+            outgoing, self._outgoing = self._outgoing, []
             await self._publisher.publish(self.partition, outgoing)
-            if not self._outgoing:
-                position = self.position  # the records accepted meanwhile had nothing to publish
-            self.published = max(self.published, position)
             self._sent += len(outgoing)
             self._has_moved()
 
@@ -171,8 +165,8 @@ class PartitionPipeline:
 
     async def _store_some(self) -> None:
         """Write the states that changed first. They may be newer than at the start of `store`."""
-        position, changes = self.position, self._runs.take(STORE_RECORDS_MAX)
-        await self._until(lambda: self.published >= position)
+        given, changes = self._given, self._runs.take(STORE_RECORDS_MAX)
+        await self._until(lambda: self._sent >= given)
         last = await self._publisher.store(self._table, self.partition, changes) if changes else None
         self._runs.stored(changes, last)
 

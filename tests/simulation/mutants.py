@@ -43,8 +43,8 @@ def _mutant(owner: type[Any], method: str, old: str, new: str, *kinds: str) -> M
     return Mutant((Change(owner, method, old, new),), kinds or KINDS)
 
 
-PUBLISHED: Final = "await self._until(lambda: self.published >= position)"
-STORED: Final = "self.committable = position"
+PUBLISHED: Final = "await self._until(lambda: self._sent >= given)"
+STORED: Final = "self.committable = self.position"
 
 MUTANTS: Final = {
     "stored before it is published": _mutant(PartitionPipeline, "_store_some", PUBLISHED, "pass"),

@@ -10,7 +10,7 @@ import pytest
 from streamproc.policy import load_policy
 from streamproc.worker import partition_pipeline as pipeline_module
 from streamproc.worker.codec import decode_run
-from streamproc.worker.limits import BACKLOG_RECORDS_MAX, SLICE_RECORDS_MAX
+from streamproc.worker.limits import BACKLOG_RECORDS_MAX, SLICE_RECORDS_MAX, STORE_LINGER_S
 from streamproc.worker.partition_pipeline import PartitionPipeline, PartitionPipelines
 from streamproc.worker.run_limits import RunLimits
 from streamproc.worker.tables import Runs
@@ -123,6 +123,31 @@ async def test_a_state_is_stored_as_it_was_when_its_decisions_were_published(pip
     await settling
     await pipeline.settle()
     assert [decode_run(raw)[0].turns for changes in broker.stores for _, raw in changes] == [2, 3]
+
+
+async def test_records_that_are_read_again_hold_up_nothing_and_are_published_before_they_are_stored(
+    pipelines, broker
+) -> None:
+    """A rebalance may take an open pipeline back to an older committed offset."""
+    pipeline = pipelines[0]
+    broker.may_publish.set()
+    broker.may_store.set()
+    pipeline.accept(records_of(honest_run("r", 3)))
+    await pipeline.settle()
+
+    broker.may_publish.clear()
+    pipeline.accept(records_of(looping_run("other", 1)))  # it has a status to publish
+    settling = asyncio.ensure_future(pipeline.settle())
+    stored = len(broker.stores)
+    await asyncio.sleep(2 * STORE_LINGER_S)
+    assert len(broker.stores) == stored
+    broker.may_publish.set()
+    await settling
+    await until(lambda: b"other" in {record.key for record in broker.outgoing})
+
+    pipeline.accept(records_of(honest_run("r", 9)[3:], first=3))  # nothing to publish
+    await asyncio.wait_for(pipeline.settle(), 5)
+    assert pipelines.committable() == {0: 9}
 
 
 async def test_slices_without_anything_to_publish_are_stored_together(pipelines, broker) -> None:

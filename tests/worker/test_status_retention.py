@@ -237,27 +237,6 @@ async def test_records_without_an_event_keep_their_place_among_the_others() -> N
     assert await pipeline.publish_besides([])
 
 
-async def test_what_is_published_never_counts_as_unpublished_again() -> None:
-    mine = Partition0()
-    mine.step(honest_run("r", 2))
-    await mine.pipelines.settle(10)
-    pipeline, seen = mine.pipelines[0], list[int]()
-
-    def go_on() -> None:
-        if not seen:
-            mine.step(honest_run("r", 4)[2:])  # nothing to publish
-            seen.append(pipeline.published)
-            mine.step(honest_run("new", 1))
-        else:
-            seen.append(pipeline.published)
-
-    mine.broker.during = go_on
-    assert await pipeline.publish_besides([OutgoingRecord("runs", b"gone", None)])
-    await mine.pipelines.settle(10)
-    assert seen == sorted(seen)
-    assert len(seen) == 2
-
-
 async def test_a_worker_that_loses_the_partition_writes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "STATUS_SWEEP_WRITES", 1)
     old = [(b"a", FINISHED, 2 * DAY_MS), (b"b", FINISHED, 2 * DAY_MS)]
