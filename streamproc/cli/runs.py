@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -81,7 +82,7 @@ def runs(
         hidden = f", {len(gone)} of them lost (--lost)" if gone and not lost and not everything else ""
         note(f"{plural(len(shown), 'run')}" + (f"; {left} more with --all or other options{hidden}" if left else ""))
 
-    show_watched(settings, statuses(settings), show)
+    show_watched(settings, statuses(settings, current=True), show)
 
 
 @app.command(
@@ -160,21 +161,26 @@ def _export(path: Path, found: Status, decisions: list[Decision]) -> None:
 
 
 def _table(shown: Iterable[Status], lost: Container[str] = ()) -> Iterator[str]:
-    rows = [("STATUS", "RUN", "TURNS", "SPENT", "LAST EVENT", "WHY")]
+    from streamproc.model.formats import age
+    from streamproc.read_model.run_facts import log_ms
+
+    now_ms = int(time.time() * 1000)
+    rows = [("STATUS", "RUN", "TURNS", "SPENT", "LAST EVENT", "AGE", "WHY")]
     rows += [
         (
             _state(status, lost),
             clean(status.run_id),
             str(status.turns),
             _spent(status),
-            (status.at or "")[:19].replace("T", " "),
+            f"{status.at[:19].replace('T', ' ')}Z" if status.at else "",
+            age(log_ms(status.at), now_ms),
             _why(status),
         )
         for status in shown
     ]
-    widths = [max(len(row[place]) for row in rows) for place in range(5)]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]) - 1)]
     for number, row in enumerate(rows):
-        text = "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)) + f"  {row[5]}"
+        text = "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)) + f"  {row[-1]}"
         colour = COLOURS["halt"] if row[0] == "halted" else COLOURS["warn"] if "warned" in row[0] else ""
         text = text.rstrip()
         yield fold(paint(text, colour) if colour and number else text, sum(widths[:1]) + 2)

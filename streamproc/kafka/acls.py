@@ -29,7 +29,8 @@ ALLOW: Final = 3
 ANY_HOST: Final = "*"
 
 TOPICS: Final = (
-    "turns", "control", "runs", "commands", "workers", "spend", "dead-letter", "runs-changelog", "accounts-changelog",
+    "turns", "control", "runs", "commands", "workers", "activity", "spend", "dead-letter", "runs-changelog",
+    "accounts-changelog",
 )  # fmt: skip
 
 
@@ -59,14 +60,17 @@ ROLES: Final = (
     Role(
         "watch",
         "`streamproc watch`, `stats`, `runs`, `status`",
-        (*_topics("Read", of=["runs", "control", "commands", "workers"]), *_topics("Describe", of=["turns"])),
+        (
+            *_topics("Read", of=["runs", "control", "commands", "workers", "activity"]),
+            *_topics("Describe", of=["turns"]),
+        ),
     ),
     Role(
         "worker",
         "`streamproc worker`",
         (
             *_topics("Read", "Write", "DescribeConfigs", of=["turns", "runs"]),
-            *_topics("Write", "DescribeConfigs", of=["control", "dead-letter"]),
+            *_topics("Write", "DescribeConfigs", of=["control", "activity", "dead-letter"]),
             *_topics(
                 "Read",
                 "Write",
@@ -95,9 +99,7 @@ ROLES: Final = (
     Role(
         "page",
         "`streamproc page`, `watch --tui`",
-        _topics(
-            "Read", of=["runs", "control", "commands", "workers", "turns", "spend", "dead-letter", "accounts-changelog"]
-        ),
+        _topics("Read", of=[topic for topic in TOPICS if topic != "runs-changelog"]),
     ),
     Role(
         "notify",

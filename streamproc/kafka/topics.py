@@ -72,6 +72,9 @@ HEARTBEATS: Final = {
     "delete.retention.ms": str(HOUR_MS),
 }
 
+# A working run is written every eight seconds, and `streamproc runs` reads the topic whole: it is cleaned at once.
+ACTIVITY: Final = HEARTBEATS | {"cleanup.policy": "compact,delete", "retention.ms": str(DAY_MS)}
+
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
@@ -194,6 +197,11 @@ def specs(settings: Settings) -> tuple[TopicSpec, ...]:
             settings.topic("workers"),
             "the last heartbeat of each worker",
             HEARTBEATS | ONE_CLOCK,
+        ),
+        (
+            settings.topic("activity"),
+            "the current status of each working run; read by people and planners",
+            ACTIVITY | ONE_CLOCK,
         ),
         (
             settings.topic("spend"),

@@ -25,7 +25,7 @@ from streamproc.read_model.order_table import OrderTable, command_news
 from streamproc.read_model.queries import Queries
 from streamproc.read_model.refused_table import RefusedTable, refused_news
 from streamproc.read_model.rows import Changes
-from streamproc.read_model.run_facts import StatusFacts, note_finding, note_status, status_facts
+from streamproc.read_model.run_facts import StatusFacts, note_current, note_finding, note_status, status_facts
 from streamproc.read_model.run_table import RunTable
 from streamproc.read_model.turn_table import TurnHead, TurnTable, turn_head
 from streamproc.replay.stats import read_decision, read_status
@@ -69,8 +69,8 @@ class ReadModel(Queries):
         self._folded = (self._runs, self._decisions, self._turn_table)
         self._transactions = 0
         self._parsers: dict[str, Callable[[Record], Any]] = {
-            "runs": self._status, "control": self._decision, "commands": self._command, "turns": self._turn,
-            "accounts": account_news, "spend": limit_news, "dead-letter": refused_news,
+            "runs": self._status, "activity": self._current, "control": self._decision, "commands": self._command,
+            "turns": self._turn, "accounts": account_news, "spend": limit_news, "dead-letter": refused_news,
         }  # fmt: skip
         self._tables: dict[str, OrderTable | AccountTable | RefusedTable | GuardTable] = {
             "commands": self._orders, "accounts": self._accounts, "spend": self._accounts, "dead-letter": self._refused,
@@ -162,6 +162,8 @@ class ReadModel(Queries):
         lets threads share a connection."""
         if role == "runs":
             return Changes(run_ids=self._runs.fold(found, note_status))
+        if role == "activity":
+            return Changes(run_ids=self._runs.fold(found, note_current))
         if role == "control":
             added = self._decisions.fold(found)
             news = [(one.run_id, one.finding) for one in added if one.finding is not None]
@@ -189,12 +191,19 @@ class ReadModel(Queries):
             if self._signer.required:
                 self._signer.check("runs", record)
             return run_id, record.partition
+        return run_id, self._facts("runs", record, value, run_id)
+
+    def _current(self, record: Record) -> tuple[str, StatusFacts] | None:
+        value, run_id = _small(record), (record.key or b"").decode()
+        return (run_id, self._facts("activity", record, value, run_id)) if value is not None else None
+
+    def _facts(self, role: str, record: Record, value: bytes, run_id: str) -> StatusFacts:
         status = read_status(value)
         if status is None or status.run_id != run_id:
             raise ValueError("no status of this run")
         if self._signer.required:
-            self._signer.check_about("runs", record, run_id)
-        return run_id, status_facts(status, record.timestamp)
+            self._signer.check_about(role, record, run_id)
+        return status_facts(status, record.timestamp)
 
     def _turn(self, record: Record) -> TurnHead:
         if not self.home.holds(record.key, record.partition):

@@ -44,7 +44,13 @@ ENDS_EVERY_S: Final = 1.0
 WATCHING_S: Final = 0.2  # many open pages ask
 SILENT_S: Final = 4.5  # the broker is asked every second, and every two where that fails
 NEEDED: Final = ("runs", "control", "commands")
-OPTIONAL: Final = ("turns", "spend", "dead-letter", WORKERS)  # and the changelog of accounts: an ACL may hide them
+OPTIONAL: Final = (
+    "activity",
+    "turns",
+    "spend",
+    "dead-letter",
+    WORKERS,
+)  # and the changelog of accounts: an ACL may hide them
 SINCE: Final = frozenset({"control", "spend", "dead-letter"})  # read from a time; compacted topics are read whole
 
 
@@ -205,4 +211,5 @@ def _topic(settings: Settings, role: str, since_ms: int) -> Topic:
     if role == "turns":
         turns_ms = max(since_ms, int(time.time() * 1000) - TURNS_BACK_MS)
         return Topic(name, turns_ms, stage=1, records_max=TURNS_BACK_MAX, optional=optional)
-    return Topic(name, since_ms if role in SINCE else BEGINNING, optional=optional)
+    stage = 1 if role == "activity" else 0  # it says more of runs that are known
+    return Topic(name, since_ms if role in SINCE else BEGINNING, stage=stage, optional=optional)

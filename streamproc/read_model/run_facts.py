@@ -138,6 +138,14 @@ def note_status(run: RunFacts, status: StatusFacts | int) -> None:
         part.status = status
 
 
+def note_current(run: RunFacts, status: StatusFacts) -> None:
+    """Use a current status of a run that works: it says more than the one on `runs`, and never whether it works."""
+    part = run.parts.get(status.place.partition)
+    known = part.status if part is not None else None
+    if part is not None and known is not None and known.status == status.status == "running":
+        part.status = status if known.place.before(status.place) else known
+
+
 def note_finding(run: RunFacts, finding: FindingFacts) -> None:
     """Use a decision, unless one that is known follows from a later event, or is more severe on the same one."""
     part = run.parts.setdefault(finding.place.partition, PartitionFacts())

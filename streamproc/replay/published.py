@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -9,6 +10,7 @@ from streamproc.core.decision import Decision
 from streamproc.core.status import Status
 from streamproc.errors import AccessDenied, InvalidEvent
 from streamproc.fleet.record_signing import record_signer
+from streamproc.kafka import topics
 from streamproc.kafka.partitioning import ANY, home_of
 from streamproc.kafka.reading import TopicReader, open_topic, partition_count
 from streamproc.replay.stats import read_decision, read_status
@@ -66,6 +68,13 @@ class LatestStatuses:
         """Use a status."""
         self._said.setdefault(status.run_id, {})[status.partition] = status
 
+    def take_current(self, status: Status) -> None:
+        """Use a current status: it says more of a run that works, and never whether it does."""
+        said = self._said.get(status.run_id, {})
+        known = said.get(status.partition)
+        if known is not None and known.status == status.status == "running" and status.offset > known.offset:
+            said[status.partition] = status
+
     def forget(self, key: bytes, partition: int) -> None:
         """Use a tombstone. Statuses of versions that did not name their partition follow from the same one."""
         said = self._said.get(key.decode("utf-8", "surrogateescape"), {})
@@ -81,18 +90,27 @@ class LatestStatuses:
         }
 
 
-async def statuses(settings: Settings) -> dict[str, Status]:
-    """Return the latest status of each run, but not of those that only commands name. Raises `Unavailable`."""
-    latest = LatestStatuses()
-    await read_published(settings, "runs", read_status, latest.take, forget=latest.forget)
+async def statuses(settings: Settings, *, current: bool = False) -> dict[str, Status]:
+    """Return the latest status of each run, but not of those that only commands name. Raises `Unavailable`.
+
+    With `current`, those of working runs are a few seconds old at most, where workers publish that and it may be read.
+    """
+    latest = await _latest(settings, None, current=current)
     return {run_id: status for run_id, status in latest.in_force().items() if not status.unpublished}
 
 
 async def status_of_run(settings: Settings, run_id: str) -> Status | None:
-    """Return the latest status of a run; None if the workers know none, or none any more. Raises `Unavailable`."""
+    """Return the current status of a run; None if the workers know none, or none any more. Raises `Unavailable`."""
+    return (await _latest(settings, run_id, current=True)).in_force().get(run_id)
+
+
+async def _latest(settings: Settings, run_id: str | None, *, current: bool) -> LatestStatuses:
     latest = LatestStatuses()
     await read_published(settings, "runs", read_status, latest.take, run_id=run_id, forget=latest.forget)
-    return latest.in_force().get(run_id)
+    if current and settings.topic("activity") in await topics.partitions(settings):
+        with contextlib.suppress(AccessDenied):  # what it says is only newer
+            await read_published(settings, "activity", read_status, latest.take_current, run_id=run_id)
+    return latest
 
 
 async def decisions_of_run(settings: Settings, run_id: str) -> list[Decision]:

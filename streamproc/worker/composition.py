@@ -13,6 +13,7 @@ from faust.types import TP
 from streamproc.kafka import topics
 from streamproc.kafka.log_limit import flush_limits
 from streamproc.kafka.partitioning import home_of
+from streamproc.worker.activity import Activity
 from streamproc.worker.agents import add_command_agent, add_slice_agents
 from streamproc.worker.consumer import BatchTransport
 from streamproc.worker.counts import WorkerCounts
@@ -33,12 +34,12 @@ from streamproc.worker.partition_lag import PartitionLag
 from streamproc.worker.partition_pipeline import PartitionPipelines
 from streamproc.worker.publishing import Publisher
 from streamproc.worker.rocksdb_runs import keep_runs_in_rocksdb
+from streamproc.worker.runs_table import RunsTable
 from streamproc.worker.spend import AccountProcessor, AccountsTable
 from streamproc.worker.stall_detector import StallDetector, WorkerStalled
 from streamproc.worker.status_file import status_file_of
 from streamproc.worker.status_retention import StatusRetention
 from streamproc.worker.stock import StockTransport, add_event_agents
-from streamproc.worker.tables import RunsTable
 from streamproc.worker.tasks import dump_tasks, unless_stopped
 from streamproc.worker.turn_processor import TurnProcessor
 from streamproc.worker.turn_tracing import TracedPipelines, TracedPublisher, TurnTracing
@@ -91,6 +92,7 @@ class Worker:
             self.app, self._turns, self.pipelines, self.publisher.log_now_ms, live=self._uses_append_time
         )
         self.heartbeats = Heartbeats(settings, policy, _version(), self._count, self.lag, self.counts)
+        self.activity = Activity(self.app, settings, self.store, engine, self.publisher.log_now_ms)
         self.status_retention = StatusRetention(
             self.app, settings, self.store, self.pipelines, self.processor, self.publisher
         )
@@ -206,6 +208,7 @@ class Worker:
             asyncio.ensure_future(self.stall_detector.run()),
             asyncio.ensure_future(self.lag.run()),
             asyncio.ensure_future(self.heartbeats.run()),
+            asyncio.ensure_future(self.activity.run()),
         ]
         if self.status_file is not None:
             watching.append(

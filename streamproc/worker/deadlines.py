@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from streamproc.kafka.partitioning import Home
     from streamproc.worker.partition_pipeline import PartitionPipelines
     from streamproc.worker.publishing import Publisher
-    from streamproc.worker.tables import Runs, RunStore
+    from streamproc.worker.runs_table import RunStore
+    from streamproc.worker.tables import Runs
 
 log = logging.getLogger(__name__)
 

@@ -1,8 +1,7 @@
 """Heartbeats of a worker: every 2 s a record of the workers topic that says what it decides on, and how far it is.
 
-They have a producer of their own, so that neither a missing right nor a slow broker touches decisions. A worker goes on
-without the topic, and says so once. When it starts it reads the topic: it takes over what a worker of its name had
-last, and removes others that were silent for a day.
+When it starts, a worker reads the topic: it takes over what a worker of its name had last, and removes others that were
+silent for a day.
 """
 
 from __future__ import annotations
@@ -15,26 +14,20 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
+from aiokafka.errors import KafkaError
 
 from streamproc.errors import StreamprocError
 from streamproc.fleet.record_signing import LogPlace, record_signer
 from streamproc.fleet.workers import FORGET_AFTER_MS, HEARTBEAT_EVERY_S, ROLE, Workers
-from streamproc.kafka import topics
-from streamproc.kafka.options import connection_options
 from streamproc.kafka.reading import LOG_APPEND_TIME, open_topic
-from streamproc.kafka.session import Backoff, reconnecting, run_in_own_task
 from streamproc.model.heartbeat import LAGGING_MAX, NAME_MAX, TEXT_MAX, Heartbeat, LaggingPartition, encode_heartbeat
-from streamproc.worker.limits import (
-    HEARTBEAT_DENIED_S,
-    HEARTBEAT_LAG_MS,
-    HEARTBEAT_LEAVE_S,
-    HEARTBEAT_SWEEP_S,
-    HEARTBEAT_TIMEOUT_S,
-)
+from streamproc.worker.limits import HEARTBEAT_LAG_MS, HEARTBEAT_SWEEP_S, SIDE_LEAVE_S
+from streamproc.worker.side_topic import SideTopic
 
 if TYPE_CHECKING:
+    from aiokafka import AIOKafkaProducer
+
+    from streamproc.kafka.session import Backoff
     from streamproc.model.heartbeat import WorkerState
     from streamproc.policy import Policy
     from streamproc.settings import Settings
@@ -45,10 +38,6 @@ log = logging.getLogger("streamproc.worker")
 
 STEADY_MS: Final = 1_000  # our estimate of the broker's clock varies by some ms: the time of the start does not
 NOWHERE: Final = -1  # a heartbeat follows from no event of the turns topic
-WITHOUT: Final = (
-    "%s; this worker works on, but page, doctor and guards cannot see it: run `streamproc topics apply`, and "
-    "`streamproc topics acls --role worker` if Kafka uses access control"
-)
 
 
 class _Share(NamedTuple):
@@ -67,19 +56,19 @@ class Heartbeats:
     ) -> None:
         self.name = worker_name(settings)
         self._settings = settings
-        self._topic = settings.topic(ROLE)
+        self._side = SideTopic(settings, ROLE, "page, doctor and guards cannot see it", linger_ms=0)
+        self._topic = self._side.name
         self._lag = lag
         self._counts = counts
         self._signer = record_signer(settings)
         self._started_s, self._started_ms = time.time(), 0
         self._share = _Share([], [], 0)
         self._decides = False
-        self._stopping, self._ended = asyncio.Event(), asyncio.Event()
+        self._ended = asyncio.Event()
         self._is_clean = False
         self._ahead_ms = 0  # of the broker's clock, compared with ours
         self._last_ms = 0
         self._swept_s = float("-inf")
-        self._logged = ""
         self._constant: dict[str, Any] = {
             "w": 1, "worker": self.name, "version": version[:TEXT_MAX], "policy": policy.name[:TEXT_MAX],
             "policy_hash": policy.hash, "shadow": settings.shadow, "of": count,
@@ -88,62 +77,29 @@ class Heartbeats:
     async def run(self) -> None:
         """Publish a heartbeat every 2 s, as far as broker, topic and rights allow, until `stop`."""
         try:
-            await reconnecting(self._session, self._report, purpose="publishing heartbeats", stop=self._stopping)
+            await self._side.run(self._beat)
         finally:
             self._ended.set()
 
     async def stop(self, *, clean: bool) -> None:
         """End `run`. If this worker was asked to stop (`clean`), the last heartbeat says so."""
         self._is_clean = clean
-        self._stopping.set()
+        self._side.stopping.set()
         if clean:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(HEARTBEAT_LEAVE_S):
+                async with asyncio.timeout(SIDE_LEAVE_S):
                     await self._ended.wait()
-
-    async def _pause(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
-
-    def _report(self, _error: Exception) -> None:
-        """Leave an outage to the other parts of the worker, which log it."""
-
-    async def _go_on_without(self, what: str) -> None:
-        if what != self._logged:
-            self._logged = what
-            log.warning(WITHOUT, what)
-        await self._pause(HEARTBEAT_DENIED_S)
-
-    async def _session(self, backoff: Backoff) -> None:
-        if self._topic not in await topics.partitions(self._settings):
-            await self._go_on_without(f"topic {self._topic} does not exist, or this user may not see it")
-            return
-        producer = AIOKafkaProducer(
-            **connection_options(self._settings),
-            client_id=f"{self._settings.worker_group}-heartbeat",
-            acks=1,
-            linger_ms=0,
-            request_timeout_ms=int(HEARTBEAT_TIMEOUT_S * 1000),
-        )
-        try:
-            await producer.start()
-            await self._beat(producer, backoff)
-        except TopicAuthorizationFailedError:
-            await self._go_on_without(f"not allowed to write to {self._topic}")
-        finally:
-            await run_in_own_task(producer.stop(), HEARTBEAT_LEAVE_S)
 
     async def _beat(self, producer: AIOKafkaProducer, backoff: Backoff) -> None:
         due_s = time.monotonic()
-        while not self._stopping.is_set():
+        while not self._side.stopping.is_set():
             if time.monotonic() - self._swept_s > HEARTBEAT_SWEEP_S:
                 await self._sweep(producer)
             await self._send(producer, "deciding" if self._lag.is_current else "restoring")
             backoff.reset()
-            self._logged = ""
+            self._side.works()
             due_s = max(due_s + HEARTBEAT_EVERY_S, time.monotonic())
-            await self._pause(due_s - time.monotonic())
+            await self._side.pause(due_s - time.monotonic())
         if self._is_clean:
             await self._send(producer, "stopped")
 

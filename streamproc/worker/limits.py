@@ -157,13 +157,16 @@ RESTATE_INTERVAL_S: Final = 5.0  # standing commands are issued again at most th
 STATUS_FILE_POLL_S: Final = 0.5  # between two checks of the status file: an edit takes effect within it
 STATUS_FILE_BYTES_MAX: Final = 65_536  # of the status file; three lines are about 200
 
-# Heartbeats.
+# Topics beside the decisions: heartbeats, and current statuses.
 
-HEARTBEAT_TIMEOUT_S: Final = 10.0  # of one: a later one says more
-HEARTBEAT_DENIED_S: Final = 60.0  # until the topic is looked for again, or written to, where that was not possible
+SIDE_TIMEOUT_S: Final = 10.0  # of a record: a later one says more
+SIDE_DENIED_S: Final = 60.0  # until the topic is looked for again, or written to, where that was not possible
+SIDE_LEAVE_S: Final = 1.0  # for the last record, and for the connection to close
 HEARTBEAT_SWEEP_S: Final = 3_600.0  # between two readings of the topic for workers that were silent for a day
-HEARTBEAT_LEAVE_S: Final = 1.0  # for the last one, and for its connection to close
 HEARTBEAT_LAG_MS: Final = 1_000  # a delay that is reported: shorter ones are no news
+ACTIVITY_INTERVAL_S: Final = 8.0  # between two current statuses of a run; with storing and reading, 10 s at most
+ACTIVITY_CHUNK: Final = 20  # statuses that are made at once, in 0.5 ms: decisions wait for no more
+ACTIVITY_PAUSE_S: Final = 0.005  # between two of them
 
 # Output.
 

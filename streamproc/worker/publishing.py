@@ -200,9 +200,9 @@ class Publisher:
         posted = []
         for (topic, place), records in by_place.items():
             ready = [(r.key, r.value, self._headers(r, partition, signed_ms), r.at_ms) for r in records]
-            posted.append(await _post(self._publishing, topic, place, ready))
+            posted.append(await post(self._publishing, topic, place, ready))
         for batches in posted:
-            metadata = await _delivered(batches)
+            metadata = await delivered(batches)
             if metadata is not None and metadata.timestamp_type == LOG_APPEND_TIME:
                 self._ahead_ms = metadata.timestamp - _here_ms()
 
@@ -229,8 +229,8 @@ class Publisher:
     async def store(self, table: str, partition: int, changes: Iterable[Change]) -> int | None:
         """Write states to a table's changelog; return the offset of the last one (None: the broker does not say)."""
         records = [(key, raw, NO_HEADERS, None) for key, raw in changes]
-        posted = await _post(self._storing, self._changelogs[table], partition, records)
-        metadata = await _delivered(posted)
+        posted = await post(self._storing, self._changelogs[table], partition, records)
+        metadata = await delivered(posted)
         self._counts.changelog_bytes += sum(batch.size() for _, batch in posted)
         if metadata is None or metadata.offset < 0:
             return None
@@ -245,7 +245,7 @@ Posted = list[tuple[Any, Any]]
 """Submitted batches, each with the future of its acknowledgement before it."""
 
 
-async def _post(
+async def post(
     producer: AIOKafkaProducer,
     topic: str,
     partition: int,
@@ -263,7 +263,7 @@ async def _post(
     return posted
 
 
-async def _delivered(posted: Posted) -> Any:
+async def delivered(posted: Posted) -> Any:
     """Wait for all acknowledgements; return that of the last batch (None: a repeated batch, without metadata)."""
     return [await future for future, _ in posted][-1]
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from streamproc.worker.records import Fetched
     from streamproc.worker.rocksdb_store import RocksDBStore
     from streamproc.worker.run_limits import RunLimits
-    from streamproc.worker.tables import RunStore
+    from streamproc.worker.runs_table import RunStore
 
 log = logging.getLogger(__name__)
 

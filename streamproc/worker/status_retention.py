@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     from streamproc.settings import Settings
     from streamproc.worker.partition_pipeline import PartitionPipelines
     from streamproc.worker.publishing import Publisher
-    from streamproc.worker.tables import Runs, RunStore
+    from streamproc.worker.runs_table import RunStore
+    from streamproc.worker.tables import Runs
     from streamproc.worker.turn_processor import TurnProcessor
 
 log = logging.getLogger("streamproc.worker")

@@ -16,10 +16,9 @@ import logging
 import struct
 from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
-from faust.tables.table import Table
 
 from streamproc.core.run_state import RunState, stub_of
 from streamproc.core.states import Held
@@ -29,7 +28,7 @@ from streamproc.worker.deadline_queue import DeadlineQueue
 from streamproc.worker.eviction import HALTED, KEEP_MS, ORDER, RANKS, STUB, Leaving, rank_of, surplus
 from streamproc.worker.limits import STATE_BYTES_MAX, SWEEP_RUNS_MAX
 from streamproc.worker.new_runs import NewRuns
-from streamproc.worker.partition_store import Change, PartitionStore, read_up_to
+from streamproc.worker.partition_store import Change, read_up_to
 from streamproc.worker.run_limits import RunLimits
 
 if TYPE_CHECKING:
@@ -56,6 +55,7 @@ class Runs:
         self.removed = 0
         self.unreadable = 0
         self._limits = run_limits
+        self._worked: dict[bytes, None] = {}  # runs that changed since `take_active`
         self._cached: dict[bytes, Held] = {}  # read, not used lately
         self.states = run_limits.states
         self._stored: dict[bytes, bytes] = {}
@@ -85,6 +85,13 @@ class Runs:
         """Return the state of a run, to read it before another one is opened; None for a new run."""
         held = self.active.get(key) or self.load(key)
         return self.states.open(held) if held is not None else None
+
+    def peek(self, key: bytes) -> RunState | None:
+        """Return the state of a run, as `state` does, without making the run active."""
+        if (state := self.decoded(key)) is not None:
+            return state
+        written = self._written(key)
+        return self.states.open(written[0]) if written is not None else None
 
     def load(self, key: bytes) -> Held | None:
         """Make a run active, and return its state as it is kept; None for a new run."""
@@ -167,6 +174,7 @@ class Runs:
                 raw = self._shrunk(key, state)
             changes.append((key, raw))
             self._age(key, rank)
+        self._worked.update(dict.fromkeys(taken))
         again = self.overwritten.difference(self.dirty)
         changes += [(key, stored) for key in again if (stored := self.raw(key)) is not None]
         self.overwritten.clear()
@@ -178,6 +186,11 @@ class Runs:
         instead = self._evict(SWEEP_RUNS_MAX + len(changes))  # at least as many as arrive
         self._under_way.update(instead)
         return changes + instead
+
+    def take_active(self) -> Iterable[bytes]:
+        """Return the runs whose states were taken since the last call."""
+        worked, self._worked = self._worked, {}
+        return worked
 
     def _shrunk(self, key: bytes, state: RunState) -> bytes:
         """Reset a state that has grown too large, but keep whether the run was halted or has finished."""
@@ -323,78 +336,3 @@ class Runs:
         self.deadline_queue.set(key, 0)
         for expiries in self._expiries:
             expiries.pop(key, None)
-
-
-class RunStore(PartitionStore[Runs]):
-    """The store of the table `runs`: one `Runs` for each partition of this worker."""
-
-    on_disk: Callable[[int], Runs] | None = None
-    """Opens the runs of a partition on disk, if they are kept there. (The worker sets this.)"""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.run_limits = RunLimits()
-        self.failed: Callable[[BaseException], None] = lambda _problem: None
-        """Called with errors that Faust would only log. (The worker sets this.)"""
-
-    def _new(self, partition: int) -> Runs:
-        return Runs(partition, self.run_limits) if self.on_disk is None else self.on_disk(partition)
-
-    def _counted(self) -> None:
-        self.run_limits.share(len(self.partitions))
-
-    def forget_another_log(self, ends: dict[int, int]) -> None:
-        """Drop runs that have applied offsets beyond the end of their partition of the turns topic.
-
-        The topic was deleted and created again. Its offsets start at 0, and these runs would skip new records.
-        """
-        for partition, end in ends.items():
-            runs = self.partitions.get(partition)
-            if runs is not None and runs.applied >= end:
-                log.warning("the turns topic was recreated; dropping %d runs of partition %d", len(runs), partition)
-                runs.discard()
-                self.leave(partition)
-
-    async def on_rebalance(
-        self, assigned: set[Any], revoked: set[Any], newly_assigned: set[Any], generation_id: int = 0
-    ) -> None:
-        """Drop the partitions that have moved to other workers; open the others on disk."""
-        await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
-        if self.on_disk is None:
-            return
-        topic = self.table.changelog_topic.get_topic_name()
-        mine = [tp for tp in assigned if tp.topic == topic]
-        ends = await self.app.consumer.highwaters(*mine) if mine else {}
-        for tp, end in ends.items():
-            runs = self.partition_of(tp.partition)
-            if runs.changelog_offset is not None and runs.changelog_offset >= end:
-                log.warning("%s was recreated; dropping %d runs of partition %d", topic, len(runs), tp.partition)
-                runs.discard()
-                self.leave(tp.partition)
-                self.partition_of(tp.partition)
-
-    async def on_recovery_completed(self, active_tps: set[Any], standby_tps: set[Any]) -> None:  # noqa: ARG002 (Faust's signature)
-        """Log the partitions and runs of this worker."""
-        if self.on_disk is not None:
-            tables: Any = self.app.tables
-            try:
-                for tp in active_tps:
-                    self.partition_of(tp.partition).restored(tables.recovery.active_offsets.get(tp, -1))
-            except Exception as problem:
-                self.failed(problem)
-                raise
-        mine = ",".join(map(str, sorted(tp.partition for tp in active_tps))) or "-"
-        unreadable = sum(runs.unreadable for runs in self.partitions.values())
-        log.info("ready partitions=%s runs=%d unreadable=%d", mine, self.run_limits.runs, unreadable)
-
-
-class RunsTable(Table[bytes, bytes]):
-    """The table `runs`. The pipelines write it in batches, not through its mapping."""
-
-    def _new_store(self) -> RunStore:
-        return RunStore("memory://", self.app, self, table_name=self.name, loop=self.loop)
-
-    @property
-    def store(self) -> RunStore:
-        """The store, with its own type."""
-        return cast(RunStore, self.data)

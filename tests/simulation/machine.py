@@ -24,8 +24,8 @@ from streamproc.worker.deadlines import Deadlines
 from streamproc.worker.kafka_client import POLL_S
 from streamproc.worker.limits import COMMIT_INTERVAL_S
 from streamproc.worker.partition_pipeline import PartitionPipelines
+from streamproc.worker.runs_table import RunStore
 from streamproc.worker.spend import AccountProcessor, AccountStore
-from streamproc.worker.tables import RunStore
 from streamproc.worker.turn_processor import TurnProcessor
 from tests.feeding import WrappedEngine
 from tests.simulation.cluster import Member, SimPublisher

@@ -23,8 +23,9 @@ from streamproc.worker.codec import decode_run, encode_run
 from streamproc.worker.eviction import rank_of
 from streamproc.worker.limits import FINISHED_KEEP_MS, IDLE_KEEP_MS
 from streamproc.worker.run_limits import RunLimits
+from streamproc.worker.runs_table import RunStore
 from streamproc.worker.spend import AccountPartition, AccountProcessor
-from streamproc.worker.tables import Runs, RunStore
+from streamproc.worker.tables import Runs
 from streamproc.worker.turn_processor import TurnProcessor
 from tests.feeding import run_with
 from tests.worker.records import NOON_MS, TOPIC, records_of

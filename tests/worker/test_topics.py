@@ -21,7 +21,7 @@ def test_every_topic_of_runs_has_the_same_number_of_partitions() -> None:
     specs = by_name(partitions=12)
     assert set(specs) == {
         "turns", "control", "runs", "commands", "spend", "dead-letter", "p-worker-runs-changelog",
-        "p-worker-accounts-changelog", "workers",
+        "p-worker-accounts-changelog", "workers", "activity",
     }  # fmt: skip
     assert specs.pop("workers").partitions == 1
     assert {spec.partitions for spec in specs.values()} == {12}
@@ -39,8 +39,9 @@ def test_logs_have_a_retention_and_statuses_are_compacted() -> None:
         "turns": "delete", "control": "delete", "dead-letter": "delete", "spend": "delete",
         "runs": "compact", "p-worker-runs-changelog": "compact",
             "p-worker-accounts-changelog": "compact", "commands": "compact", "workers": "compact",
+        "activity": "compact,delete",
     }  # fmt: skip
-    assert kept == {"turns": 7, "control": 30, "dead-letter": 30, "spend": 2}
+    assert kept == {"turns": 7, "control": 30, "dead-letter": 30, "spend": 2, "activity": 1}
 
 
 @pytest.mark.parametrize(("clock", "kept_ms"), [("LogAppendTime", 7 * DAY_MS), ("CreateTime", -1)])
@@ -86,7 +87,7 @@ async def test_no_request_creates_more_partitions_than_a_controller_allows(broke
 
     assert report.ok
     assert len(report.created) == len(topics.specs(settings))
-    assert requests == [4, 4, 3, 4, 2]
+    assert requests == [4, 4, 3, 4, 4]
 
 
 async def test_a_controller_takes_as_many_partitions_as_a_request_has_and_refuses_10_001(brokers, topic_prefix) -> None:
