@@ -23,6 +23,7 @@ from streamproc.kafka.topics import COMPACTED, specs
 from streamproc.model.formats import DAY_MS
 from streamproc.settings import Settings
 from streamproc.worker.limits import (
+    ACTIVITY_INTERVAL_S,
     COMMIT_INTERVAL_S,
     FINISHED_KEEP_MS,
     ROCKSDB_BUFFER_BYTES,
@@ -216,6 +217,7 @@ def _incoming(load: FleetLoad, figures: MeasuredFigures, writes: float) -> dict[
         "changelog": writes * figures.state_bytes,
         "control": turns * figures.control_bytes,
         "runs": turns * figures.runs_bytes,
+        "activity": min(load.runs / ACTIVITY_INTERVAL_S, turns) * figures.status_bytes,  # compressed, it is less
     }
 
 
@@ -247,7 +249,7 @@ def _brokers(
         "workers": incoming["turns"],
         "listeners": load.listeners * each,
         "listeners' idle fetches": load.listeners * FETCHES_PER_S * 3 * partitions * FETCH_PARTITION_BYTES,
-        "page and notifier": 2 * each,
+        "page and notifier": 2 * each + incoming["activity"],
         "replicas": written * (cluster.replicas - 1),
     }
     network = written * cluster.replicas + sum(outgoing.values())

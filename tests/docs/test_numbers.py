@@ -75,7 +75,7 @@ IN_WORDS = [
     ("scaling", "counts twenty minutes of written states", capacity.UNCOMPACTED_S == 20 * 60),
     ("scaling", "Turns are kept for seven days", capacity.retention_days("turns") == 7),
     ("scaling", "Decisions are kept for 30 days", capacity.retention_days("control") == 30),
-    ("scaling", "There are eight topics", len(capacity.TOPICS) == 8),
+    ("scaling", "There are nine topics", len(capacity.TOPICS) == 9),
     ("scaling", "four for each leave room", capacity.PARTITIONS_A_WORKER == 4),
     ("scaling", "sends two fetches a second", capacity.FETCHES_PER_S == 2),
     ("scaling", "more than four workers were not measured", max(WORKERS) == capacity.WORKERS_MEASURED),
@@ -94,6 +94,7 @@ IN_WORDS = [
     ("operations", "after ten seconds", of(HaltListener, "start_timeout_s") == 10),
     ("operations", "about a second of work back", limits.COMMIT_INTERVAL_S == 1),
     ("kubernetes", "a million stubs of halted runs", limits.STUBS_A_RUN * limits.RUNS_MAX == 1_000_000),
+    ("operations", "changed since, every eight seconds", limits.ACTIVITY_INTERVAL_S == 8),
     ("operations", "a line of counts each minute", limits.REPORT_INTERVAL_S == 60),
 ]
 
