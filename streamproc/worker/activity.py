@@ -9,11 +9,12 @@ it follows from a later event of a run that is still running.
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from streamproc.core.status import encode_status
 from streamproc.fleet.record_signing import LogPlace, record_signer
-from streamproc.worker.limits import ACTIVITY_CHUNK, ACTIVITY_INTERVAL_S, ACTIVITY_PAUSE_S
+from streamproc.worker.limits import ACTIVITY_BATCH_BYTES, ACTIVITY_CHUNK, ACTIVITY_INTERVAL_S
 from streamproc.worker.publishing import COMPRESSION, NO_HEADERS, delivered, post
 from streamproc.worker.side_topic import SideTopic
 
@@ -40,7 +41,11 @@ class Activity:
         self.published = 0
         """Statuses that the broker has stored."""
         self._side = SideTopic(
-            settings, ROLE, "lists show its running runs as of their last decision", compression_type=COMPRESSION
+            settings,
+            ROLE,
+            "lists show its running runs as of their last decision",
+            compression_type=COMPRESSION,
+            max_batch_size=ACTIVITY_BATCH_BYTES,
         )
         self._app = app
         self._store = store
@@ -54,29 +59,32 @@ class Activity:
 
     async def _publish(self, producer: AIOKafkaProducer, backoff: Backoff) -> None:
         """Go round the partitions, one after another, so that the load is even."""
+        due_s = time.monotonic()
         while True:
             mine = sorted(self._store.partitions)
             for number in mine:
+                due_s = max(due_s + ACTIVITY_INTERVAL_S / len(mine), time.monotonic())
                 if (runs := self._store.partitions.get(number)) is not None:
-                    await self._publish_partition(producer, runs)
+                    await self._publish_partition(producer, runs, due_s)
                     backoff.reset()
-                await asyncio.sleep(ACTIVITY_INTERVAL_S / len(mine))
+                await asyncio.sleep(due_s - time.monotonic())
             if not mine:
                 await asyncio.sleep(ACTIVITY_INTERVAL_S)
+                due_s = time.monotonic()
 
-    async def _publish_partition(self, producer: AIOKafkaProducer, runs: Runs) -> None:
+    async def _publish_partition(self, producer: AIOKafkaProducer, runs: Runs, due_s: float) -> None:
+        """Make the statuses a few at a time, so that no decision waits for them, and send them together."""
         changed = list(runs.take_active())
-        posted = []
+        records: list[Any] = []
         for first in range(0, len(changed), ACTIVITY_CHUNK):
             if self._store.partitions.get(runs.partition) is not runs or self._app.rebalancing:
                 return  # the next owner of the partition publishes what changes there
-            records = self._records(runs, changed[first : first + ACTIVITY_CHUNK])
-            if records:
-                posted += await post(producer, self._side.name, runs.partition, records)
-                self.published += len(records)
-            await asyncio.sleep(ACTIVITY_PAUSE_S)
-        if posted:
-            await delivered(posted)
+            records += self._records(runs, changed[first : first + ACTIVITY_CHUNK])
+            chunks_left = (len(changed) - first) / ACTIVITY_CHUNK
+            await asyncio.sleep(max(0.0, due_s - time.monotonic()) / (1 + chunks_left) / 4)
+        if records:
+            await delivered(await post(producer, self._side.name, runs.partition, records))
+            self.published += len(records)
             self._side.works()
 
     def _records(self, runs: Runs, keys: Sequence[bytes]) -> list[tuple[bytes, bytes, Any, None]]:

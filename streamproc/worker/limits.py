@@ -166,7 +166,7 @@ HEARTBEAT_SWEEP_S: Final = 3_600.0  # between two readings of the topic for work
 HEARTBEAT_LAG_MS: Final = 1_000  # a delay that is reported: shorter ones are no news
 ACTIVITY_INTERVAL_S: Final = 8.0  # between two current statuses of a run; with storing and reading, 10 s at most
 ACTIVITY_CHUNK: Final = 20  # statuses that are made at once, in 0.5 ms: decisions wait for no more
-ACTIVITY_PAUSE_S: Final = 0.005  # between two of them
+ACTIVITY_BATCH_BYTES: Final = 131_072  # about 800 statuses: a request costs as much as ten of them
 
 # Output.
 

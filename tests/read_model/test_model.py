@@ -252,13 +252,14 @@ def test_only_what_a_worker_has_signed_is_believed() -> None:
     deployment.write("control", b"honest", forged, headers=halt.headers)
     deployment.write("runs", b"honest", b'{"run_id":"honest","status":"halted","severity":"halt"}')
     deployment.write("runs", b"halted", None)
+    deployment.write("activity", b"honest", b'{"run_id":"honest","status":"running","severity":"warn","offset":99}')
     model = ReadModel()
     model.trust(signer, CommandSigner(Keyring(), "", required=False))
 
     filled(model, deployment)
 
     assert ids(model) == expected
-    assert model.skipped == {"control": 2, "runs": 2}
+    assert model.skipped == {"control": 2, "runs": 2, "activity": 1}
 
 
 def test_an_order_hits_the_running_runs_of_its_scope() -> None:
@@ -314,7 +315,7 @@ def test_a_dead_letter_is_kept_without_its_content() -> None:
     assert "hunter2" not in repr(model._all("SELECT * FROM refused"))
 
 
-ROLES = ("runs", "control", "turns", "commands", "accounts", "spend", "dead-letter")
+ROLES = ("runs", "activity", "control", "turns", "commands", "accounts", "spend", "dead-letter")
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda part: st.lists(part) | st.dictionaries(st.text() | st.sampled_from(["run_id", "id", "at", "usage"]), part),

@@ -13,6 +13,7 @@ from streamproc.read_model.run_facts import (
     RunFacts,
     finding_facts,
     live_run,
+    note_current,
     note_finding,
     note_status,
     status_facts,
@@ -70,6 +71,33 @@ def test_what_a_worker_says_that_has_lost_its_partition_changes_nothing() -> Non
     assert row_of(status(5, "halted", "halt"), status(4)) == ("halted", "halt", "")
     late = finding(4, "halt", at_ms=1_900)
     assert row_of(status(1), finding(5, "info", resumed=True), late) == ("running", "info", "")
+
+
+def current(offset: int, turns: int, state: str = "running") -> Note:
+    found = Status(
+        run_id="r", status=state, severity="info", partition=0, offset=offset, turns=turns, badge=f"Loop {turns}/8"
+    )
+    return note_current, status_facts(found, 1_000 + offset)
+
+
+def test_a_current_status_brings_the_figures_of_a_run_that_works_up_to_date_in_any_order() -> None:
+    for notes in permutations((current(5, 4), current(9, 7), current(7, 6))):
+        run = RunFacts()
+        for note, news in (status(1), *notes):
+            note(run, news)
+        row = live_run("r", run)
+        assert row is not None
+        assert (row.status, row.turns, row.badge) == ("running", 7, "Loop 7/8")
+
+
+@pytest.mark.parametrize(
+    "known", [status(2, "halted", "halt"), status(2, "finished"), status(9, "halted", "halt"), finding(9, "halt")]
+)
+def test_a_current_status_never_says_that_a_run_goes_on(known) -> None:
+    begun = status(1)
+    assert row_of(begun, known, current(5, 4)) == row_of(begun, known)
+    assert row_of(begun, current(5, 4), status(9, "halted", "halt")) == row_of(begun, status(9, "halted", "halt"))
+    assert row_of(current(5, 4)) is None
 
 
 def test_a_run_without_a_status_has_no_row() -> None:
