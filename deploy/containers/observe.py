@@ -39,7 +39,7 @@ def profile(stack: Stack) -> None:
 
 
 def page(stack: Stack) -> None:
-    """The page lets nobody in without the password, and shows the runs to who has it."""
+    """The page asks for the password, and shows the runs to a user who has it."""
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar()))
     last = stack.agents[-1]
     expect(last not in _open(browser, "/"), "the page shows runs without a login")

@@ -16,7 +16,7 @@ from aiokafka.partitioner import murmur2
 from deploy.containers.engine import Engine
 from deploy.local.service import wait_for
 
-PROJECT: Final = "streamproc-check"  # containers, volumes and networks of `streamproc` are somebody's own
+PROJECT: Final = "streamproc-check"  # containers, volumes and networks of `streamproc` belong to a user
 IMAGE: Final = "streamproc:0.1.0"
 AGENT: Final = Path(__file__).with_name("agent.py")
 PARTITIONS: Final = 4  # of the topic of turns: the default

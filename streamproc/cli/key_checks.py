@@ -1,7 +1,7 @@
 """A check of ``streamproc doctor``: keys that protect a fleet only together.
 
 A halted run is released by two ways: an operator's resume on the turns topic, and a decision or status of a worker. A
-key protects one of them. With only one of them protected, whoever may write goes the other way.
+key protects one of them. With only one of them protected, an attacker who may write uses the other.
 """
 
 from __future__ import annotations

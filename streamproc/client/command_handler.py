@@ -44,7 +44,7 @@ class _Waiter:
 
 
 def _wake(loop: asyncio.AbstractEventLoop, woken: asyncio.Event) -> None:
-    with contextlib.suppress(RuntimeError):  # its loop is closed: nobody waits there
+    with contextlib.suppress(RuntimeError):  # its loop is closed, and nothing waits there
         loop.call_soon_threadsafe(woken.set)
 
 

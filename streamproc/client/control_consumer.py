@@ -83,7 +83,7 @@ class ControlConsumer:
             Topic(settings.topic("commands")): self._apply_command,
             Topic(settings.topic("control"), begin=END, stage=2): self._apply_control,
             Topic(settings.topic("runs"), stage=1): self._apply_run,
-            # An installation of an earlier version has none, and nobody waits for it.
+            # An installation of an earlier version has none, and no guard waits for it.
             Topic(settings.topic("workers"), stage=2, records_max=HEARTBEATS_MAX, optional=True): watch.apply,
         }
         self._appliers = {topic.name: apply for topic, apply in topics.items()}

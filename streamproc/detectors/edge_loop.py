@@ -15,7 +15,8 @@ applies to edges into a node with "verif" in its name, because repeated failing 
 as in the preset `planner`, news counts only for the edge that it came back on: a new file does not excuse the same
 research again. A node that reports tests is then judged by them: other tests fail, more pass, another suite runs. A
 node that leaves artifacts is judged by files that it had not left before, and by better test results than ever; any
-other node by a changed query, a new answer, or new words. The counters are in the status of the run (`loop_counters`), ten seconds old at most.
+other node by a changed query, a new answer, or new words.
+The counters are in the status of the run (`loop_counters`), ten seconds old at most.
 
 Reference: planner loop requirement, `MAX_LOOP_EDGE` = 5, 3 for the verifier; "if `fileChanges` gained new entries,
 reset `planner_to_coder`".

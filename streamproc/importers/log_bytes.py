@@ -1,6 +1,6 @@
 """The bytes of logs: regular files only, decompressed, and no more of them at once than a log has.
 
-Logs come from other people and machines. A name may be a link to a device, a pipe that nobody writes to, or an archive
+Logs come from other people and machines. A name may be a link to a device, a pipe without a writer, or an archive
 of a few KB that expands to gigabytes.
 """
 

@@ -152,7 +152,7 @@ def tmpfs(name: str) -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_a_tmpfs_over_a_folder_of_the_image_names_its_user(name: str) -> None:
-    """It has the folder's mode and belongs to root, whoever the folder belongs to; /tmp is writable for all."""
+    """It has the folder's mode and belongs to root, whatever its owner; /tmp is writable for all."""
     for path, options in tmpfs(name).items():
         users = {option.partition("=")[0] for option in options if option.startswith(("uid=", "gid="))}
         assert path == "/tmp" or users == {"uid", "gid"}, path

@@ -117,7 +117,7 @@ async def test_partitions_of_a_dead_worker_are_taken_over_and_no_alarm_stays(
 
         await until(lambda: [row.state for row in ear.now().rows].count("silent") == 1, 60, "one to be missed")
         await ear.until("watching")
-        assert ear.seen == {"watching"}, "of the fleet as a whole, nobody had to be told"
+        assert ear.seen == {"watching"}, "the fleet as a whole was watched all the time"
         assert first.end() == 0
 
 

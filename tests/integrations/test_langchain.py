@@ -593,7 +593,7 @@ def test_a_call_that_the_node_answers_itself_is_a_turn_when_the_node_ends() -> N
     model = Asked(play=lambda asked, results: Say("yes")).bind_tools([Grade])
     app = StateGraph(MessagesState).add_node("grade", grade).add_edge(START, "grade").compile()
     play(app, "invoke", {"configurable": {"thread_id": "t1"}, "callbacks": [Breaker(watch=watch)]})
-    [turn] = turns(fed)  # the thread may go on, but nobody will answer that call
+    [turn] = turns(fed)  # the thread may go on, but that call is never answered
     assert turn["tool_calls"][0]["args"] == {"grade": "yes"}
 
 

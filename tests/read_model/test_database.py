@@ -70,7 +70,7 @@ def test_other_users_of_the_machine_cannot_read_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", ["", ".lock"])
 def test_a_link_in_its_place_leads_nowhere(tmp_path: Path, suffix: str) -> None:
-    """Whoever may write the directory could have another file emptied, or filled."""
+    """A user who may write the directory could have another file emptied, or filled."""
     notes = tmp_path / "notes.txt"
     notes.write_text("" if not suffix else "buy milk")
     (tmp_path / f"model.db{suffix}").symlink_to(notes)
