@@ -206,6 +206,8 @@ def _lines(found: Status, decisions: list[Decision]) -> Iterator[str]:
         turn = halt.trigger.turn if halt.trigger is not None else None
         place = f" at turn {turn}" if turn is not None else ""
         yield fold(f"  halted{place}: {clean(halt.code)} {clean(halt.message)}", 4)
+        if halt.terminal_status:
+            yield f"  ends as {halt.terminal_status}" + (f", stop reason {halt.stop_reason}" if halt.stop_reason else "")
     scope = [f"{name} {clean(value)}" for name in ("workflow", "user", "tenant") if (value := getattr(found, name))]
     facts = [plural(found.turns, "turn"), _spent(found), *scope, f"last event {found.at}" if found.at else ""]
     yield fold("  " + ", ".join(fact for fact in facts if fact), 4)
