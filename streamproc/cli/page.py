@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from streamproc.cli.options import Brokers, LogLevel, Metrics, Policy, TopicPrefix, kafka_settings
+from streamproc.cli.ranges import time_ms
 from streamproc.cli.terminal import examples, fail, line
-from streamproc.cli.watch import since_ms
 from streamproc.model.escaping import LogFormatter
 
 app = typer.Typer()
@@ -108,7 +108,7 @@ def page(
     handler = logging.StreamHandler()
     handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=log_level.upper(), handlers=[handler])
-    options = PageOptions(host=host, port=port, db=db, since_ms=since_ms(since), turns=turns, orders=orders)
+    options = PageOptions(host=host, port=port, db=db, since_ms=time_ms("--since", since), turns=turns, orders=orders)
     access = AccessOptions(
         host=host, public_url=public_url, users_file=users, oidc_issuer=oidc_issuer, oidc_client_id=oidc_client_id,
         oidc_scope=oidc_scope, oidc_name_claim=oidc_name, oidc_groups_claim=oidc_groups, trust_header=trust_header,

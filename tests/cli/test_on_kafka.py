@@ -126,8 +126,8 @@ def test_another_policy_differs_and_the_policies_are_named(run, deployment: Sett
 def test_a_replay_between_two_times_covers_only_that_window(run, deployment: Settings) -> None:
     times = sorted(record.timestamp for record in asyncio.run(read(deployment, "turns")))
 
-    before = run("replay", "--to", str(times[0] - 1), "--format", "jsonl", *options(deployment))
-    during = run("replay", "--from", str(times[0]), "--to", str(times[-1]), "--diff", *options(deployment))
+    before = run("replay", "--until", str(times[0] - 1), "--format", "jsonl", *options(deployment))
+    during = run("replay", "--since", str(times[0]), "--until", str(times[-1]), "--diff", *options(deployment))
 
     assert before.stdout == ""
     assert (during.exit_code, during.stdout.split(";")[0]) == (0, f"{len(controls(deployment))} identical")
