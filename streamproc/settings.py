@@ -29,7 +29,7 @@ LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 PREFIX: Final = "STREAMPROC_"
 PORT_MAX: Final = 65_535
 ENV_FILE: Final = "STREAMPROC_ENV_FILE"  # not a setting: it says where settings are
-OTHER_VARIABLES: Final = ("ENV_FILE", "CORE", "LOG_STYLE")  # that are no settings
+OTHER_VARIABLES: Final = ("ENV_FILE", "CORE")  # that are no settings
 
 # Secrets that are sent to an address, directly or as the token that they buy: both must come from one place.
 SENT_TO: Final = {
@@ -130,6 +130,11 @@ class Settings(BaseSettings):
     metrics: str = Field(
         "",
         description="address of `/metrics`, `/healthz` and `/readyz`, such as 127.0.0.1:9464; empty: nothing listens",
+    )
+    log_style: Literal["text", "json"] = Field(
+        "text",
+        description="log of workers, `page`, `notify` and `otel`: lines for people, or JSON objects with run, code, "
+        "turn, partition and trace id as fields",
     )
     on_unwatched: Literal["continue", "pause"] = Field(
         "continue",
