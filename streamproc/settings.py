@@ -10,8 +10,6 @@ from __future__ import annotations
 import io
 import os
 import sys
-from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
@@ -21,6 +19,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from streamproc.errors import InvalidSettings, shown
 from streamproc.model.bounded_file import bounded_text
 from streamproc.model.redaction import redact_text
+from streamproc.model.setting_hints import report_unread_file, take_misspelt
 from streamproc.model.signing_keys import SECRET_MIN, SigningKey, read_signing_keys
 
 if TYPE_CHECKING:
@@ -30,8 +29,7 @@ LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 PREFIX: Final = "STREAMPROC_"
 PORT_MAX: Final = 65_535
 ENV_FILE: Final = "STREAMPROC_ENV_FILE"  # not a setting: it says where settings are
-UNREAD_FILE: Final = ".env"  # read by earlier versions
-UNREAD_BYTES_MAX: Final = 65_536  # of it, to see whether it has settings
+OTHER_VARIABLES: Final = ("ENV_FILE", "CORE")  # that are no settings
 
 # Secrets that are sent to an address, directly or as the token that they buy: both must come from one place.
 SENT_TO: Final = {
@@ -133,6 +131,11 @@ class Settings(BaseSettings):
         "",
         description="address of `/metrics`, `/healthz` and `/readyz`, such as 127.0.0.1:9464; empty: nothing listens",
     )
+    log_style: Literal["text", "json"] = Field(
+        "text",
+        description="log of workers, `page`, `notify` and `otel`: lines for people, or JSON objects with run, code, "
+        "turn, partition and trace id as fields",
+    )
     on_unwatched: Literal["continue", "pause"] = Field(
         "continue",
         description="what guards do while no worker decides or Kafka does not answer: `pause` starts no new work",
@@ -209,6 +212,18 @@ class Settings(BaseSettings):
     @classmethod
     def _check_keys(cls, value: SecretStr) -> SecretStr:
         read_signing_keys(value.get_secret_value())
+        return value
+
+    @field_validator("brokers")
+    @classmethod
+    def _check_brokers(cls, value: str) -> str:
+        for server in value.split(","):
+            host, colon, port = server.strip().rpartition(":")
+            if colon and not host.endswith("]") and ":" in host:
+                continue  # an IPv6 address without a port
+            if not (host if colon else port) or (colon and not (port.isascii() and port.isdigit())):
+                example = "name at least one HOST:PORT, such as localhost:9092"
+                raise ValueError(f"{shown(server)} is no address of a broker: {example}, here or with --brokers")
         return value
 
     @field_validator("run_token", "hash_key")
@@ -300,7 +315,9 @@ def load_settings(**options: Any) -> Settings:
     """
     given = {name: value for name, value in options.items() if value is not None}
     from_file = {name: value for name, value in settings_in_file().items() if name not in given}
-    _report_unread_file()
+    report_unread_file(PREFIX, ENV_FILE)
+    for sentence in misspelt_variables():
+        sys.stderr.write(f"streamproc: {sentence}\n")
     try:
         settings = Settings(**(from_file | given))
     except ValidationError as error:
@@ -308,6 +325,11 @@ def load_settings(**options: Any) -> Settings:
     if mixed := list(_mixed_sources(settings, from_file)):
         raise InvalidSettings("\n".join(mixed))
     return settings
+
+
+def misspelt_variables() -> list[str]:
+    """Return a sentence for each variable that is no setting and looks like one; each once in a process."""
+    return take_misspelt(PREFIX, [name.upper() for name in Settings.model_fields], OTHER_VARIABLES)
 
 
 def settings_in_file() -> dict[str, str]:
@@ -350,28 +372,12 @@ def _mixed_sources(settings: Settings, from_file: Iterable[str]) -> Iterator[str
             )
 
 
-@lru_cache(maxsize=1)
-def _report_unread_file() -> None:
-    """Say once on standard error that a ``.env`` of the working directory is not read, if it has settings."""
-    path, named = Path(UNREAD_FILE), os.environ.get(ENV_FILE, "")
-    try:
-        if not path.is_file() or (named and path.samefile(named)):
-            return
-        with path.open("rb") as file:
-            lines = file.read(UNREAD_BYTES_MAX).splitlines()
-    except OSError:
-        return
-    if any(line.strip().removeprefix(b"export ").lstrip().startswith(PREFIX.encode()) for line in lines):
-        sys.stderr.write(
-            f"streamproc: {UNREAD_FILE} in the working directory is not read. If its settings are yours, name it: "
-            f"{ENV_FILE}={UNREAD_FILE}\n"
-        )
-
-
 def _describe(item: Any) -> str:
     if not item["loc"]:  # our own messages about several settings, which contain their names
         return str(item["ctx"]["error"])
-    return f"STREAMPROC_{'.'.join(map(str, item['loc'])).upper()}: {item['msg']}{_given(item)}"
+    what = item["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    given = _given(item)
+    return f"STREAMPROC_{'.'.join(map(str, item['loc'])).upper()}: {what}{'' if given[6:-1] in what else given}"
 
 
 def _given(item: Any) -> str:

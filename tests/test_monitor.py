@@ -68,7 +68,7 @@ def test_runs_are_kept_apart() -> None:
 def test_a_bad_turn_changes_nothing() -> None:
     monitor = Monitor()
     fed(monitor, "a", 2)
-    with pytest.raises(InvalidEvent, match="node: Field required"):
+    with pytest.raises(InvalidEvent, match="node: missing"):
         monitor.feed(run_id="a", output=AGAIN)
     with pytest.raises(InvalidEvent, match="run_id"):
         monitor.feed(node="coder")

@@ -6,13 +6,10 @@ clients and graph libraries.
 
 from __future__ import annotations
 
-import os
 import sys
-from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from streamproc.cli import (
     backtest,
@@ -43,9 +40,8 @@ from streamproc.cli import (
     watch,
     worker,
 )
-from streamproc.cli.output import FULL
-from streamproc.cli.terminal import UNUSABLE, complain, escape_logs, line, report_bug
-from streamproc.errors import StreamprocError, shown
+from streamproc.cli.command_group import CommandGroup, nowhere
+from streamproc.cli.terminal import escape_logs, line, report_bug
 
 __all__ = ["build", "main"]
 
@@ -78,41 +74,6 @@ COMMANDS = (
     doctor,
     config,
 )
-
-
-class CommandGroup(TyperGroup):
-    """Prints a `StreamprocError` as one message with exit code 2. Any other exception is a bug: its traceback shows."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the chosen command."""
-        try:
-            return super().invoke(ctx)
-        except StreamprocError as error:
-            complain(str(error))
-            raise typer.Exit(UNUSABLE) from None
-        except UnicodeEncodeError:
-            foreign = next((one for one in sys.argv[1:] if not _is_utf8(one)), None)
-            if foreign is None:
-                raise
-            complain(f"{shown(foreign)}: this argument is not UTF-8. Write names in UTF-8")
-            raise typer.Exit(UNUSABLE) from None
-        except OSError as error:
-            if error.filename is not None or error.errno not in FULL:
-                raise
-            complain(f"standard output: {error.strerror}. Free space, or write the results elsewhere")
-            sys.stdout = _nowhere()  # what is left of the results would fail again at the end
-            raise typer.Exit(UNUSABLE) from None
-
-
-def _nowhere() -> TextIO:
-    return Path(os.devnull).open("w", encoding="utf-8")
-
-
-def _is_utf8(argument: str) -> bool:
-    try:
-        return bool(argument.encode()) or not argument
-    except UnicodeEncodeError:
-        return False
 
 
 def _version(requested: bool) -> None:
@@ -153,7 +114,7 @@ def main() -> None:
     """Run the command line and exit with its exit code."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # the caller has closed it
-            setattr(sys, name, _nowhere())
+            setattr(sys, name, nowhere())
     escape_logs()
     try:
         build()(prog_name="streamproc")

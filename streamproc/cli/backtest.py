@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from streamproc.cli.inputs import LogFormat
+from streamproc.cli.inputs import Format, Lenient
 from streamproc.cli.options import Brokers, TopicPrefix, kafka_settings
 from streamproc.cli.output import refuse_logs, written_file
 from streamproc.cli.ranges import (
     All,
-    From,
     Json,
     LogRange,
     Output,
     Quiet,
+    RangeCommand,
     Run,
-    To,
+    Since,
+    Until,
     User,
     Verbose,
     Workflow,
@@ -92,7 +93,6 @@ Html = Annotated[
     Path | None, typer.Option(help="Also write the comparison to this file, as one page.", show_default=False)
 ]
 Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Processes. Default: one for each core.", min=0)]
-Lenient = Annotated[bool, typer.Option("--lenient", help="Skip and count lines that cannot be used.")]
 
 
 class Recorded(NamedTuple):
@@ -104,24 +104,25 @@ class Recorded(NamedTuple):
 
 
 @app.command(
+    cls=RangeCommand,
     epilog=examples(
         "streamproc backtest logs/ --policy standard --policy stricter.yaml",
         "streamproc backtest logs/ --set LOOP003.halt=2..5 --html sweep.html",
         "streamproc backtest --shadow stricter",
         "streamproc backtest --all --policy standard --policy policy.yaml --json -o comparison.jsonl",
-    )
+    ),
 )
 def backtest(
     paths: Paths = None,
-    log_format: LogFormat = None,
+    log_format: Format = None,
     policy: Policies = None,
     sweeps: Sweeps = None,
     outcomes: Outcomes = None,
     run: Run = None,
     workflow: Workflow = None,
     user: User = None,
-    since: From = None,
-    until: To = None,
+    since: Since = None,
+    until: Until = None,
     everything: All = False,
     shadow: Shadow = None,
     html: Html = None,
@@ -146,13 +147,13 @@ def backtest(
     from streamproc.replay.comparison import compared
 
     if log_format is not None and not paths:
-        raise fail("--log-format is that of files: give logs, or leave it out")
+        raise fail("--from is the format of files: give logs, or leave it out")
     if shadow is not None:
         rows = _compare_shadow(kafka_settings(brokers, topic_prefix), shadow, outcomes)
         _show(rows, html, output, as_json=as_json, quiet=quiet, verbose=verbose)
         return
     if not (paths or run or workflow or user or since or until or everything):
-        raise fail("choose a log: files, or of the turns topic --all, --run ID, --workflow, --user or --from/--to")
+        raise fail("choose a log: files, or of the turns topic --all, --run ID, --workflow, --user or --since/--until")
     refuse_logs([output, html], paths or ())
     wanted = log_range(run, workflow, user, since, until, None)
     settings = kafka_settings(brokers, topic_prefix)
@@ -163,7 +164,7 @@ def backtest(
         if not turns:
             if log.chosen is None:
                 raise fail("no events in this log; give logs with turns")
-            raise fail("no run of the log is in the chosen part; check --run, --workflow, --user and --from/--to")
+            raise fail("no run of the log is in the chosen part; check --run, --workflow, --user and --since/--until")
         note(f"stepping {plural(log.spool.events, 'event')} under {plural(len(candidates), 'policy', 'policies')}")
         results = step_all(
             log.spool.path,

@@ -114,6 +114,15 @@ def _demo_broker() -> str | None:
         return None
 
 
+def variables() -> Iterator[CheckResult]:
+    """Report variables of the environment whose names look like misspelt settings."""
+    from streamproc.settings import misspelt_variables
+
+    for sentence in misspelt_variables():
+        what, _, meant = sentence.partition(": did you mean ")
+        yield CheckResult("warn", what, f"set {meant.rstrip('?')} instead")
+
+
 def policy(settings: Settings) -> Iterator[CheckResult]:
     """Check that the policy loads."""
     from streamproc.policy import load_policy
@@ -122,7 +131,8 @@ def policy(settings: Settings) -> Iterator[CheckResult]:
         loaded = load_policy(settings.policy)
     except StreamprocError as error:
         for line in str(error).splitlines():
-            yield CheckResult("fail", f"policy {settings.policy}: {line}", "streamproc policy check")
+            named = line if line.startswith(settings.policy) else f"{settings.policy}: {line}"
+            yield CheckResult("fail", f"policy {named}", "streamproc policy check")
         return
     yield CheckResult("ok", f"policy {loaded.name}, version {loaded.version}, hash {loaded.hash}")
 
@@ -172,6 +182,7 @@ async def services(settings: Settings) -> AsyncIterator[CheckResult]:
 
 
 async def _broker(settings: Settings) -> CheckResult:
+    from streamproc.kafka.reachability import why_unreachable
     from streamproc.kafka.reading import open_consumer
 
     try:
@@ -179,11 +190,11 @@ async def _broker(settings: Settings) -> CheckResult:
             topics = await consumer.topics()
     except AccessDenied as denied:
         return CheckResult("fail", denied.what, denied.remedy)
-    except (StreamprocError, OSError, ValueError) as error:
-        what = str(error).partition(". ")[0] or f"Kafka at {settings.brokers} does not answer"
-        remedy = "start Kafka, or set STREAMPROC_BROKERS to its address"
+    except (StreamprocError, OSError, ValueError):
+        unreachable = await why_unreachable(settings.brokers)
+        remedy = unreachable.remedy
         remedy += " (`streamproc demo` needs no Kafka)" if _demo_broker() or _can_change() else ""
-        return CheckResult("fail", what, remedy)
+        return CheckResult("fail", unreachable.what, remedy)
     return CheckResult("ok", f"Kafka at {settings.brokers} answers ({plural(len(topics), 'topic')})")
 
 

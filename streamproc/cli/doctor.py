@@ -30,12 +30,14 @@ def doctor(brokers: Brokers = None, topic_prefix: TopicPrefix = None, policy: Po
     from streamproc.cli.key_checks import keys_together
     from streamproc.settings import load_settings
 
+    misspelt = [*checks.variables()]  # before the settings are loaded, which reports them as well
     settings = load_settings(brokers=brokers, topic_prefix=topic_prefix, policy=policy)
     found = [
         checks.python_version(),
         checks.core(),
         *checks.packages(),
         checks.demo_broker(),
+        *misspelt,
         *checks.policy(settings),
         checks.fleet_commands(settings),
         checks.control_records(settings),

@@ -8,6 +8,7 @@ import typer
 
 from streamproc.cli.options import Policy
 from streamproc.cli.terminal import examples, fail, say
+from streamproc.errors import shown
 
 if TYPE_CHECKING:
     from streamproc.policy.plugin_detector import PluginDetector
@@ -27,6 +28,8 @@ def explain(code: CodeArgument = None, policy: Policy = None) -> None:
 
     Plug-ins are those of the policy.
     """
+    from difflib import get_close_matches
+
     from streamproc.cli.detector_page import plain, read_page, read_plugin_page
     from streamproc.detectors import BY_CODE
     from streamproc.fleet.code_pages import PAGES
@@ -59,7 +62,10 @@ def explain(code: CodeArgument = None, policy: Policy = None) -> None:
             say(paragraph, prose=True)
         return
     if wanted not in BY_CODE:
-        raise fail(f"no detector {code}; the codes are {', '.join(sorted({*BY_CODE, *PAGES}))}")
+        close = [names.get(one, one) for one in get_close_matches(wanted, [*BY_CODE, *PAGES], n=3)]
+        close += [names[one] for one in get_close_matches(code.lower(), names, n=1)]
+        meant = f"did you mean {' or '.join(close)}? " if close else ""
+        raise fail(f"no detector is called {shown(code)}: {meant}`streamproc explain` lists all codes")
     for one in plain(read_page(BY_CODE[wanted])):
         say(one.text, one.hang, prose=one.prose)
 

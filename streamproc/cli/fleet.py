@@ -49,7 +49,8 @@ Tenant = Annotated[
         show_default=False,
     ),
 ]
-Run = Annotated[str | None, typer.Option(help="Halt the run with this id.", show_default=False)]
+RunToHalt = Annotated[str | None, typer.Argument(metavar="[RUN]", help="Id of the run to halt.", show_default=False)]
+RunOption = Annotated[str | None, typer.Option("--run", hidden=True)]  # as earlier versions took the id
 Wait = Annotated[
     str,
     typer.Option(metavar="TIME", help="How long to wait for a worker's answer, such as 10s, 500ms or 2m; 0: do not."),
@@ -114,12 +115,13 @@ def clear(
 
 @app.command(
     epilog=examples(
-        'streamproc kill --run nightly-42 --why "wrong branch"',
+        'streamproc kill nightly-42 --why "wrong branch"',
         'streamproc kill --user mallory --tenant acme --by ada --why "abuse"',
     )
 )
 def kill(
-    run: Run = None,
+    run: RunToHalt = None,
+    run_option: RunOption = None,
     user: User = None,
     tenant: Tenant = None,
     by: By = None,
@@ -136,6 +138,12 @@ def kill(
 
     It exits as `stop-all` does.
     """
+    if run_option is not None:
+        if run is not None:
+            raise fail("name the run once: streamproc kill RUN")
+        run = run_option
+    if run is None and user is None and tenant is None:
+        raise fail("name a run, --user, --tenant, or --user with --tenant: streamproc kill RUN --why REASON")
     order = _order("halt" if run is not None else "kill", _scope("", run=run, user=user, tenant=tenant), by, why)
     _give(kafka_settings(brokers, topic_prefix), order, wait, as_json, force=force)
 

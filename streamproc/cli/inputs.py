@@ -40,16 +40,6 @@ Format = Annotated[
     ),
 ]
 
-LogFormat = Annotated[
-    str | None,
-    typer.Option(
-        help="Format of all logs: raw, or the name of another. Default: the content of each log tells.",
-        show_default=False,
-        metavar="FORMAT",
-    ),
-]
-"""The same for commands whose `--from` is a time."""
-
 
 class OpenedLogs(list["Source"]):
     """The sources of a command, what they share, and the progress bar that runs."""
@@ -84,7 +74,11 @@ def opened(
     try:
         with progress(title, _total_bytes(files)) as bar:
             sources = OpenedLogs(opener, files, bar)
-            yield sources
+            try:
+                yield sources
+            finally:
+                if format_name is not None and not any(one.turns for one in sources.reading.tallies.values()):
+                    note_other_format(sources, format_name)
     except OSError as error:
         raise unreadable(error) from None
     if not quiet:
@@ -97,6 +91,20 @@ def unreadable(error: OSError) -> Exception:
         return error
     where = f"{error.filename}: {error.strerror}"
     return fail(f"{where}. Give logs of agents, or - for standard input")
+
+
+def note_other_format(sources: Sequence[Source], named: str) -> None:
+    """Say which logs, read in a named format without finding a turn, have another one by their content."""
+    from streamproc.errors import InvalidEvent
+    from streamproc.importers import FORMATS
+    from streamproc.importers.discovery import RAW, format_of
+
+    for source in sources:
+        with suppress(InvalidEvent):
+            found = format_of(source.log, FORMATS)
+            name = RAW if found is None else found.name
+            if name != named:
+                note(f"{source.path} has the format {name}, and --from {named} finds no turn in it: leave --from out")
 
 
 def report_reading(sources: Sequence[Source], reading: Import, unknown_fields: UnknownFields) -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streamproc.cli.options import Brokers, LogLevel, Metrics, TopicPrefix
+from streamproc.cli.options import Brokers, LogLevel, LogStyle, Metrics, TopicPrefix
 from streamproc.cli.terminal import complain, examples, line, quiet_kafka
-from streamproc.model.escaping import LogFormatter
+from streamproc.model.log_lines import log_to_stderr
 
 if TYPE_CHECKING:
     from streamproc.notify.control_consumer import NotificationConsumer
@@ -66,6 +65,7 @@ def notify(
     from_beginning: FromBeginning = False,
     test: Test = False,
     log_level: LogLevel = "info",
+    log_style: LogStyle = None,
     metrics: Metrics = None,
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
@@ -76,7 +76,9 @@ def notify(
     """
     from streamproc.settings import load_settings
 
-    settings = load_settings(brokers=brokers, topic_prefix=topic_prefix, notify_file=file, metrics=metrics)
+    settings = load_settings(
+        brokers=brokers, topic_prefix=topic_prefix, notify_file=file, metrics=metrics, log_style=log_style
+    )
 
     from streamproc.notify.notification_config import load_notification_config
 
@@ -86,9 +88,7 @@ def notify(
 
     from streamproc.notify.control_consumer import NotificationConsumer
 
-    handler = logging.StreamHandler()
-    handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=log_level.upper(), handlers=[handler])
+    log_to_stderr(log_level, settings.log_style)
     quiet_kafka()
     group = group or f"{settings.topic_prefix}-notify"
     asyncio.run(_run(settings, NotificationConsumer(settings, config, group=group, from_beginning=from_beginning)))

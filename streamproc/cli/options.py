@@ -43,6 +43,14 @@ Metrics = Annotated[
 LogLevel = Annotated[
     Literal["debug", "info", "warning", "error"], typer.Option(help="Least severe level of log lines to print.")
 ]
+LogStyle = Annotated[
+    Literal["text", "json"] | None,
+    typer.Option(
+        help="Log lines for people, or JSON objects with run, code, turn, partition and trace id as fields. Default: "
+        "STREAMPROC_LOG_STYLE, else text.",
+        show_default=False,
+    ),
+]
 
 
 def kafka_settings(brokers: str | None, topic_prefix: str | None, **options: Any) -> Settings:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from importlib.util import find_spec
 from typing import Annotated
 
 import typer
 
-from streamproc.cli.options import Brokers, LogLevel, Metrics, TopicPrefix
+from streamproc.cli.options import Brokers, LogLevel, LogStyle, Metrics, TopicPrefix
 from streamproc.cli.terminal import examples, quiet_kafka
 from streamproc.errors import InvalidSettings
-from streamproc.model.escaping import LogFormatter
+from streamproc.model.log_lines import log_to_stderr
 
 app = typer.Typer()
 
@@ -62,6 +61,7 @@ def otel(
     quiet_s: Quiet = 120,
     halts: Halts = False,
     log_level: LogLevel = "info",
+    log_style: LogStyle = None,
     metrics: Metrics = None,
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
@@ -72,7 +72,7 @@ def otel(
     """
     from streamproc.settings import load_settings, read_address
 
-    settings = load_settings(brokers=brokers, topic_prefix=topic_prefix, metrics=metrics)
+    settings = load_settings(brokers=brokers, topic_prefix=topic_prefix, metrics=metrics, log_style=log_style)
     names = [name.strip() for name in run_by.split(",")]
     if unknown := [name for name in names if name not in RUN_NAMES]:
         raise InvalidSettings(f"--run-by {unknown[0]}: choose among {', '.join(RUN_NAMES)}")
@@ -83,9 +83,7 @@ def otel(
     from streamproc.otel.process import SpanSources, serve
 
     host, port = read_address(listen, "--listen", "127.0.0.1:4318")
-    handler = logging.StreamHandler()
-    handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=log_level.upper(), handlers=[handler])
+    log_to_stderr(log_level, settings.log_style)
     quiet_kafka()
     before_trace = names[: names.index("trace")] if "trace" in names else names
     group = group or f"{settings.topic_prefix}-otel"

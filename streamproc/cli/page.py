@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Annotated
 
 import typer
 
-from streamproc.cli.options import Brokers, LogLevel, Metrics, Policy, TopicPrefix, kafka_settings
+from streamproc.cli.options import Brokers, LogLevel, LogStyle, Metrics, Policy, TopicPrefix, kafka_settings
+from streamproc.cli.ranges import time_ms
 from streamproc.cli.terminal import examples, fail, line
-from streamproc.cli.watch import since_ms
-from streamproc.model.escaping import LogFormatter
+from streamproc.model.log_lines import log_to_stderr
 
 app = typer.Typer()
 
@@ -88,6 +87,7 @@ def page(
     trusted_proxy: TrustedProxy = None,
     group: Group = None,
     log_level: LogLevel = "info",
+    log_style: LogStyle = None,
     metrics: Metrics = None,
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
@@ -103,12 +103,10 @@ def page(
     from streamproc.web.process import PageOptions, serve_page
 
     host, port = _address(listen)
-    settings = kafka_settings(brokers, topic_prefix, policy=policy, metrics=metrics)
+    settings = kafka_settings(brokers, topic_prefix, policy=policy, metrics=metrics, log_style=log_style)
     chosen = load_policy(settings.policy)
-    handler = logging.StreamHandler()
-    handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=log_level.upper(), handlers=[handler])
-    options = PageOptions(host=host, port=port, db=db, since_ms=since_ms(since), turns=turns, orders=orders)
+    log_to_stderr(log_level, settings.log_style)
+    options = PageOptions(host=host, port=port, db=db, since_ms=time_ms("--since", since), turns=turns, orders=orders)
     access = AccessOptions(
         host=host, public_url=public_url, users_file=users, oidc_issuer=oidc_issuer, oidc_client_id=oidc_client_id,
         oidc_scope=oidc_scope, oidc_name_claim=oidc_name, oidc_groups_claim=oidc_groups, trust_header=trust_header,

@@ -92,7 +92,7 @@ def report(
     else:
         recording = asyncio.run(_read_topic(settings, chosen, run))
     recording.commands = commands_of(log, from_, policy, brokers, topic_prefix)
-    if run is not None and run not in recording.histories:
+    if run is not None and (run not in recording.histories or recording.histories[run].unpublished):
         raise fail(_unknown(run, recording))
     if not recording.histories:
         raise fail(f"{_where(log, settings)} has no turns")
@@ -157,6 +157,8 @@ def commands_of(
 def _unknown(run: str, recording: Recording) -> str:
     from difflib import get_close_matches
 
+    if run in recording.histories:
+        return f"run {run} is unknown: only orders name it, and it has no turn in {' and '.join(recording.logs[:3])}"
     known = sorted(recording.run_ids)
     close = get_close_matches(run, known, n=3, cutoff=0.5) or known[:3]
     what = f"; it has {plural(len(known), 'run')}, such as {', '.join(close)}" if known else "; it has no runs"

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, overload
 
 import typer
+from typer.core import TyperCommand
 
 from streamproc.cli.output import written_file
 from streamproc.cli.terminal import fail, note
-from streamproc.errors import plural
+from streamproc.errors import plural, shown
 
 if TYPE_CHECKING:
     from streamproc.kafka.reading import Extent, TopicReader
@@ -23,18 +25,19 @@ Run = Annotated[str | None, typer.Option(help="Only this run.", show_default=Fal
 Workflow = Annotated[str | None, typer.Option(help="Only runs of this workflow.", show_default=False)]
 User = Annotated[str | None, typer.Option(help="Only runs of this user.", show_default=False)]
 All = Annotated[bool, typer.Option("--all", help="Every run in the log.")]
-From = Annotated[
+Since = Annotated[
     str | None,
     typer.Option(
-        "--from",
-        help="Only decisions made since then: RFC 3339, or milliseconds since 1970. Default: the log's beginning.",
+        help="Only what happened since then: an age such as 90s, 15m, 2h or 1d, RFC 3339, or milliseconds since 1970. "
+        "Default: the log's beginning.",
         show_default=False,
     ),
 ]
-To = Annotated[
+Until = Annotated[
     str | None,
-    typer.Option("--to", help="Only decisions made until then. Default: the log's end.", show_default=False),
-]
+    typer.Option(help="Only what happened until then, written as for --since. Default: the log's end.",
+                 show_default=False),
+]  # fmt: skip
 Offsets = Annotated[
     list[str] | None,
     typer.Option(
@@ -52,6 +55,9 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no result; onl
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print everything, without a limit.")]
 
 OFFSETS = re.compile(r"(\d+):(\d+)-(\d+)\Z")
+AGE: Final = re.compile(r"(\d{1,6})([smhd])", re.ASCII)
+UNITS_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+RENAMED: Final = {"--to": "--until", "--log-format": "--from"}
 
 
 class LogRange(NamedTuple):
@@ -68,32 +74,67 @@ def log_range(
     offsets: list[str] | None,
 ) -> LogRange:  # fmt: skip
     """Return what these options choose. Exits with a message for one that cannot be read."""
-    from streamproc.importers import FORMATS
-    from streamproc.importers.discovery import names
     from streamproc.replay.window import Selection
 
-    if since in names(FORMATS):
-        raise fail(f"--from {since}: a time is expected here; the format of logs is --log-format {since}")
     return LogRange(
-        Selection(run, workflow, user), time_ms("--from", since), time_ms("--to", until), read_offsets(offsets or ())
-    )
+        Selection(run, workflow, user), time_ms("--since", since), time_ms("--until", until),
+        read_offsets(offsets or ()),
+    )  # fmt: skip
+
+
+@overload
+def time_ms(option: str, text: str) -> int: ...
+
+
+@overload
+def time_ms(option: str, text: str | None) -> int | None: ...
 
 
 def time_ms(option: str, text: str | None) -> int | None:
-    """Return the time that an option names, in epoch ms. Exits with a message for one that cannot be read."""
-    from pydantic import TypeAdapter, ValidationError
-
-    from streamproc.model.raw_events import TimeMs
-
+    """Return the time or age that an option names, in epoch ms. Exits with a message for one that cannot be read."""
     if text is None:
         return None
     try:
-        at_ms: int = TypeAdapter(TimeMs).validate_python(int(text) if text.isdigit() and len(text) < 20 else text)
-    except ValidationError as error:
-        what = error.errors()[0]["msg"].removeprefix("Value error, ")
-        remedy = "Give RFC 3339, such as 2026-01-31T12:00:00Z, or milliseconds since 1970"
-        raise fail(f"{option} {text}: {what}. {remedy}") from None
-    return at_ms
+        return _read_time(text)
+    except ValueError as error:
+        remedy = "Give an age such as 90s, 15m, 2h or 1d, RFC 3339 such as 2026-01-31T12:00:00Z, or milliseconds"
+        raise fail(f"{option} {shown(text)}: {error}. {remedy} since 1970") from None
+
+
+def _read_time(text: str) -> int:
+    """Return a time or an age in epoch ms. Raises `ValueError`."""
+    from streamproc.model.raw_fields import read_time_ms
+
+    if text == "beginning":
+        return 0
+    if age := AGE.fullmatch(text):
+        return int((time.time() - int(age[1]) * UNITS_S[age[2]]) * 1000)
+    return read_time_ms(int(text) if text.isdigit() and len(text) < 20 else text)
+
+
+class RangeCommand(TyperCommand):
+    """A command with ``--since``, ``--until`` and ``--from FORMAT`` that takes their names of earlier versions, too:
+    ``--from TIME``, ``--to`` and ``--log-format``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments."""
+        given: list[str] = []
+        for place, one in enumerate(args):
+            name, equals, value = one.partition("=")
+            new = RENAMED.get(name, name)
+            if name == "--from" and _is_time(value if equals else "".join(args[place + 1 : place + 2])):
+                new = "--since"
+            if new != name:
+                note(f"{name} is called {new} since version 0.2, and will be removed: use {new}")
+            given.append(new + equals + value)
+        return super().parse_args(ctx, given)
+
+
+def _is_time(text: str) -> bool:
+    try:
+        return bool(text) and _read_time(text) >= 0
+    except ValueError:
+        return False
 
 
 def read_offsets(texts: list[str] | tuple[()]) -> dict[int, Extent]:

@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
-from streamproc.cli.inputs import LogFormat
+from streamproc.cli.inputs import Format
 from streamproc.cli.options import Brokers, Policy, TopicPrefix, kafka_settings
 from streamproc.cli.output import refuse_logs
 from streamproc.cli.ranges import (
     All,
-    From,
     Json,
     LogRange,
     Offsets,
     Output,
     Quiet,
+    RangeCommand,
     Run,
-    To,
+    Since,
+    Until,
     User,
     Verbose,
     Workflow,
@@ -61,7 +62,7 @@ KnownPolicy = Annotated[
         show_default=False,
     ),
 ]
-Format = Annotated[
+Printed = Annotated[
     Literal["text", "jsonl"], typer.Option("--format", help="A report for people, or JSON, one object a line.")
 ]
 
@@ -85,28 +86,29 @@ class Published(NamedTuple):
 
 
 @app.command(
+    cls=RangeCommand,
     epilog=examples(
         "streamproc replay --run nightly-42",
         "streamproc replay --all --diff",
-        "streamproc replay --from 2026-01-31T00:00:00Z --policy stricter.yaml --json -o decisions.jsonl",
+        "streamproc replay --since 2026-01-31T00:00:00Z --policy stricter.yaml --json -o decisions.jsonl",
         "streamproc replay trajectories.jsonl.gz --against controls.jsonl",
-    )
+    ),
 )
 def replay(
     paths: Paths = None,
-    log_format: LogFormat = None,
+    log_format: Format = None,
     run: Run = None,
     workflow: Workflow = None,
     user: User = None,
-    since: From = None,
-    until: To = None,
+    since: Since = None,
+    until: Until = None,
     offsets: Offsets = None,
     everything: All = False,
     diff: Diff = False,
     against: Against = None,
     published_policy: KnownPolicy = None,
     policy: Policy = None,
-    format_: Format = "text",
+    format_: Printed = "text",
     as_json: Json = False,
     output: Output = None,
     quiet: Quiet = False,
@@ -125,11 +127,11 @@ def replay(
     from streamproc.policy import load_policy
 
     if not (paths or run or workflow or user or since or until or offsets or everything):
-        raise fail("choose what to replay: files, --run ID, --workflow, --user, --from/--to, --offsets, or --all")
+        raise fail("choose what to replay: files, --run ID, --workflow, --user, --since/--until, --offsets, or --all")
     if log_format is not None and not paths:
-        raise fail("--log-format is that of files: give logs, or leave it out")
+        raise fail("--from is the format of files: give logs, or leave it out")
     if paths and offsets:
-        raise fail("--offsets are those of the turns topic; files have none. Use --run or --from/--to")
+        raise fail("--offsets are those of the turns topic; files have none. Use --run or --since/--until")
     if paths and diff and against is None:
         raise fail("files are compared with a file: name that of the control events with --against CONTROLS.jsonl")
     refuse_logs([output], [*(paths or ()), *([str(against)] if against else [])])

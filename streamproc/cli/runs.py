@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from streamproc.cli.options import Brokers, TopicPrefix, kafka_settings
+from streamproc.cli.ranges import Since, Until, time_ms
 from streamproc.cli.terminal import COLOURS, clean, examples, fail, fold, json_line, line, note, paint
 from streamproc.cli.watched import show_watched
 from streamproc.errors import plural
@@ -41,6 +42,8 @@ def runs(
     workflow: Annotated[str | None, typer.Option(help="Only runs of this workflow.", show_default=False)] = None,
     user: Annotated[str | None, typer.Option(help="Only runs of this user.", show_default=False)] = None,
     tenant: Annotated[str | None, typer.Option(help="Only runs of this tenant.", show_default=False)] = None,
+    since: Since = None,
+    until: Until = None,
     format_: Format = "text",
     as_json: Json = False,
     brokers: Brokers = None,
@@ -56,12 +59,17 @@ def runs(
     from streamproc.replay.published import statuses
 
     wanted = {"workflow": workflow, "user": user, "tenant": tenant}
+    since_ms, until_ms = time_ms("--since", since), time_ms("--until", until)
+
+    def within(one: Status) -> bool:
+        last_ms = log_ms(one.at) or 0
+        return (since_ms is None or last_ms >= since_ms) and (until_ms is None or last_ms <= until_ms)
 
     settings = kafka_settings(brokers, topic_prefix)
     lost_after_ms = load_policy(settings.policy).lost_after_s * 1000
 
-    def show(known: Mapping[str, Status], until_ms: int) -> None:
-        gone = {one.run_id for one in known.values() if is_lost(one.status, log_ms(one.at), until_ms, lost_after_ms)}
+    def show(known: Mapping[str, Status], now_ms: int) -> None:
+        gone = {one.run_id for one in known.values() if is_lost(one.status, log_ms(one.at), now_ms, lost_after_ms)}
         shown = [
             status
             for status in known.values()
@@ -69,6 +77,7 @@ def runs(
             and (status.run_id in gone if lost else everything or status.run_id not in gone)
             and (status.status != "finished" or everything)
             and all(value is None or getattr(status, name) == value for name, value in wanted.items())
+            and within(status)
         ]
         shown.sort(key=lambda status: status.at or "", reverse=True)
         shown.sort(key=lambda status: (ORDER[status.status], status.severity == "info"))
@@ -212,6 +221,9 @@ def _lines(found: Status, decisions: list[Decision]) -> Iterator[str]:
         turn = halt.trigger.turn if halt.trigger is not None else None
         place = f" at turn {turn}" if turn is not None else ""
         yield fold(f"  halted{place}: {clean(halt.code)} {clean(halt.message)}", 4)
+        if halt.terminal_status:
+            reason = f", stop reason {halt.stop_reason}" if halt.stop_reason else ""
+            yield f"  ends as {halt.terminal_status}{reason}"
     scope = [f"{name} {clean(value)}" for name in ("workflow", "user", "tenant") if (value := getattr(found, name))]
     facts = [plural(found.turns, "turn"), _spent(found), *scope, f"last event {found.at}" if found.at else ""]
     yield fold("  " + ", ".join(fact for fact in facts if fact), 4)

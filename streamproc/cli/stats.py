@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from streamproc.cli.inputs import Lenient, opened
+from streamproc.cli.inputs import Format, Lenient, opened
 from streamproc.cli.options import Brokers, Policy, TopicPrefix, kafka_settings
-from streamproc.cli.ranges import From, To, time_ms
+from streamproc.cli.ranges import RangeCommand, Since, Until, time_ms
 from streamproc.cli.terminal import ProgressReporter, clean, examples, json_line, line, note, progress
 from streamproc.errors import plural
 
@@ -39,16 +39,18 @@ T = TypeVar("T", "Decision", "Status")
 
 
 @app.command(
+    cls=RangeCommand,
     epilog=examples(
         "streamproc stats",
-        "streamproc stats --from 2026-01-01T00:00:00Z --json",
+        "streamproc stats --since 2026-01-01T00:00:00Z --json",
         "streamproc stats last-month.jsonl.gz --policy deliberation",
-    )
+    ),
 )
 def stats(
     files: Turns = None,
-    since: From = None,
-    until: To = None,
+    format_name: Format = None,
+    since: Since = None,
+    until: Until = None,
     policy: Policy = None,
     lenient: Lenient = False,
     acknowledgements: Annotated[
@@ -65,10 +67,10 @@ def stats(
     """
     from streamproc.replay.stats import Tally
 
-    from_ms = time_ms("--from", since)
-    tally, within = Tally(), _window(from_ms, time_ms("--to", until))
+    from_ms = time_ms("--since", since)
+    tally, within = Tally(), _window(from_ms, time_ms("--until", until))
     if files:
-        _count_files(tally, files, policy, lenient, within)
+        _count_files(tally, files, format_name, policy, lenient, within)
     else:
         settings = kafka_settings(brokers, topic_prefix)
         asyncio.run(_count_topics(tally, settings, within))
@@ -92,7 +94,7 @@ def _note_retention(settings: Settings, from_ms: int | None) -> None:
     if hours and (from_ms is None or from_ms < (time.time() - hours * 3_600) * 1000):
         note(
             f"runs that finished are known for {hours:g} h, halted ones for longer: for the share without timeout, "
-            "give --from within that time, or use the metric streamproc_runs_ended_total"
+            "give --since within that time, or use the metric streamproc_runs_ended_total"
         )
 
 
@@ -110,14 +112,16 @@ def _window(from_ms: int | None, to_ms: int | None) -> InWindow:
     return within
 
 
-def _count_files(tally: Tally, files: list[str], policy: str | None, lenient: bool, within: InWindow) -> None:
+def _count_files(
+    tally: Tally, files: list[str], format_name: str | None, policy: str | None, lenient: bool, within: InWindow
+) -> None:
     from streamproc.model.log_time import rfc3339
     from streamproc.policy import load_policy
     from streamproc.replay.scan import Scan
     from streamproc.settings import load_settings
 
     chosen = load_policy(load_settings(policy=policy).policy)
-    with opened(files, lenient, "counting") as sources:
+    with opened(files, lenient, "counting", format_name=format_name) as sources:
         scan = Scan(sources, chosen)
         decisions = list(scan)
     inside = set()

@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 import signal
 import sys
-import time
 from collections import deque
-from typing import TYPE_CHECKING, Annotated, Any, Literal, overload
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from streamproc.cli.fleet import By, issuer_name
 from streamproc.cli.options import Brokers, TopicPrefix, kafka_settings
+from streamproc.cli.ranges import time_ms
 from streamproc.cli.terminal import COLOURS, clean, examples, fail, fold, json_line, line, note, paint
 
 if TYPE_CHECKING:
@@ -34,14 +33,14 @@ RESERVED_ROWS = 1  # of the terminal, for the cursor; the others show events
 EVENTS_MAX = 200  # more than a terminal shows
 INDENT = 10  # columns of a reason
 TUI_SINCE = "1d"  # a start that takes seconds; what a person has to do with is of today
-UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 Format = Annotated[Literal["text", "jsonl"], typer.Option("--format", help="Text for people, or JSON Lines.")]
+Json = Annotated[bool, typer.Option("--json", help="The same as --format jsonl.")]
 Since = Annotated[
     str | None,
     typer.Option(
-        help="Start with the events published since then: beginning, or an age such as 90s, 15m, 2h, 1d. "
-        "Default: only new events; with --tui, those of the last day.",
+        help="Start with the events published since then: beginning, an age such as 90s, 15m, 2h or 1d, or a "
+        "time. Default: only new events; with --tui, those of the last day.",
         show_default=False,
     ),
 ]
@@ -60,12 +59,13 @@ Tui = Annotated[
     epilog=examples(
         "streamproc watch",
         "streamproc watch --since 15m",
-        "streamproc watch --format jsonl --count 1",
+        "streamproc watch --json --count 1",
         "streamproc watch --tui --by ada",
     )
 )
 def watch(
     format_: Format = "text",
+    as_json: Json = False,
     since: Since = None,
     count: Count = None,
     tui: Tui = False,
@@ -77,9 +77,10 @@ def watch(
 
     With --tui: all runs and their state, live, with orders to halt, resume, pause and stop. --by is who gives them.
     """
+    jsonl = as_json or format_ == "jsonl"
     if tui:
-        _check_screen(format_, count)
-    begin_ms = since_ms(since or (TUI_SINCE if tui else None))
+        _check_screen(jsonl, count)
+    begin_ms = time_ms("--since", since or (TUI_SINCE if tui else None))
     settings = kafka_settings(brokers, topic_prefix)
     if tui:
         from streamproc.tui.fleet import watch_fleet
@@ -87,7 +88,7 @@ def watch(
         asyncio.run(watch_fleet(settings, since_ms=begin_ms or 0, by=issuer_name(by)))
         return
     with contextlib.ExitStack() as stack:
-        if format_ == "jsonl":
+        if jsonl:
             show: Callable[[ControlEvent], None] = _show_json
         elif sys.stdout.isatty():
             show = stack.enter_context(_live_list())
@@ -97,16 +98,16 @@ def watch(
             asyncio.run(_watch(settings, begin_ms, count, show))
 
 
-def _check_screen(format_: str, count: int | None) -> None:
+def _check_screen(jsonl: bool, count: int | None) -> None:
     """Report what keeps --tui from working, before anything is connected."""
     from importlib.util import find_spec
 
-    if format_ != "text" or count is not None:
-        raise fail("--tui: it shows runs, not a list of events: leave out --format and --count")
+    if jsonl or count is not None:
+        raise fail("--tui: it shows runs, not a list of events: leave out --format, --json and --count")
     if find_spec("textual") is None:
         raise fail("--tui: it needs a package that is not installed: pip install 'streamproc[tui]'")
     if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM") == "dumb":
-        raise fail("--tui: it needs a terminal. For a pipe or a file: streamproc watch --format jsonl")
+        raise fail("--tui: it needs a terminal. For a pipe or a file: streamproc watch --json")
 
 
 async def _watch(
@@ -174,26 +175,6 @@ def _message(control: ControlEvent) -> str:
     mark = "UNVERIFIED (no worker has signed it): " if isinstance(control, UnverifiedControlEvent) else ""
     badge = f"[{clean(control.badge)}] " if control.badge else ""
     return f"{mark}{badge}{clean(control.message)}"
-
-
-@overload
-def since_ms(text: str) -> int: ...
-
-
-@overload
-def since_ms(text: None) -> None: ...
-
-
-def since_ms(text: str | None) -> int | None:
-    """Return the time that `--since` names, in epoch ms."""
-    if text is None:
-        return None
-    if text == "beginning":
-        return 0
-    found = re.fullmatch(r"(\d+)([smhd])", text)
-    if found is None:
-        raise fail(f"--since {text}: expected beginning, or an age such as 90s, 15m, 2h, 1d")
-    return int((time.time() - int(found[1]) * UNITS_S[found[2]]) * 1000)
 
 
 def _show_json(control: ControlEvent) -> None:

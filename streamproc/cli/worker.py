@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from streamproc.cli.options import Brokers, LogLevel, Metrics, Policy, Shadow, TopicPrefix
+from streamproc.cli.options import Brokers, LogLevel, LogStyle, Metrics, Policy, Shadow, TopicPrefix
 from streamproc.cli.terminal import examples
 
 app = typer.Typer()
@@ -62,6 +62,7 @@ def worker(
     policy: Policy = None,
     path: Path = "batch",
     log_level: LogLevel = "info",
+    log_style: LogStyle = None,
     give_up_after_s: GiveUp = None,
     status_file: StatusFile = None,
     processes: Processes = 1,
@@ -83,7 +84,7 @@ def worker(
 
     settings = load_settings(
         brokers=brokers, topic_prefix=topic_prefix, policy=policy, status_file=status_file, shadow=shadow,
-        metrics=metrics, trace_sample=trace_sample,
+        metrics=metrics, trace_sample=trace_sample, log_style=log_style,
     )  # fmt: skip
     address_of_worker(settings.metrics, processes, processes)  # raises if it is no address
     chosen = load_policy(settings.policy)

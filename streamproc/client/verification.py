@@ -41,7 +41,7 @@ NO_RESUME: Final = Problem(
 OLD_RESUME: Final = Problem(
     RESUME_HEADER,
     "the operator's resume is older than the halt",
-    "if you have just resumed the run: synchronise your clock, `streamproc kill --run` it, and resume it again",
+    "if you have just resumed the run: synchronise your clock, `streamproc kill RUN` it, and resume it again",
 )
 
 ANOTHER_HALT: Final = Problem(

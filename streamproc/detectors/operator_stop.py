@@ -1,7 +1,7 @@
 """OPERATOR001 operator_stop: an operator has stopped this run.
 
 Sees: an `operator.stop` event of the run. The worker also creates one for every run of a killed user or tenant, and
-for a run killed with `streamproc kill --run`.
+for a run killed with `streamproc kill RUN`.
 
 Why: an operator can stop a run whatever the other detectors find, and the log records who, when and why. A finished
 run is halted, too: an agent could end its run and start it again before the command arrives.

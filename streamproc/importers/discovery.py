@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from streamproc.errors import InvalidEvent, Problem
+from streamproc.errors import InvalidEvent, Problem, shown
 from streamproc.importers.imported import Format
 from streamproc.importers.log_file import EVENT_FOLDER, STDIN, LogFile, Sample, event_files
 
@@ -113,8 +113,16 @@ def format_of(log: LogFile, formats: Sequence[Format]) -> Format | None:
         what = f"it is JSON {UNKNOWN}"
     else:
         what = f"its first lines are {UNKNOWN}"
+    misspelt = next((name for row in sample.rows if isinstance(row, dict) for name in row if _is_run_id(name)), None)
+    if misspelt is not None:
+        what = f"it has {shown(misspelt)}, and no run_id, so its lines are no raw turns"
+        raise InvalidEvent([Problem("run_id", what, "call the field run_id", log.name)])
     remedy = f"name the format with --from: {', '.join(names(formats))}; or leave the file out"
     raise InvalidEvent([Problem("format", what, remedy, log.name)])
+
+
+def _is_run_id(name: str) -> bool:
+    return name.lower().replace("_", "").replace("-", "") == "runid"
 
 
 def others_in(log: LogFile, found: Format, formats: Sequence[Format]) -> list[str]:

@@ -18,6 +18,7 @@ from streamproc.kafka import access, topics
 from streamproc.kafka.fetch_response import decode_fetches
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.partitioning import EVERYWHERE, Home, find_strays, home_of
+from streamproc.kafka.reachability import why_unreachable
 from streamproc.settings import Settings
 
 BATCH_RECORDS_MAX: Final = 2_000
@@ -143,11 +144,8 @@ async def open_consumer(settings: Settings, group: str | None = None) -> AsyncIt
 async def _start(consumer: AIOKafkaConsumer, settings: Settings) -> None:
     try:
         await access.start(consumer, settings)
-    except (KafkaError, OSError) as error:
-        raise Unavailable(
-            f"no Kafka broker answers at {settings.brokers} ({error}): start one, or set --brokers or "
-            "STREAMPROC_BROKERS; `streamproc doctor` finds the cause"
-        ) from None
+    except (KafkaError, OSError):
+        raise Unavailable(str(await why_unreachable(settings.brokers))) from None
 
 
 async def partition_count(settings: Settings, name: str) -> int:

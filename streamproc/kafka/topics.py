@@ -15,6 +15,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import (
     ClusterAuthorizationFailedError,
+    KafkaConnectionError,
     KafkaError,
     TopicAlreadyExistsError,
     TopicAuthorizationFailedError,
@@ -25,6 +26,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 from streamproc.errors import AccessDenied, Unavailable
 from streamproc.kafka import access
 from streamproc.kafka.options import connection_options
+from streamproc.kafka.reachability import why_unreachable
 from streamproc.model.formats import DAY_MS, HOUR_MS
 
 if TYPE_CHECKING:
@@ -282,6 +284,8 @@ async def administering(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient
     try:
         await access.start(admin, settings)
         yield admin
+    except KafkaConnectionError as problem:
+        raise Unavailable(str(await why_unreachable(settings.brokers))) from problem
     except (KafkaError, OSError, TimeoutError) as problem:
         raise access.as_access_denied(settings, problem) or broker_unavailable(settings, problem) from problem
     finally:

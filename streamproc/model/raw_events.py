@@ -327,7 +327,7 @@ def parse_raw(data: Any) -> RawEvent:
         return model.model_validate(data)
     except ValidationError as error:
         found = error.errors(include_url=False)[:PROBLEMS_MAX]
-        raise InvalidEvent([_problem(item) for item in found]) from None
+        raise InvalidEvent([_misspelt(item, data) or _problem(item) for item in found]) from None
 
 
 def parse_line(line: bytes | str) -> RawEvent:
@@ -343,12 +343,28 @@ def read_json(line: bytes | str) -> Any:
     try:
         return orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        raise InvalidEvent([Problem("event", f"not JSON: {error}", "send one JSON object a line, in UTF-8")]) from None
+        what = f"not JSON at column {error.colno}: {error.msg}" if error.lineno == 1 else f"not JSON: {error}"
+        raise InvalidEvent([Problem("event", what, "send one JSON object a line, in UTF-8")]) from None
+
+
+def _misspelt(item: Any, data: Mapping[str, Any]) -> Problem | None:
+    """Return the problem of a required field that is missing, and that another field looks like."""
+    if item["type"] != "missing" or len(item["loc"]) != 1:
+        return None
+    field = str(item["loc"][0])
+    other = next((name for name in data if _plain_name(name) == _plain_name(field)), None)
+    if other is None:
+        return None
+    return Problem(field, "missing", f"the event has {redact_name(str(other))}: call it {field}")
+
+
+def _plain_name(name: object) -> str:
+    return str(name).lower().replace("_", "").replace("-", "")
 
 
 def _problem(item: Any) -> Problem:
     mistake = item.get("ctx", {}).get("error")
-    what = redact_text(item["msg"].removeprefix("Value error, "))
+    what = "missing" if item["type"] == "missing" else redact_text(item["msg"].removeprefix("Value error, "))
     if item["type"] != "missing" and ", got " not in what:
         what = f"{what}, got {shown(item['input'])}"
     if not isinstance(mistake, Mistake):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from enum import StrEnum
 from functools import cache
 from importlib import resources
@@ -14,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from streamproc.errors import InvalidPolicy, Problem, shown
 from streamproc.model.bounded_file import bounded_text
-from streamproc.model.budgets import budget_value, find_budget
+from streamproc.model.budgets import BUDGETS, budget_value, find_budget
 from streamproc.model.controls import Action
 from streamproc.model.yaml_text import UnboundedYAML, compose, data_of
 from streamproc.policy.boards import BoardSetting, GuardSetting, board_problems, merge_board
@@ -207,7 +208,9 @@ def _problem(item: Any, places: Places) -> Problem:
     path = tuple(part for part in item["loc"] if part not in _BRANCHES)
     if item["type"] == "extra_forbidden":
         known = _known(path)
-        return places.problem(path, "unknown setting", f"there are: {', '.join(known)}")
+        if len(path) == 1 and (budget := get_close_matches(path[0], [one.name for one in BUDGETS], n=1)):
+            return places.problem(path, "unknown setting", f"did you mean budgets.{budget[0]}?")
+        return places.problem(path, "unknown setting", f"{_meant(path[-1], known)}there are: {', '.join(known)}")
     return places.problem(path, f"{item['msg']}, got {shown(item['input'])}")
 
 
@@ -314,7 +317,13 @@ def _check_overlay(overlay: Overlay, catalogue: Mapping[str, Any]) -> Iterator[t
 
 def _codes(code: str, catalogue: Mapping[str, Any]) -> str:
     plugin = "a plug-in's entry point has to be named under `plugins`; " if "/" in code else ""
-    return f"{plugin}there are: {', '.join(catalogue)}"
+    return f"{plugin}{_meant(code.upper(), catalogue)}`streamproc explain` lists all codes"
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    """Return a question about what was meant with a name that is not known; empty if nothing is close."""
+    close = get_close_matches(name, list(known), n=2)
+    return f"did you mean {' or '.join(close)}? " if close else ""
 
 
 def _check_limits(code: str, setting: dict[str, Any], limits: Any) -> Iterator[tuple[tuple[str, ...], str, str]]:
@@ -358,5 +367,6 @@ def read_policy_file(path: Path, plugins: Plugins | None = None) -> Layer:
         text = bounded_text(path)
     except (OSError, UnicodeDecodeError) as error:
         remedy = f"name a readable file, or one of the presets {', '.join(preset_names())}"
-        raise InvalidPolicy([Problem("policy", f"cannot be read: {error}", remedy, str(path))]) from None
+        why = (error.strerror or "") if isinstance(error, OSError) else "not UTF-8"
+        raise InvalidPolicy([Problem("policy", f"cannot be read: {why}", remedy, str(path))]) from None
     return read_layer(text, str(path), plugins)

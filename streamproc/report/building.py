@@ -110,6 +110,8 @@ class ReportBuilder:
             "code": main.code,
             "detector": name_of(main.code),
             "decision_id": main.id,
+            "terminal_status": (main.severity == "halt" and main.terminal_status) or "",
+            "stop_reason": (main.severity == "halt" and main.stop_reason) or "",
             "node": main.node or "",
             "badge": main.badge or "",
             "before": facts.spend(history, 0, split),

@@ -79,7 +79,7 @@ def first_warning(history: RunHistory, onset: int | None, decided: int) -> int |
 
 def spend(history: RunHistory, first: int, end: int) -> SpendShown:
     """Return what the turns from `first` up to, but not including, `end` took."""
-    end = min(end, history.turns)
+    first, end = max(0, first), min(end, history.turns)
     if end <= first:
         return SpendShown()
     start_at = history.at[first - 1] if first else history.at[0]

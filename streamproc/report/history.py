@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from streamproc.core.decision import Decision
 from streamproc.core.records import TAG
 from streamproc.core.signals.open_turns import node_of
+from streamproc.core.status import is_unpublished
 from streamproc.model.wire import FAILED, FAILED_RETRYABLE, FAILED_RUN, Event, Turn
 from streamproc.report.budget_use import budget_uses
 from streamproc.report.model import KINDS, BudgetUse, ErrorShown, TurnKind
@@ -98,6 +99,7 @@ class RunHistory:
         self.spent = (0, 0)
         self.scope: Scope | None = None
         self.finished = self.has_content = False
+        self.unpublished = False  # only orders name the run
         self.open_nodes: tuple[str, ...] = ()  # of turns that have begun and not ended
         self.first_event: Place | None = None
         self.last_event: Place | None = None
@@ -112,8 +114,9 @@ class RunHistory:
         self.finished = bool(run.finished)
         self.scope = run.scope
         self.open_nodes = tuple(node_of(one) for one in run.cold.open_turns) if run.turns_open else ()
+        self.unpublished = is_unpublished(run)
         view = engine.view
-        if view.event is event:
+        if getattr(view, "event", None) is event:
             self.asked[view.kinds] += 1
         if type(event) is Turn and run.turns == self.turns + 1:
             self._note_turn(run, event, place, texts)

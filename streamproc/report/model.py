@@ -185,6 +185,8 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     code: str = ""  # of the decision that the report is about: the halt, or the first warning
     detector: str = ""
     decision_id: str = ""
+    terminal_status: str = ""  # as which the run ends; empty if it was not halted
+    stop_reason: str = ""
     node: str = ""
     badge: str = ""
     began: Moment | None = None

@@ -86,6 +86,8 @@ class Recording:
     def feed(self, log: LogReplay, records: Iterable[Record]) -> None:
         """Step over records of a topic, partition after partition, each in log order."""
         for record in records:
+            if record.key is not None:
+                self.run_ids.add(record.key.decode("utf-8", "replace"))
             self._place, self._texts = Place(record.partition, record.offset, "offset"), None
             for _ in log.decide((record,)):
                 pass

@@ -48,7 +48,11 @@ def _lead(report: RunReport) -> Html:
     if report.began is not None and decided is not None:
         parts.append(f", {plural(report.during.turns, 'turn')} after the loop began")
     name = f" ({report.detector.replace('_', ' ')})" if report.detector else ""
-    return tag("p", *parts, f", by {report.code}{name}.", class_="lead")
+    ends: list[Any] = []
+    if report.terminal_status:
+        ends = [" It ends as ", tag("code", report.terminal_status)]
+        ends += [", stop reason ", tag("code", report.stop_reason), "."] if report.stop_reason else ["."]
+    return tag("p", *parts, f", by {report.code}{name}.", *ends, class_="lead")
 
 
 class LiveParts(NamedTuple):

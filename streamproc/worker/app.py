@@ -59,7 +59,7 @@ def run_worker(
     `give_up_after_s` (None: wait without limit), or the worker kept crashing, stalled, or could not stop in time.
     2: the settings cannot be used.
     """
-    logs.set_up(log_level)
+    logs.set_up(log_level, settings.log_style)
     with Watchdog(LOOP_STUCK_SESSIONS * settings.session_timeout_s) as watchdog:
         return run_with_restarts(lambda: run_once(settings, policy, path, give_up_after_s, watchdog), watchdog)
 

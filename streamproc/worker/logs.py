@@ -1,4 +1,4 @@
-"""The log of a worker on standard error: one plain line an event, with other libraries kept quiet.
+"""The log of a worker on standard error: one line an event, with other libraries kept quiet.
 
 It never contains secrets or the content of turns: only addresses, names, numbers, and the codes of decisions. Names
 come from agents: unprintable characters in them, line breaks included, are escaped.
@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 import time
 from typing import Final
 
 from streamproc.kafka.retry_log import quiet_retries
-from streamproc.model.escaping import LogFormatter
+from streamproc.model.log_lines import LogStyle, log_to_stderr
 
 OTHERS: Final = ("aiokafka", "asyncio", "faust", "mode")
 NUMBER: Final = "STREAMPROC_WORKER_NUMBER"  # set by a supervisor: the number of this worker
@@ -59,13 +58,9 @@ class Calm(logging.Filter):
         return True
 
 
-def set_up(level: str = "info") -> None:
+def set_up(level: str = "info", style: LogStyle = "text") -> None:
     """Log to standard error; from other libraries only warnings and errors."""
-    handler = logging.StreamHandler(sys.stderr)
-    prefix = f"worker {os.environ[NUMBER]} " if os.environ.get(NUMBER) else ""
-    handler.setFormatter(LogFormatter(f"%(asctime)s {prefix}%(levelname)s %(name)s: %(message)s"))
-    handler.addFilter(Calm())
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    log_to_stderr(level, style, os.environ.get(NUMBER, "")).addFilter(Calm())
     quiet_retries(every_client=True)
     for name in OTHERS:
         logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLogger().level))

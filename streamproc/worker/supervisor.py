@@ -38,7 +38,7 @@ def supervise(settings: Settings, count: int, options: Sequence[str], log_level:
 
     `options` are the options of `streamproc worker` for all of them.
     """
-    logs.set_up(log_level)
+    logs.set_up(log_level, settings.log_style)
     command = [sys.executable, "-m", "streamproc", "worker", *options]
     return asyncio.run(
         _supervise(Supervisor([(command, own(settings, number, count)) for number in range(1, count + 1)]))
@@ -62,6 +62,7 @@ def own(settings: Settings, number: int, count: int = 1) -> dict[str, str]:
         "STREAMPROC_DATADIR": str(Path(settings.datadir, f"worker-{number}")),
         "STREAMPROC_STATUS_FILE": settings.status_file if number == 1 else "",
         "STREAMPROC_METRICS": address_of_worker(settings.metrics, number, count),
+        "STREAMPROC_LOG_STYLE": settings.log_style,
         logs.NUMBER: str(number),
     }
 

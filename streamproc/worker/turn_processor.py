@@ -378,13 +378,15 @@ class TurnProcessor:
 
 
 def _log_halt(decision: Decision, traceparent: str) -> None:
-    context = split_traceparent(traceparent) if traceparent else None
-    log.info(
-        "halt run=%s code=%s turn=%s reason=%s node=%s id=%s%s",
-        decision.run_id, decision.code, decision.trigger.turn if decision.trigger else None,
-        decision.halt_reason, decision.node, decision.id,
-        f" trace_id={context.trace_id} span_id={context.span_id}" if context is not None else "",
+    text, trigger = "halt run=%s code=%s turn=%s partition=%s reason=%s node=%s id=%s", decision.trigger
+    at = (trigger.turn, trigger.partition) if trigger is not None else (None, None)
+    values: tuple[object, ...] = (
+        decision.run_id, decision.code, *at, decision.halt_reason, decision.node, decision.id,
     )  # fmt: skip
+    if traceparent:
+        context = split_traceparent(traceparent)
+        text, values = f"{text} trace_id=%s span_id=%s", (*values, context.trace_id, context.span_id)
+    log.info(text, *values)
 
 
 def log_time(record: Fetched) -> int | None:

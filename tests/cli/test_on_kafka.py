@@ -126,8 +126,8 @@ def test_another_policy_differs_and_the_policies_are_named(run, deployment: Sett
 def test_a_replay_between_two_times_covers_only_that_window(run, deployment: Settings) -> None:
     times = sorted(record.timestamp for record in asyncio.run(read(deployment, "turns")))
 
-    before = run("replay", "--to", str(times[0] - 1), "--format", "jsonl", *options(deployment))
-    during = run("replay", "--from", str(times[0]), "--to", str(times[-1]), "--diff", *options(deployment))
+    before = run("replay", "--until", str(times[0] - 1), "--format", "jsonl", *options(deployment))
+    during = run("replay", "--since", str(times[0]), "--until", str(times[-1]), "--diff", *options(deployment))
 
     assert before.stdout == ""
     assert (during.exit_code, during.stdout.split(";")[0]) == (0, f"{len(controls(deployment))} identical")
@@ -380,6 +380,8 @@ def test_status_shows_the_halt_and_every_decision_about_a_run(run, deployment: S
     assert all(control.message in result.stdout for control in own)
     exported = json.loads(file.read_text())
     assert [decision["id"] for decision in exported["decisions"]] == [control.id for control in own]
+    halt = exported["status"]["halt"]
+    assert f"ends as {halt['terminal_status']}, stop reason {halt['stop_reason']}" in result.stdout
     assert exported["status"] == json.loads(run("status", STUCK, "--json", *options(deployment)).stdout)
     unknown = run("status", "nonesuch", *options(deployment))
     assert unknown.exit_code == 2
@@ -424,3 +426,24 @@ def test_commands_about_a_run_say_whether_it_is_known_and_what_came_of_it(run, d
     killed = run("kill", "--run", STUCK, "--by", "ada", "--why", "enough", "--wait", 20, *options(deployment))
     assert "halt OPERATOR001: " in killed.stdout
     assert "enough" in killed.stdout
+
+
+@pytest.mark.parametrize("how", ["--log-style", "STREAMPROC_LOG_STYLE"])
+async def test_a_worker_logs_json_with_the_run_and_its_partition_as_fields(
+    workerless: Settings, turns_file: Path, how: str
+) -> None:
+    options_, environment = ((how, "json"), {}) if how.startswith("--") else ((), {how: "json"})
+    worker = command("worker", *options_, *options(workerless), **environment)
+    try:
+        sent = await asyncio.to_thread(CliRunner().invoke, build(), ["publish", str(turns_file), *options(workerless)])
+        assert sent.exit_code == 0, sent.output
+        await until(lambda: drained(workerless), 90, "the worker to process all turns", every_s=0.2)
+    finally:
+        worker.send_signal(signal.SIGTERM)
+        _, log = await asyncio.to_thread(worker.communicate, timeout=60)
+
+    rows = [json.loads(text) for text in log.splitlines()]
+    [halt] = [row for row in rows if row["message"].startswith("halt ")]
+    assert (halt["run"], halt["code"], halt["turn"], halt["node"]) == ("stuck", "LOOP001", 2, "coder")
+    assert halt["partition"] in range(4)
+    assert not [row for row in rows if row["level"] in ("error", "critical")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -62,10 +63,36 @@ def test_times_select_decisions(run, tmp_path: Path) -> None:
     log = tmp_path / "timed.jsonl"
     log.write_text(jsonl(event | {"at": 1_769_860_800_000 + n * 1000} for n, event in enumerate(stuck())))
 
-    late = run("replay", log, "--from", "2026-01-31T12:00:02Z", "--json").stdout.splitlines()
-    early = run("replay", log, "--to", "2026-01-31T12:00:01Z", "--json").stdout.splitlines()
+    late = run("replay", log, "--since", "2026-01-31T12:00:02Z", "--json").stdout.splitlines()
+    early = run("replay", log, "--until", "2026-01-31T12:00:01Z", "--json").stdout.splitlines()
 
     assert [json.loads(line)["severity"] for line in (*late, *early)] == ["halt", "warn"]
+
+
+def test_the_names_of_earlier_versions_are_taken_with_a_note(run, tmp_path: Path) -> None:
+    log = tmp_path / "timed.jsonl"
+    log.write_text(jsonl(event | {"at": 1_769_860_800_000 + n * 1000} for n, event in enumerate(stuck())))
+    new = ("--since", "2026-01-31T12:00:01Z", "--until", "2026-01-31T12:00:01Z", "--from", "raw")
+    old = ("--from", "2026-01-31T12:00:01Z", "--to=2026-01-31T12:00:01Z", "--log-format", "raw")
+
+    now, before = (run("replay", log, "--json", *names) for names in (new, old))
+
+    assert len(now.stdout.splitlines()) == 1
+    assert (before.stdout, before.exit_code) == (now.stdout, 0)
+    notes = [line for line in before.stderr.splitlines() if "since version" in line]
+    assert [note.partition(" since")[0] for note in notes] == [
+        "--from is called --since", "--to is called --until", "--log-format is called --from",
+    ]  # fmt: skip
+    assert "since version" not in now.stderr
+
+
+def test_an_age_selects_by_the_time_of_now(run, tmp_path: Path) -> None:
+    log = tmp_path / "recent.jsonl"
+    now_ms = int(time.time() * 1000)
+    log.write_text(jsonl(event | {"at": now_ms - 3_600_000 + n * 1000} for n, event in enumerate(stuck())))
+
+    assert len(run("replay", log, "--since", "2h", "--json").stdout.splitlines()) == 2
+    assert run("replay", log, "--since", "30m", "--json").stdout == ""
 
 
 @pytest.mark.parametrize(
@@ -77,8 +104,8 @@ def test_times_select_decisions(run, tmp_path: Path) -> None:
         (["FILE", "--run", "unknown"], "run unknown is not in these files"),
         (["FILE", "--against", "FILE"], "no control event"),
         (["nowhere.jsonl"], "nowhere.jsonl: No such file"),
-        (["FILE", "--log-format", "odd"], "no format is named odd (choose from raw, "),
-        (["FILE", "--from", "claude-code"], "the format of logs is --log-format"),
+        (["FILE", "--from", "odd"], "no format is named odd (choose from raw, "),
+        (["FILE", "--from", "yesterday"], "no format is named yesterday"),
         (["FILE", "--against", "nowhere.jsonl"], "nowhere.jsonl: No such file"),
     ],
 )
@@ -96,11 +123,11 @@ def test_logs_of_other_tools_are_read_by_content_or_in_the_format_that_is_named(
     (tmp_path / "chat.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     found = run(name, tmp_path, "--json")
-    named = run(name, tmp_path, "--log-format", "messages", "--json")
-    wrong = run(name, tmp_path, "--log-format", "otlp", "--json")
-    missing = run(name, "--all", "--log-format", "messages")
+    named = run(name, tmp_path, "--from", "messages", "--json")
+    wrong = run(name, tmp_path, "--from", "otlp", "--json")
+    missing = run(name, "--all", "--from", "messages")
 
     assert (found.exit_code, named.exit_code, named.stdout) == (0, 0, found.stdout)
     assert "read as: messages (1 session, 3 turns" in named.stderr
     assert (wrong.exit_code, "no events in " in wrong.stderr) == (2, True)
-    assert (missing.exit_code, "--log-format is that of files" in missing.stderr) == (2, True)
+    assert (missing.exit_code, "--from is the format of files" in missing.stderr) == (2, True)

@@ -79,3 +79,28 @@ def test_a_file_that_cannot_be_written_is_named(run, turns_file: Path, tmp_path:
 
     assert result.exit_code == 2
     assert "Name a file that can be written with -o" in result.stderr
+
+
+def test_a_run_that_only_orders_name_is_unknown_and_the_others_are_reported(run, tmp_path: Path) -> None:
+    log = tmp_path / "orders.jsonl"
+    orders = [
+        {"type": "halt.acknowledged", "run_id": "typo-1", "by": "ada"},
+        {"type": "operator.stop", "run_id": "typo-2", "by": "ada", "reason": "wrong branch"},
+    ]
+    log.write_text(jsonl(orders + stuck()))
+
+    for name in ("typo-1", "typo-2"):
+        result = run("report", name, "--log", log)
+        assert result.exit_code == 2
+        assert f"error: run {name} is unknown: only orders name it, and it has no turn in {log}" in result.stderr
+    everything = run("report", "--log", log, "-o", "-", "--format", "md")
+    assert everything.exit_code == 0
+    assert "HALTED: `typo-2`" in everything.stdout
+
+
+def test_a_report_names_the_terminal_status_and_the_stop_reason(run, turns_file: Path) -> None:
+    page = run("report", "stuck", "--log", turns_file, "-o", "-").stdout
+    ticket = run("report", "stuck", "--log", turns_file, "-o", "-", "--format", "md").stdout
+
+    assert "It ends as <code>aborted_stuck</code>, stop reason <code>repeated_output</code>." in page
+    assert "- Ends as: `aborted_stuck`, stop reason `repeated_output`" in ticket

@@ -41,4 +41,7 @@ def test_a_run_of_the_topic_is_reported_as_its_file(
     assert (told["occurrences"][0]["args"] == "git status") is content
     assert bool(told["notes"]) is not content
     assert "partition" in told["log"]
+    unknown = CliRunner().invoke(build(), ["report", "lop", *options])
+    assert unknown.exit_code == 2
+    assert "it has 2 runs, such as loop" in unknown.stderr
     assert any("streamproc replay --run loop" in one for one in told["reproduce"])
