@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import re
 from collections.abc import Iterator, Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final
 
@@ -18,11 +19,12 @@ UNKNOWN: Final = "of no format that is known"
 RAW: Final = "raw"  # JSONL of raw turns, which needs no importer
 
 
-def log_paths(paths: Sequence[str], left_out: list[str] | None = None) -> list[str]:
+def log_paths(paths: Sequence[str], left_out: list[str] | None = None, exclude: Sequence[str] = ()) -> list[str]:
     """Return the logs that paths mean, each once: a file as it is, the logs in a directory, what a pattern matches.
 
     A directory of events counts as one log. Links that lead out of a directory are not followed; their paths are added
-    to `left_out`. Raises `InvalidEvent` for a pattern or a directory without any.
+    to `left_out`. Of a pattern or a directory, what `exclude` has a pattern for is left out. Raises `InvalidEvent` for
+    a pattern or a directory without any.
     """
     found: dict[str, None] = {}
     away: list[str] = [] if left_out is None else left_out
@@ -35,8 +37,14 @@ def log_paths(paths: Sequence[str], left_out: list[str] | None = None) -> list[s
                 what = f"{what}, only links that lead out of it"
                 remedy = "give the files themselves"
             raise InvalidEvent([Problem("path", what, remedy, path)])
-        found |= dict.fromkeys(logs)
+        found |= {log: None for log in logs if log == path or not is_excluded(log, exclude)}
     return list(found)
+
+
+def is_excluded(path: str, patterns: Sequence[str]) -> bool:
+    """Whether a pattern matches a path, or the name of the file or of a directory on the way to it."""
+    parts = Path(path).parts
+    return any(fnmatch(path, one) or any(fnmatch(part, one.rstrip("/")) for part in parts) for one in patterns)
 
 
 def _logs_of(path: str, away: list[str]) -> Iterator[str]:
