@@ -12,8 +12,9 @@ from typing import Final
 from streamproc.errors import InvalidEvent, Problem
 from streamproc.importers.imported import Format
 from streamproc.importers.log_file import EVENT_FOLDER, STDIN, LogFile, Sample, event_files
+from streamproc.importers.not_read import known_as
 
-LOG_NAME: Final = re.compile(r"\.(jsonl|ndjson|json|traj)(\.gz|\.zst)?$|\.jsonl\.\d+$", re.IGNORECASE)
+LOG_NAME: Final = re.compile(r"\.(jsonl|ndjson|json|traj)(\.gz|\.zst)?$|\.jsonl\.\d+$|^opencode\.db$", re.IGNORECASE)
 MESSAGES: Final = "messages"
 UNKNOWN: Final = "of no format that is known"
 RAW: Final = "raw"  # JSONL of raw turns, which needs no importer
@@ -110,6 +111,8 @@ class _Folder:
 def format_of(log: LogFile, formats: Sequence[Format]) -> Format | None:
     """Return the format of a log by its content; None for raw turns. Raises `InvalidEvent` for anything else."""
     sample = log.sample()
+    if known := known_as(sample):
+        raise InvalidEvent([Problem("format", f"it is {known}", "leave the file out", log.name)])
     for one in formats:
         if one.matches(sample):
             return one

@@ -42,6 +42,7 @@ NOT_READ: Final = {
     b"SQLite format 3\x00": ("it is an SQLite database", "leave it out"),
     b"PAR1": ("it is a Parquet file", "convert it to JSON lines"),
 }  # by how a file begins
+CHATDEV: Final = b"**ChatDev Starts**"
 RAW_TURN: Final = re.compile(rb'^\s*\{.*"run_id"\s*:')  # of a raw turn one line is enough
 
 
@@ -316,6 +317,8 @@ def _damage(head: list[bytes]) -> tuple[str, str]:
         return "it is binary, or its text is not UTF-8", "give a log in JSON and UTF-8, or leave the file out"
     if any(line.lstrip().startswith(b"{") for line in head):
         return "", ""
+    if any(CHATDEV in line for line in head):
+        return "it is a log of ChatDev, which is text for people", "leave it out"
     return "its first lines are no JSON", "give a log in JSON, or leave the file out"
 
 
