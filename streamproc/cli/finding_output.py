@@ -8,6 +8,9 @@ from streamproc.cli.output import Output
 from streamproc.cli.terminal import fail
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streamproc.cli.inputs import OpenedLogs
     from streamproc.core.decision import Decision
     from streamproc.replay.scan import Scan
 
@@ -23,12 +26,12 @@ class FindingOutput:
         self._halted = False
         self._out, self._around, self._verbose = out, show, verbose
 
-    def all_of(self, scan: Scan) -> bool:
-        """Print the findings of a scan, and its summary. Return whether a run was halted."""
+    def all_of(self, scan: Scan, sources: OpenedLogs) -> bool:
+        """Print the findings of a scan of sources, and its summary. Return whether a run was halted."""
         self.begin(scan)
         for decision in scan:
             self.add(decision)
-        return self.end()
+        return self.end(sources.skipped)
 
     def begin(self, scan: Scan) -> None:
         """Prepare for the findings of this scan."""
@@ -50,14 +53,16 @@ class FindingOutput:
         elif not self.quiet:
             self._report.add(decision)
 
-    def end(self) -> bool:
+    def end(self, skipped: Mapping[str, Exception] | None = None) -> bool:
         """Print the summary. Return whether a run was halted. Logs without any event are an error."""
         if not self._scan.events:
+            for error in (skipped or {}).values():
+                raise error
             raise fail(
                 "no events in these logs: they are empty, or hold no turns; give others, or name the format by --from"
             )
         if self.turn_log is not None:
             self.turn_log.finish()
         if not self.jsonl:
-            self._report.summary()
+            self._report.summary(len(skipped or ()))
         return self._halted

@@ -14,6 +14,7 @@ import orjson
 from streamproc.cli.report import counts, hash_lines, to_do, value_lines
 from streamproc.cli.terminal import COLOURS, clean, paint
 from streamproc.core.decision import hex16
+from streamproc.errors import plural
 from streamproc.importers.content import text_of
 from streamproc.model.redaction import redact, redact_json
 
@@ -71,8 +72,8 @@ class FindingReport:
             self._show_around(decision.run_id, index)
         self._show("", 0)
 
-    def summary(self) -> None:
-        """Print what became of the runs: those that were halted, and how many there were."""
+    def summary(self, skipped: int = 0) -> None:
+        """Print what became of the runs: those that were halted, how many there were, and how many files not read."""
         turns = self._scan.turns_of()
         decisions = [one for own in self._scan.decisions.values() for one in own]
         halts = [next((one for one in own if one.severity == "halt"), None) for own in self._scan.decisions.values()]
@@ -81,7 +82,8 @@ class FindingReport:
             self._show(_outcome(halt, turns[halt.run_id]), 8)
         if len(halted) > HALTS_SHOWN:
             self._show(f"… and {len(halted) - HALTS_SHOWN} more", 8)
-        self._show(counts(decisions, turns), 0)
+        not_read = f" {plural(skipped, 'file')} skipped, or read in part." if skipped else ""
+        self._show(counts(decisions, turns) + not_read, 0)
 
     def _place(self, decision: Decision) -> str:
         place = self._scan.place

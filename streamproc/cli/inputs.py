@@ -7,13 +7,14 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from streamproc.cli.terminal import ProgressReporter, fail, note, progress, watched
 
 if TYPE_CHECKING:
+    from streamproc.errors import InvalidEvent
     from streamproc.importers import Import
     from streamproc.model.unknown_fields import UnknownFields
     from streamproc.replay.source import LogOpener, Source
@@ -44,13 +45,19 @@ Format = Annotated[
 class OpenedLogs(list["Source"]):
     """The sources of a command, what they share, and the progress bar that runs."""
 
-    def __init__(self, opener: LogOpener, paths: list[str], bar: ProgressReporter) -> None:
-        sources, self.reading = opener.opened(paths)
+    def __init__(self, opener: LogOpener, paths: list[str], bar: ProgressReporter, **how: Any) -> None:
+        sources, self.reading = opener.opened(paths, **how)
         super().__init__(sources)
+        self._not_opened = opener.skipped
         self.unknown_fields: UnknownFields = opener.unknown_fields
         self.bar = bar
         for source in sources:
             source.log.on_progress = bar.advance
+
+    @property
+    def skipped(self) -> dict[str, InvalidEvent | OSError]:
+        """Why files were skipped, or read in part, by path."""
+        return self._not_opened | {one.path: one.failure for one in self if one.failure is not None}
 
 
 @contextmanager
@@ -62,8 +69,12 @@ def opened(
     strict: bool = False,
     format_name: str | None = None,
     quiet: bool = False,
+    found: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    go_on: bool = False,
 ) -> Iterator[OpenedLogs]:
-    """Yield the logs as sources, under a progress bar with this title.
+    """Yield the logs as sources, under a progress bar with this title: those of `files`, without what is excluded of
+    directories and patterns, and those that were `found` already. With `go_on`, one bad file of several is skipped.
 
     On exit, notes on standard error report what was read, skipped lines and unknown fields, unless `quiet`.
     """
@@ -72,8 +83,8 @@ def opened(
 
     opener = LogOpener(format_name, lenient=lenient, unknown_fields=UnknownFields(strict=strict))
     try:
-        with progress(title, _total_bytes(files)) as bar:
-            sources = OpenedLogs(opener, files, bar)
+        with progress(title, _total_bytes(files, found, exclude)) as bar:
+            sources = OpenedLogs(opener, files, bar, found=found, exclude=exclude, go_on=go_on)
             try:
                 yield sources
             finally:
@@ -112,23 +123,30 @@ def report_reading(sources: Sequence[Source], reading: Import, unknown_fields: U
     for sentence in reading.sentences():
         note(sentence)
     for source in sources:
+        if source.failure is not None:
+            note(f"skipped the rest of {source.log.name}: {_reason(source.failure)}")
         if source.bad:
             note(f"{source.path}: skipped {source.bad} of {source.lines} lines that cannot be used")
     for sentence in unknown_fields.summary():
         note(sentence)
 
 
-def recent_logs(days: int) -> list[str]:
+def _reason(error: InvalidEvent | OSError) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
+
+
+def recent_logs(days: int, exclude: Sequence[str] = ()) -> list[str]:
     """Return the logs of the last days where the tools that we know keep them. Prints an error if there are none."""
     from streamproc.errors import InvalidEvent
-    from streamproc.importers.discovery import log_paths
+    from streamproc.importers.discovery import is_excluded, log_paths
 
     since = time.time() - days * DAY_S
     found: dict[str, None] = {}
     for place in known_places():
         for name in sorted(glob.glob(place, recursive=True)):  # noqa: PTH207  # an absolute pattern
             with suppress(InvalidEvent):  # a directory without logs
-                found |= {log: None for log in log_paths([name]) if _modified_s(Path(log)) >= since}
+                logs = (log for log in log_paths([name]) if not is_excluded(log, exclude))
+                found |= {log: None for log in logs if _modified_s(Path(log)) >= since}
     if not found:
         looked = f"looked at {', '.join(known_places())}"
         raise fail(f"no logs of the last {days} days; {looked}. Give paths, or more days with --recent DAYS")
@@ -152,7 +170,7 @@ def known_places() -> list[str]:
     return [str(Path.home() / place) for one in FORMATS for place in one.places]
 
 
-def _total_bytes(files: list[str]) -> int | None:
+def _total_bytes(files: list[str], found: Sequence[str], exclude: Sequence[str]) -> int | None:
     """Return the size of the logs for the progress bar. None without a terminal, and for standard input."""
     if not watched() or "-" in files:
         return None
@@ -162,6 +180,7 @@ def _total_bytes(files: list[str]) -> int | None:
     from streamproc.replay.scan import size_of
 
     try:
-        return sum(size_of(LogFile(path)) for path in log_paths(files)) or None
+        paths = dict.fromkeys((*log_paths(files, exclude=exclude), *found))
+        return sum(size_of(LogFile(path)) for path in paths) or None
     except (InvalidEvent, OSError):
         return None  # opening the logs says what is wrong

@@ -109,7 +109,7 @@ def _read_logs(
     from streamproc.report import Recording
 
     recording = Recording(policy, only=run)
-    with opened(log, lenient, "reading logs", format_name=format_name) as sources:
+    with opened(log, lenient, "reading logs", format_name=format_name, go_on=True) as sources:
         for _ in recording.read(sources, HashKey.of(settings.hash_key.get_secret_value())):
             pass
     return recording

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand
@@ -24,7 +25,7 @@ from streamproc.cli.inputs import (
 )
 from streamproc.cli.options import Policy
 from streamproc.cli.output import AsJson, OutputFile, Quiet, TextOrJsonl, Verbose, output_to, refuse_logs, written_file
-from streamproc.cli.terminal import examples, fail, note
+from streamproc.cli.terminal import UNUSABLE, examples, fail, note
 
 if TYPE_CHECKING:
     from streamproc.policy import Policy as LoadedPolicy
@@ -50,6 +51,18 @@ Recent = Annotated[
         metavar="[DAYS]",
         show_default=False,
     ),
+]
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Leave out what matches of directories, patterns and --recent: a path, or the name of a file or a "
+        "directory, such as '*.bak.json' or archive; repeatable.",
+        metavar="PATTERN",
+        show_default=False,
+    ),
+]
+FailOnSkipped = Annotated[
+    bool, typer.Option("--fail-on-skipped", help="Exit with 2 if any file was skipped, or read in part.")
 ]
 Show = Annotated[int, typer.Option(min=0, max=SHOW_MAX, help="Print so many turns before and after each halt.")]
 Jobs = Annotated[
@@ -97,6 +110,7 @@ class RecentCommand(TyperCommand):
         "streamproc scan a.jsonl b.jsonl --policy policy.yaml --json -o findings.jsonl",
         "streamproc scan ~/logs --html report.html",
         "streamproc scan --recent",
+        "streamproc scan ~/logs --exclude archive --fail-on-skipped",
         "streamproc scan ~/logs --watch",
         "my-agent | streamproc scan - --lenient",
     ),
@@ -105,6 +119,7 @@ def scan(
     paths: Paths = None,
     format_name: Format = None,
     recent: Recent = None,
+    exclude: Exclude = None,
     policy: Policy = None,
     format_: TextOrJsonl = "text",
     as_json: AsJson = False,
@@ -116,12 +131,14 @@ def scan(
     notify: Notify = None,
     lenient: Lenient = False,
     strict: Strict = False,
+    fail_on_skipped: FailOnSkipped = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
     """Find loops, stalls and overspending in recorded runs.
 
-    Exit 0: no halt; 1: at least one; 2: unusable input, or no events in it.
+    A bad file of several is skipped and named. Exit 0: no halt; 1: at least one; 2: a file that you named is unusable,
+    or nothing could be read.
     """
     from streamproc.policy import load_policy
     from streamproc.settings import load_settings
@@ -131,37 +148,63 @@ def scan(
     logs = list(paths or ())
     if notify and not watch:
         raise fail("--notify needs --watch; `streamproc notify` notifies about the runs of a fleet")
-    if recent is not None:
-        logs += known_places() if watch else recent_logs(recent)
-    if not logs:
+    if fail_on_skipped and watch:
+        raise fail("--fail-on-skipped needs a scan that ends: leave --watch out")
+    excluded = exclude or []
+    found: list[str] = []
+    if recent is not None and watch:
+        logs += known_places()
+    elif recent is not None:
+        found = recent_logs(recent, excluded)
+    if not (logs or found):
         raise fail("no logs: give files, directories or patterns, - for standard input, or --recent 7")
     if html is not None and (watch or "-" in logs):
         raise fail("--html reads the logs a second time: leave out --watch, and give files in place of -")
-    refuse_logs([output, html], logs)
+    refuse_logs([output, html], [*logs, *found])
     jsonl = as_json or format_ == "jsonl"
+    chosen_logs = LogChoice(logs, format_name, found, excluded, lenient, strict)
+    skipped: dict[str, Any] = {}
     with output_to(output) as out:
         printing = FindingOutput(out, jsonl=jsonl, show=show, quiet=quiet, verbose=verbose)
         if watch:
-            halted = _watched(logs, format_name, recent, chosen, settings, printing, notify, lenient, strict)
+            halted = _watched(chosen_logs, recent, chosen, settings, printing, notify)
         else:
-            with opened(logs, lenient, "scanning", strict=strict, format_name=format_name, quiet=quiet) as sources:
-                halted = printing.all_of(scan_of(sources, chosen, settings, jobs, printing.turn_log))
+            with chosen_logs.opened("scanning", quiet=quiet) as sources:
+                halted = printing.all_of(scan_of(sources, chosen, settings, jobs, printing.turn_log), sources)
+                skipped = sources.skipped
             if html is not None:
-                _report(html, logs, format_name, policy, chosen, settings, lenient, quiet)
+                _report(html, chosen_logs, policy, chosen, settings, quiet)
+    if skipped and (fail_on_skipped or strict or not skipped.keys().isdisjoint(logs)):
+        raise typer.Exit(UNUSABLE)
     if halted:
         raise typer.Exit(1)
 
 
+class LogChoice(NamedTuple):
+    """The logs that a scan reads, and how."""
+
+    paths: list[str]
+    format_name: str | None
+    found: list[str]  # by --recent
+    excluded: list[str]
+    lenient: bool
+    strict: bool
+
+    def opened(self, title: str, *, quiet: bool) -> AbstractContextManager[OpenedLogs]:
+        """Open them under a progress bar with this title."""
+        return opened(
+            self.paths, self.lenient, title, strict=self.strict, format_name=self.format_name, quiet=quiet,
+            found=self.found, exclude=self.excluded, go_on=True,
+        )  # fmt: skip
+
+
 def _watched(
-    logs: list[str],
-    format_name: str | None,
+    logs: LogChoice,
     recent: int | None,
     policy: LoadedPolicy,
     settings: Settings,
     printing: FindingOutput,
     notify: list[str] | None,
-    lenient: bool,
-    strict: bool,
 ) -> bool:
     """Follow logs until Ctrl-C. Return whether a run was halted."""
     from streamproc.cli.following import follow, notification_config
@@ -169,25 +212,21 @@ def _watched(
     from streamproc.replay.following import Followed
     from streamproc.replay.scan import Scan
 
-    if "-" in logs:
+    if "-" in logs.paths:
         raise fail("standard input is followed anyway: leave --watch out, or give files and directories")
     key = HashKey.of(settings.hash_key.get_secret_value())
     since = 0.0 if recent is None else time.time() - recent * DAY_S
-    followed = Followed(logs, key, format_name=format_name, lenient=lenient, strict=strict, since=since)
+    followed = Followed(
+        logs.paths, key, format_name=logs.format_name, lenient=logs.lenient, strict=logs.strict, since=since,
+        exclude=logs.excluded,
+    )  # fmt: skip
     config = notification_config(settings, notify or [])
     scan = Scan([], policy, key, turn_log=printing.turn_log)
     return follow(followed, scan, printing, config, quiet=printing.quiet)
 
 
 def _report(
-    path: Path,
-    logs: list[str],
-    format_name: str | None,
-    policy_name: str | None,
-    policy: LoadedPolicy,
-    settings: Settings,
-    lenient: bool,
-    quiet: bool,
+    path: Path, logs: LogChoice, policy_name: str | None, policy: LoadedPolicy, settings: Settings, quiet: bool
 ) -> None:
     """Write the report of a scan, as `streamproc report --log` does."""
     from streamproc.cli.post_mortem import commands_of
@@ -195,8 +234,8 @@ def _report(
     from streamproc.report import Recording, write_report
 
     recording = Recording(policy)
-    recording.commands = commands_of(logs, format_name, policy_name, None, None)
-    with opened(logs, lenient, "reporting", format_name=format_name, quiet=True) as sources:
+    recording.commands = commands_of([*logs.paths, *logs.found], logs.format_name, policy_name, None, None)
+    with logs.opened("reporting", quiet=True) as sources:
         for _ in recording.read(sources, HashKey.of(settings.hash_key.get_secret_value())):
             pass
     with written_file(path, "--html"):

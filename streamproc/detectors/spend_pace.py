@@ -3,7 +3,7 @@
 Sees: the cost of turns, in USD, or in tokens if no turn of the run has a price. The current rate is the *median* of
 the last seven turns. It is compared with the *mean* of all earlier turns of the run and, if the policy sets it, with
 the usual cost of a turn of this workflow (`usual_micro_usd_per_turn`). Ten times as much is a warning. So is a run that
-spends 10 USD, or 2 million tokens if no turn has a price, within five minutes of log time.
+spends 10 USD, or 2 million tokens if no turn has a price, within five minutes of log time. Cached tokens count a tenth.
 
 Why: a run that has switched to an expensive model, or sends its whole history with each turn, is cheap to stop early.
 The budgets would detect it only after the money is spent, and a run without budgets has none. A run that spends fast
@@ -38,6 +38,8 @@ from streamproc.core.view import View
 from streamproc.detectors.base import Example, dollars
 
 FAST: Final = 2  # loop of the finding about spend per time; the comparisons have 0 and 1
+
+CACHED: Final = " (a cached token counts a tenth)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ class SpendPace:
             code=self.code,
             level=Level.WARN,
             loop=FAST,
-            message=f"The run has spent {spent} within five minutes; {most} are unusual.",
+            message=f"The run has spent {spent} within five minutes; {most} are unusual{'' if money else CACHED}.",
             evidence=Evidence(
                 kind="spend_velocity", used=pace.spent, limit=limit, unit="micro_usd" if money else "tokens"
             ),
@@ -108,12 +110,13 @@ class SpendPace:
         )
 
     def _finding(self, loop: int, current: int, known: int, source: str, *, money: bool) -> Finding:
+        note = "" if money else CACHED
         amounts = [dollars(value) if money else f"{value} tokens" for value in (current, known)]
         return Finding(
             code=self.code,
             level=Level.WARN,
             loop=loop,
-            message=f"A turn of this run now costs {amounts[0]}, compared with {amounts[1]} {source}.",
+            message=f"A turn of this run now costs {amounts[0]}, compared with {amounts[1]} {source}{note}.",
             evidence=Evidence(
                 kind="spend_pace", used=current, limit=known, unit="micro_usd" if money else "tokens", count=PACE_MAX
             ),
@@ -129,24 +132,27 @@ def _costs(*amounts: str) -> list[dict[str, object]]:
     return [{"node": "agent", "output": f"step {n}", "usage": {"cost_usd": amount}} for n, amount in enumerate(amounts)]
 
 
-def _tokens(*amounts: int) -> list[dict[str, object]]:
-    return [{"node": "agent", "output": f"{n}", "usage": {"total_tokens": amount}} for n, amount in enumerate(amounts)]
+def _tokens(*amounts: int, cached: int = 0) -> list[dict[str, object]]:
+    usage = [{"total_tokens": amount, "cached_tokens": cached} for amount in amounts]
+    return [{"node": "agent", "output": f"{n}", "usage": one} for n, one in enumerate(usage)]
 
 
-def _timed(seconds: int, *amounts: str) -> list[dict[str, object]]:
+def _timed(seconds: int, turns: list[dict[str, object]]) -> list[dict[str, object]]:
     """Return turns that follow each other after this many seconds."""
     start_ms = 1_767_225_600_000
-    return [turn | {"at": start_ms + n * seconds * 1000} for n, turn in enumerate(_costs(*amounts))]
+    return [turn | {"at": start_ms + n * seconds * 1000} for n, turn in enumerate(turns)]
 
 
 HEALTHY = [
     Example("a context that grows", _costs(*(f"{0.001 * (n + 1):.3f}" for n in range(60)))),
     Example("three long documents", _costs(*["0.01"] * 30, "2.00", "0.01", "2.00", "0.01", "2.00", *["0.01"] * 9)),
     Example("expensive from the start", _costs(*["3.00"] * 40)),
-    Example("a dollar a minute", _timed(60, *["1.00"] * 40)),
+    Example("a dollar a minute", _timed(60, _costs(*["1.00"] * 40))),
+    Example("a long context that is cached", _timed(5, _tokens(*[150_000] * 60, cached=145_000))),
 ]
 STUCK = [
     Example("a switch to an expensive model", _costs(*["0.01"] * 25, *["0.30"] * 7), "warn", 28),
-    Example("a dollar every ten seconds", _timed(10, *["1.00"] * 20), "warn", 9),
+    Example("a dollar every ten seconds", _timed(10, _costs(*["1.00"] * 20)), "warn", 9),
+    Example("a long context that is not", _timed(5, _tokens(*[150_000] * 20)), "warn", 13),
     Example("in tokens, if no turn has a price", _tokens(*[2_000] * 30, *[90_000] * 7), "warn", 33),
 ]

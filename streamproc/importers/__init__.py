@@ -8,11 +8,13 @@ from streamproc.importers import (
     claude_stream,
     codex,
     codex_exec,
+    copilot_cli,
     gemini_cli,
     langfuse,
     langsmith,
     messages,
     mini_swe_agent,
+    opencode,
     openhands,
     openhands_v0,
     otlp,
@@ -24,6 +26,7 @@ from streamproc.importers.log_file import LogFile, LogRow, Sample
 __all__ = ["FORMATS", "Format", "Import", "ImportTally", "Imported", "LogFile", "LogRow", "Sample"]
 
 FORMATS: tuple[Format, ...] = (
+    opencode.FORMAT,
     swe_agent.FORMAT,
     mini_swe_agent.FORMAT,
     otlp.FORMAT,
@@ -36,5 +39,6 @@ FORMATS: tuple[Format, ...] = (
     claude_stream.FORMAT,
     codex_exec.FORMAT,
     gemini_cli.FORMAT,
+    copilot_cli.FORMAT,
     messages.FORMAT,  # anything with roles and contents
 )

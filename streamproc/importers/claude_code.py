@@ -21,11 +21,13 @@ JOURNAL: Final = "journal.jsonl"  # of a workflow: which of its agents started a
 PARENTS_MAX: Final = 4_096  # records whose chain is remembered, in files of versions without ids of agents
 
 MESSAGES: Final = frozenset({"user", "assistant"})
+PROGRESS: Final = "progress"
+AGENT_ID: Final = re.compile(r"[\w-]{1,64}")
 # Records about the session and its display, without a part in what the agents did.
 ASIDE: Final = frozenset({
     "summary", "file-history-snapshot", "file-history-delta", "queue-operation", "ai-title", "custom-title",
     "last-prompt", "agent-name", "agent-color", "agent-setting", "mode", "permission-mode", "worktree-state",
-    "progress", "bridge-session", "frame-link", "relocated", "started", "result", "cost-state", "pr-link", "tag",
+    PROGRESS, "bridge-session", "frame-link", "relocated", "started", "result", "cost-state", "pr-link", "tag",
     "system", "fork-context-ref", "continued-in", "launched", "failed", "attachment", "content-replacement",
 })  # fmt: skip
 
@@ -76,6 +78,7 @@ class SessionFile:
         self._agent = found[1] if found else ""
         self._session = session_of(self._path)
         self._roots: dict[str, str] = {}  # the first record of the chain of each, in sub-agents without ids
+        self._files: dict[str, bool] = {}  # whether sub-agents have files of their own, by their ids
         self._nodes: dict[str, str] = {}  # of sub-agents, by run; it does not change within a run
 
     def take(self, row: LogRow) -> None:
@@ -87,6 +90,8 @@ class SessionFile:
         kind = string(data.get("type"))
         if kind in MESSAGES:
             self._message(data, row.number)
+        elif kind == PROGRESS:
+            self._progress(data, mapping(data.get("data")), row.number)
         elif kind == "attachment":
             self._attachment(data, row.number)
         elif kind == "system" and data.get("subtype") == "api_error":
@@ -107,6 +112,28 @@ class SessionFile:
             # The prompt that starts a sub-agent is not a person's.
             asked = {"isMeta": True} if scope.parent_run_id else {}
             self.messages.user(scope, data | asked, number)
+
+    def _progress(self, data: dict[str, Any], progress: dict[str, Any], number: int) -> None:
+        """Take a record of a sub-agent in the session's file, unless the sub-agent has a file of its own."""
+        agent, record = string(progress.get("agentId")), mapping(progress.get("message"))
+        if (
+            self._agent
+            or record.get("type") not in MESSAGES
+            or AGENT_ID.fullmatch(agent) is None
+            or self._has_file(agent)
+        ):
+            return
+        if not self._reading.agents.get(agent) and (kind := self.messages.asked_type(progress.get("prompt"))):
+            self._reading.agents[agent] = kind
+        context = {"sessionId": data.get("sessionId"), "timestamp": data.get("timestamp"), "isSidechain": True}
+        self._message({**context, **record, "agentId": agent}, number)
+
+    def _has_file(self, agent: str) -> bool:
+        if agent not in self._files:
+            beside = self._path.parent / self._path.name.partition(".")[0] / SUBAGENTS
+            name = f"agent-{agent}.jsonl"
+            self._files[agent] = (beside / name).is_file() or self._path.with_name(name).is_file()
+        return self._files[agent]
 
     def _attachment(self, data: dict[str, Any], number: int) -> None:
         """Take what a person typed while the agent was working."""

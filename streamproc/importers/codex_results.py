@@ -32,7 +32,6 @@ class ToolAnswer(NamedTuple):
 
     text: str
     failed: bool = False
-    running: bool = False  # the command goes on; what it has written so far is no result
     declined: bool = False  # a person stopped or declined the call
 
 
@@ -60,7 +59,10 @@ def unwrapped(text: str) -> ToolAnswer:
         return ToolAnswer(_tidy(text), failed=text.startswith(REFUSED))
     code = int(match["code"].rpartition(" ")[2]) if match["code"] else 0
     failed = match["failed"] is not None or code != 0
-    return ToolAnswer(exited(_tidy(body), code), failed, any(line.startswith(RUNNING) for line in head.splitlines()))
+    running = [line for line in head.splitlines() if line.startswith(RUNNING)]
+    if running:  # what it has written so far; that it goes on, and its handle, make the next look at it a poll
+        return ToolAnswer(_tidy("\n".join([*running, body])))
+    return ToolAnswer(exited(_tidy(body), code), failed)
 
 
 def _tidy(text: str) -> str:

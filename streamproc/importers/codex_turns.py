@@ -40,10 +40,7 @@ class CodexTurns:
 
     def answer(self, call_id: str, answer: ToolAnswer, number: int, at: int | None) -> None:
         """Add the result of a call."""
-        if answer.running:
-            self.buffer.release(call_id, at)
-        else:
-            self.buffer.answer(call_id, answer.text, at, failed=answer.failed)
+        self.buffer.answer(call_id, answer.text, at, failed=answer.failed)
         if answer.declined:
             self.prompt(number, at)
 

@@ -5,24 +5,27 @@ from __future__ import annotations
 import glob
 import re
 from collections.abc import Iterator, Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final
 
 from streamproc.errors import InvalidEvent, Problem, shown
 from streamproc.importers.imported import Format
 from streamproc.importers.log_file import EVENT_FOLDER, STDIN, LogFile, Sample, event_files
+from streamproc.importers.not_read import known_as
 
-LOG_NAME: Final = re.compile(r"\.(jsonl|ndjson|json|traj)(\.gz|\.zst)?$|\.jsonl\.\d+$", re.IGNORECASE)
+LOG_NAME: Final = re.compile(r"\.(jsonl|ndjson|json|traj)(\.gz|\.zst)?$|\.jsonl\.\d+$|^opencode\.db$", re.IGNORECASE)
 MESSAGES: Final = "messages"
 UNKNOWN: Final = "of no format that is known"
 RAW: Final = "raw"  # JSONL of raw turns, which needs no importer
 
 
-def log_paths(paths: Sequence[str], left_out: list[str] | None = None) -> list[str]:
+def log_paths(paths: Sequence[str], left_out: list[str] | None = None, exclude: Sequence[str] = ()) -> list[str]:
     """Return the logs that paths mean, each once: a file as it is, the logs in a directory, what a pattern matches.
 
     A directory of events counts as one log. Links that lead out of a directory are not followed; their paths are added
-    to `left_out`. Raises `InvalidEvent` for a pattern or a directory without any.
+    to `left_out`. Of a pattern or a directory, what `exclude` has a pattern for is left out. Raises `InvalidEvent` for
+    a pattern or a directory without any.
     """
     found: dict[str, None] = {}
     away: list[str] = [] if left_out is None else left_out
@@ -35,8 +38,14 @@ def log_paths(paths: Sequence[str], left_out: list[str] | None = None) -> list[s
                 what = f"{what}, only links that lead out of it"
                 remedy = "give the files themselves"
             raise InvalidEvent([Problem("path", what, remedy, path)])
-        found |= dict.fromkeys(logs)
+        found |= {log: None for log in logs if log == path or not is_excluded(log, exclude)}
     return list(found)
+
+
+def is_excluded(path: str, patterns: Sequence[str]) -> bool:
+    """Whether a pattern matches a path, or the name of the file or of a directory on the way to it."""
+    parts = Path(path).parts
+    return any(fnmatch(path, one) or any(fnmatch(part, one.rstrip("/")) for part in parts) for one in patterns)
 
 
 def _logs_of(path: str, away: list[str]) -> Iterator[str]:
@@ -102,6 +111,8 @@ class _Folder:
 def format_of(log: LogFile, formats: Sequence[Format]) -> Format | None:
     """Return the format of a log by its content; None for raw turns. Raises `InvalidEvent` for anything else."""
     sample = log.sample()
+    if known := known_as(sample):
+        raise InvalidEvent([Problem("format", f"it is {known}", "leave the file out", log.name)])
     for one in formats:
         if one.matches(sample):
             return one

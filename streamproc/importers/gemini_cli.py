@@ -75,7 +75,9 @@ def _events(message: dict[str, Any], session: str, message_id: str, tally: Impor
     elif kind == "error" or kind in SPOKEN:
         turn: dict[str, Any] = {"run_id": session, "node": MODEL, "event_id": f"{session}/{message_id}", "at": at}
         if kind == "error":
-            yield turn | {"errors": [_error(text_of(message.get("content")))]}
+            text = text_of(message.get("content"))
+            if "API Error" in text:  # others answer what the person typed, or are about the program
+                yield turn | {"errors": [{"message": text, "class": "api_error", "retryable": True}]}
             return
         requested = [mapping(call) for call in items(message.get("toolCalls"))]
         ended = [done for call in requested if (done := utc(call.get("timestamp"))) is not None]
@@ -91,10 +93,6 @@ def _events(message: dict[str, Any], session: str, message_id: str, tally: Impor
             yield heard  # a person declined a call
     elif kind not in SKIPPED:
         tally.ignore(kind)
-
-
-def _error(text: str) -> dict[str, Any]:
-    return {"message": text, "class": "api_error", "retryable": True} if "API Error" in text else {"message": text}
 
 
 def _call(call: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import errno
 import gzip
 import io
 import os
+import re
 import stat
 import zlib
 from collections.abc import Iterator
@@ -29,6 +30,10 @@ BESIDE_BYTES_MAX: Final = 1 << 26  # of a file with one event, or with facts abo
 EXPANDED_BYTES_MAX: Final = 5 << 28  # what a line or a document may become in memory, by an upper bound
 BLOCK_BYTES: Final = 1 << 18
 ZSTD_BLOCK_BYTES: Final = 1 << 10  # read at once: a file made for it expands to 32 MB from so few
+RECORDS_MAX: Final = 1_000  # objects that are told apart on one line
+JSON_MARK: Final = re.compile(
+    rb'"(?:[^"\\]|\\.)*+(?:"|\Z)|[{}]', re.DOTALL
+)  # a text, which may hold braces, or a brace
 GZIP_MAGIC: Final = b"\x1f\x8b"
 ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 UTF8_MARK: Final = b"\xef\xbb\xbf"  # what some Windows tools put before a text
@@ -119,6 +124,29 @@ def bounded_line(stream: Any, place: str, begun: int = 0) -> bytes:
     if json_expands_beyond(line, EXPANDED_BYTES_MAX):
         raise InvalidEvent([Problem("line", TOO_MANY_VALUES, LINES_REMEDY, place)])
     return line
+
+
+def records_of(line: bytes) -> list[bytes]:
+    """Return the objects that stand on one line, as two writers or a lost line break leave them; the last one may be
+    cut off. Anything else is the line itself."""
+    found: list[bytes] = []
+    begin = depth = 0
+    for match in JSON_MARK.finditer(line):
+        mark = match[0]
+        if mark == b"{":
+            depth += 1
+        elif mark == b"}":
+            depth -= 1
+            if depth < 0:
+                break
+            if not depth:
+                found.append(line[begin : match.end()])
+                begin = match.end()
+        if not depth and len(found) >= RECORDS_MAX:
+            break
+    if rest := line[begin:].strip():
+        found.append(rest)
+    return found if found and all(record.lstrip().startswith(b"{") for record in found) else [line]
 
 
 def without_mark(stream: Any) -> Any:

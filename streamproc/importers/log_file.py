@@ -22,6 +22,7 @@ from streamproc.importers.log_bytes import (
     open_regular,
     parsed_whole,
     read_beside,
+    records_of,
     too_large,
 )
 
@@ -41,6 +42,7 @@ NOT_READ: Final = {
     b"SQLite format 3\x00": ("it is an SQLite database", "leave it out"),
     b"PAR1": ("it is a Parquet file", "convert it to JSON lines"),
 }  # by how a file begins
+CHATDEV: Final = b"**ChatDev Starts**"
 RAW_TURN: Final = re.compile(rb'^\s*\{.*"run_id"\s*:')  # of a raw turn one line is enough
 
 
@@ -72,6 +74,9 @@ class LogFile:
         self.path = str(path)
         self.lenient = lenient
         self.bad_lines = 0
+        self.required = True
+        """Whether what cannot be read is an error; otherwise the rows end there, and `failure` says why."""
+        self.failure: InvalidEvent | OSError | None = None
         self.cut_off = False  # whether the last line is incomplete: the log is still written, or was cut
         self._input = _Input(self.path) if self.path == STDIN or Path(self.path).is_fifo() else None
         self._document: Any = None
@@ -116,10 +121,7 @@ class LogFile:
         rows = []
         head = self._head(SAMPLE_ROWS)
         for line in head:
-            try:
-                rows.append(orjson.loads(line))
-            except orjson.JSONDecodeError:
-                continue
+            rows += _values(line)[0]
         return Sample(self.path, rows, None) if rows or not head else Sample(self.path, rows, None, *_damage(head))
 
     def last_rows(self) -> list[Any]:
@@ -149,8 +151,16 @@ class LogFile:
         return self._document if self.is_document() else None
 
     def rows(self) -> Iterator[LogRow]:
-        """Yield the rows. Raises `InvalidEvent` at a line that is no JSON, unless the file is read leniently; a last
-        line that is cut off is skipped."""
+        """Yield the rows. Raises `InvalidEvent` at a line that is no JSON, unless the file is read leniently or is not
+        required; a last line that is cut off is skipped."""
+        try:
+            yield from self._rows()
+        except (InvalidEvent, OSError) as error:
+            if self.required:
+                raise
+            self.failure = error
+
+    def _rows(self) -> Iterator[LogRow]:
         if self.is_folder:
             yield from self._events()
         elif not self.is_document():
@@ -181,11 +191,10 @@ class LogFile:
         for number, line in self.lines():
             if bad is not None:
                 self._refuse(*bad)
-                bad = None
-            try:
-                yield LogRow(number, orjson.loads(line))
-            except orjson.JSONDecodeError as error:
-                bad = number, _why_no_json(line, error)
+            values, wrong = _values(line)
+            for value in values:
+                yield LogRow(number, value)
+            bad = (number, wrong) if wrong else None
         self.cut_off = bad is not None
 
     def _refuse(self, number: int, what: str) -> None:
@@ -279,6 +288,22 @@ class _Input:
             yield from bounded(stream, self._path)
 
 
+def _values(line: bytes) -> tuple[list[Any], str]:
+    """Return the JSON value of a line, or the objects that stand on it, and why it cannot be read to its end."""
+    try:
+        return [orjson.loads(line)], ""
+    except orjson.JSONDecodeError as error:
+        wrong = _why_no_json(line, error)
+    values: list[Any] = []
+    records = records_of(line)
+    for record in records if len(records) > 1 else ():
+        try:
+            values.append(orjson.loads(record))
+        except orjson.JSONDecodeError:
+            return values, wrong
+    return values, "" if values else wrong
+
+
 def _damage(head: list[bytes]) -> tuple[str, str]:
     """Return why the first lines are no JSON, and what to do; empty for lines that begin an object."""
     for beginning, found in NOT_READ.items():
@@ -292,6 +317,8 @@ def _damage(head: list[bytes]) -> tuple[str, str]:
         return "it is binary, or its text is not UTF-8", "give a log in JSON and UTF-8, or leave the file out"
     if any(line.lstrip().startswith(b"{") for line in head):
         return "", ""
+    if any(CHATDEV in line for line in head):
+        return "it is a log of ChatDev, which is text for people", "leave it out"
     return "its first lines are no JSON", "give a log in JSON, or leave the file out"
 
 

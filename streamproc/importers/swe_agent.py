@@ -63,7 +63,7 @@ def read(log: LogFile, reading: Import) -> Iterator[Imported]:
     for row in log.rows():
         document = mapping(row.data)
         if _is_only_history(document):
-            what = "only the history of a demonstration, without a trajectory"
+            what = "it is a demonstration of SWE-agent: a history without a trajectory"
             raise InvalidEvent([Problem("trajectory", what, "leave the file out", log.name)])
         attempts = [attempt for attempt in items(document.get("attempts")) if "trajectory" in mapping(attempt)]
         if not attempts and not isinstance(document.get("trajectory"), list):

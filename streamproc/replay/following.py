@@ -73,6 +73,7 @@ class Followed:
         lenient: bool = False,
         strict: bool = False,
         since: float = 0.0,
+        exclude: Sequence[str] = (),
     ) -> None:
         self.sources: list[Source] = []
         self.unknown_fields = UnknownFields(strict=strict)
@@ -82,6 +83,7 @@ class Followed:
         """Whether everything that was there at the start was read."""
         self._paths, self._key, self._since = list(paths), key, since
         self._format_name, self._formats, self._lenient = format_name, formats, lenient
+        self._exclude = exclude
         self._owners: dict[int, str] = {}
         self._agents: dict[str, str] = {}
         self._ordinals_of = LogOpener().ordinals
@@ -133,7 +135,7 @@ class Followed:
         found: dict[str, None] = {}
         for path in self._paths:
             with suppress(InvalidEvent, OSError):  # none yet
-                found |= dict.fromkeys(log_paths([path]))
+                found |= dict.fromkeys(log_paths([path], exclude=self._exclude))
         new = [path for path in found if path not in self._logs and path != STDIN]
         return [path for path in new if (now := signature_of(path)) is not None and now[0] >= self._since * 1e9]
 

@@ -80,6 +80,7 @@ class ParallelScan(Scan):
             strict=strict,
             secret=self._secret,
             pack=self.turn_log is not None,
+            required=[one.log.required for one in self.sources],
         )
 
     def _sent(self, number: int, source: Source, readers: Readers) -> Iterator[Sequence[ScanEvent | LogEvent]]:
@@ -106,9 +107,9 @@ class ParallelScan(Scan):
             source.unknown_fields.merge(summary.unknown_fields)
         self._shared.add(summary.reading.tallies, summary.reading.notes)
         if summary.problems:
-            raise InvalidEvent(summary.problems)
+            source.fail(InvalidEvent(summary.problems))
         if summary.error is not None:
-            raise summary.error
+            source.fail(summary.error)
         if summary.trace:
             raise RuntimeError(f"reading {source.path} failed in another process:\n{summary.trace}")
 

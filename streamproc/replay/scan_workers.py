@@ -46,6 +46,7 @@ class ReadingPlan(NamedTuple):
     strict: bool
     secret: str  # of the hash key; empty: none
     pack: bool  # whether to send what is kept of turns
+    required: list[bool]  # whether a mistake in a log ends the scan
 
 
 class Chunk(msgspec.Struct, array_like=True):
@@ -103,6 +104,7 @@ def _read_log(plan: ReadingPlan, number: int, key: HashKey | None, connection: C
     formats = (*plan.formats, *FORMATS)
     opener = LogOpener(plan.names[number], formats, plan.lenient, unknown_fields, reading)
     log = LogFile(plan.paths[number], lenient=plan.lenient)
+    log.required = plan.required[number]
     failure: dict[str, Any] = {}
     source: Source | None = None
     chunk = Chunk(number)
@@ -114,6 +116,8 @@ def _read_log(plan: ReadingPlan, number: int, key: HashKey | None, connection: C
                 chunk.position, chunk.claims = log.position, reading.take()
                 connection.send_bytes(encode_chunk(chunk))
                 chunk = Chunk(number)
+        if log.failure is not None:
+            raise log.failure
     except (BrokenPipeError, ConnectionResetError):
         raise  # the scan has ended
     except InvalidEvent as error:

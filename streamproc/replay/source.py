@@ -15,6 +15,7 @@ from streamproc.errors import InvalidEvent, plural
 from streamproc.fingerprint import HashKey, fingerprint, plain_turn
 from streamproc.importers import FORMATS, Format, Import, Imported, LogFile
 from streamproc.importers.discovery import UNKNOWN, format_of, log_paths, named, others_in
+from streamproc.importers.log_bytes import records_of
 from streamproc.importers.log_file import STDIN as STDIN
 from streamproc.model.nesting import DEPTH_MAX, depth_exceeds
 from streamproc.model.raw_events import RawEvent, parse_line, parse_raw, read_json
@@ -23,7 +24,7 @@ from streamproc.model.wire import Event
 
 T = TypeVar("T")
 
-FOREIGN_SHOWN: Final = 5  # names of skipped files in a sentence
+SKIPPED_SHOWN: Final = 20  # names of skipped files in a sentence
 
 
 class Line(NamedTuple):
@@ -49,6 +50,8 @@ class Source:
     published file have the same event ids, and a file that is published twice is recognised. If a run continues in
     another file, pass the same `ordinals` (the count of events of each run) to both sources. Sources may also share
     `unknown_fields`; a strict one refuses lines with unknown fields.
+
+    A source whose log is not required ends where it cannot be read any further, and `failure` says why.
     """
 
     def __init__(
@@ -84,7 +87,23 @@ class Source:
 
     def read_without_ids(self, key: HashKey | None = None) -> Iterator[LogEvent]:
         """Yield the same, where events without an id have none yet. Pass each to `identify`, in the order of all."""
+        try:
+            yield from self._log_events(key)
+        except (InvalidEvent, OSError) as error:
+            self.fail(error)
 
+    def fail(self, error: InvalidEvent | OSError) -> None:
+        """Raise an error that ends this log, or keep it if the log is not required."""
+        if self.log.required:
+            raise error
+        self.log.failure = error
+
+    @property
+    def failure(self) -> InvalidEvent | OSError | None:
+        """Why the log could not be read to its end; None if it was."""
+        return self.log.failure
+
+    def _log_events(self, key: HashKey | None) -> Iterator[LogEvent]:
         def made(line: bytes) -> tuple[Event, Mapping[str, Any]]:
             data = read_json(line)
             return self._event(data, key), data
@@ -112,11 +131,23 @@ class Source:
             try:
                 found = read(line)
             except InvalidEvent as error:
-                if not self.lenient:
-                    raise self._placed(error, number) from None
-                self.bad += 1
-                continue
-            yield number, found
+                yield from self._read_records(number, records_of(line), read, error)
+            else:
+                yield number, found
+
+    def _read_records(
+        self, number: int, records: list[bytes], read: Callable[[bytes], T], error: InvalidEvent
+    ) -> Iterator[tuple[int, T]]:
+        """Yield what `read` makes of the objects that stand on one line, if they are several."""
+        try:
+            if len(records) == 1:
+                raise error
+            for record in records:
+                yield number, read(record)
+        except InvalidEvent as wrong:
+            if not self.lenient:
+                raise self._placed(wrong, number) from None
+            self.bad += 1
 
     def numbered(self) -> Iterator[tuple[int, bytes]]:
         """Yield the lines that are not blank, with their numbers; of a JSON list, its items."""
@@ -166,7 +197,7 @@ class ImportedSource(Source):
         for found in self._imported():
             yield Line(found.number, self._checked(parse_raw(found.event)))
 
-    def read_without_ids(self, key: HashKey | None = None) -> Iterator[LogEvent]:
+    def _log_events(self, key: HashKey | None) -> Iterator[LogEvent]:
         for found in self._imported():
             yield LogEvent(self._event(found.event, key), found.event, found.number, found.unit)
 
@@ -216,36 +247,57 @@ class LogOpener:
         self.reading = Import(lenient=lenient) if reading is None else reading
         self.ordinals: Counter[str] = Counter()
         self.unknown_fields = UnknownFields() if unknown_fields is None else unknown_fields
+        self.skipped: dict[str, InvalidEvent | OSError] = {}
+        """Why files were skipped that could not be opened, by path."""
         self._format_name, self._formats, self._lenient = format_name, formats, lenient
 
-    def opened(self, paths: list[str], leave_out: Collection[str] = ()) -> tuple[list[Source], Import]:
-        """Return the logs that paths mean, and what they share. Raises as `open_logs` does."""
+    def opened(
+        self,
+        paths: list[str],
+        leave_out: Collection[str] = (),
+        *,
+        found: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        go_on: bool = False,
+    ) -> tuple[list[Source], Import]:
+        """Return the logs that paths mean, and those that were `found` elsewhere, and what they share.
+
+        With `go_on`, a file that cannot be read is skipped, unless it is the only path: `skipped` has the errors of
+        those that cannot be opened. Otherwise raises as `open_logs` does.
+        """
         sources: list[Source] = []
-        foreign: list[InvalidEvent] = []
-        unreadable: list[InvalidEvent | OSError] = []
+        self.skipped.clear()
         away: list[str] = []
-        for path in log_paths(paths, away):
+        meant = log_paths(paths, away, exclude) if paths else []
+        for path in dict.fromkeys((*meant, *found)):
             if path in leave_out:
                 continue
+            required = meant == paths == [path] and not found if go_on else path in paths
             log = LogFile(path, lenient=self._lenient)
             try:
-                sources.append(self.source(log))
+                source = self.source(log)
             except InvalidEvent as error:
-                if path in paths and not self._lenient:
+                if required and not self._lenient:
                     raise
-                (foreign if UNKNOWN in error.problems[0].what else unreadable).append(error)
+                self.skipped[path] = error
             except OSError as error:
-                if path in paths or error.filename is None:
+                if required or error.filename is None:
                     raise
-                unreadable.append(error)
-        if not sources and (skipped := [*foreign, *unreadable]):
-            raise skipped[0]
+                self.skipped[path] = error
+            else:
+                log.required = required or not go_on
+                sources.append(source)
+        if not sources and self.skipped:
+            raise next(iter(self.skipped.values()))
         if away:
             self.reading.notes[f"skipped {plural(len(away), 'link')} out of the directory: {_shown(away)}"] = None
-        if foreign:
-            self.reading.notes[_skipped(foreign, "of no known format")] = None
-        if unreadable:
-            self.reading.notes[_skipped(unreadable, "that cannot be read")] = None
+        foreign = {path: error for path, error in self.skipped.items() if UNKNOWN in str(error)}
+        for errors, why in (
+            (foreign, "of no known format"),
+            ({path: error for path, error in self.skipped.items() if path not in foreign}, "that cannot be read"),
+        ):
+            if errors:
+                self.reading.notes[_skipped(list(errors.values()), why)] = None
         return sources, self.reading
 
     def source(self, log: LogFile) -> Source:
@@ -269,7 +321,8 @@ def _skipped(errors: Sequence[InvalidEvent | OSError], why: str) -> str:
 
 
 def _shown(names: Sequence[str]) -> str:
-    return ", ".join(names[:FOREIGN_SHOWN]) + (", …" if len(names) > FOREIGN_SHOWN else "")
+    more = len(names) - SKIPPED_SHOWN
+    return ", ".join(names[:SKIPPED_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _skipped_name(error: InvalidEvent | OSError) -> str:

@@ -218,3 +218,31 @@ def test_results_that_cannot_be_written_are_an_error_and_a_closed_output_is_none
     )
     closed = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", *words], stderr=subprocess.PIPE, text=True, check=False)
     assert (closed.returncode, closed.stderr) == (0, "")
+
+
+SAID = [{"type": "text", "text": "Hi."}]
+NOT_READ = {
+    "a failure of the Who&When data set": {"history": [{"role": "a", "content": "b"}], "mistake_step": "2"},
+    "results of tau2-bench": {"info": {}, "tasks": [], "simulations": [{"messages": []}]},
+    "the state of an AutoGen team": {"type": "TeamState", "agent_states": {}},
+    "a log of Magentic-One": {"type": "OrchestrationEvent", "source": "Orchestrator", "message": "x"},
+    "a transcript of Cursor": {"role": "user", "message": {"content": SAID}},
+    "a demonstration of SWE-agent": {"history": [{"role": "user", "content": "x"}], "environment": "main"},
+}
+
+
+@pytest.mark.parametrize("what", list(NOT_READ))
+def test_a_log_that_is_known_and_not_read_is_named(run, tmp_path: Path, what: str) -> None:
+    (tmp_path / "good.jsonl").write_text(jsonl(stuck()))
+    (tmp_path / "other.json").write_text(jsonl([NOT_READ[what]]))
+
+    result = run("scan", tmp_path)
+
+    assert result.exit_code == 1
+    assert f"other.json (it is {what}" in " ".join(result.stderr.split()) or f"it is {what}" in result.stderr
+
+
+def test_a_log_of_chatdev_is_named(run, tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text("[2023-05-10 INFO] **[Preprocessing]**\n\n**ChatDev Starts** (20231005)\n")
+
+    assert "it is a log of ChatDev" in run("scan", tmp_path / "a.log").stderr

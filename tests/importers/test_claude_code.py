@@ -268,6 +268,42 @@ def test_the_files_beside_sub_agents_are_no_logs_and_no_mistake(tmp_path: Path) 
     assert [event for path in log_paths([str(tmp_path)]) for event in read_log(NAME, tmp_path / path)] == []
 
 
+def in_progress(session: Session, agent: str, records: list[Row], prompt: str = "Look") -> Session:
+    """Add records of a sub-agent as the session shows its progress; each has the session's time."""
+    for record in records:
+        inner = {key: value for key, value in record.items() if key not in ("sessionId", "isSidechain")}
+        data = {"type": "agent_progress", "agentId": agent, "prompt": prompt, "message": inner}
+        session.add("progress", data=data, toolUseID="agent_msg", parentToolUseID="t1")
+    return session
+
+
+def test_sub_agents_that_exist_only_in_progress_records_are_child_runs(tmp_path: Path) -> None:
+    child = Session().asks([text("Look")]).runs("c1", "ls", "a").says("m9", text("Found it."))
+    for number, row in enumerate(child.rows):
+        row["uuid"] = f"child-{number}"
+    session = Session().asks("Go.").says("m1", use("t1", "Task", prompt="Look", subagent_type="explorer"))
+    in_progress(session, "a1b2", child.rows)
+    in_progress(session, "a1b2", child.rows[1:3])  # some are written twice
+    session.returns("t1", "Found it.")
+    events = read(tmp_path, session)
+
+    assert shape(event for event in events if event["run_id"] == SESSION) == ["u", "Task"]
+    found = turns_of(event for event in events if event["run_id"] == f"{SESSION}/a1b2")
+    assert [(one["node"], one["parent_run_id"]) for one in found] == [("explorer", SESSION)] * 2
+    assert calls_of(found)[0]["result"] == "a"
+    assert found[1]["output"] == "Found it."
+
+
+@pytest.mark.parametrize("place", [f"{SESSION}/subagents/agent-a1b2.jsonl", "agent-a1b2.jsonl"])
+def test_progress_of_a_sub_agent_with_a_file_of_its_own_counts_once(tmp_path: Path, place: str) -> None:
+    child = Session(isSidechain=True, agentId="a1b2").runs("c1", "ls", "a")
+    (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+    write_rows(tmp_path / place, child.rows)
+    session = in_progress(Session().runs("c0", "pwd", "b"), "a1b2", [row | {"uuid": "other"} for row in child.rows])
+
+    assert {event["run_id"] for event in read(tmp_path, session)} == {SESSION}
+
+
 def test_interleaved_sub_agents_of_old_versions_are_told_apart_by_their_chains(tmp_path: Path) -> None:
     session = Session().says("m1", use("t1", "Task", subagent_type="Explore", prompt="Left."))
     session.says("m1", use("t2", "Task", subagent_type="Plan", prompt="Right."))

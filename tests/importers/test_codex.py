@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from streamproc.fingerprint.marks import marks_of
 from streamproc.importers import Import
 from streamproc.importers.codex_results import answer_of
 from streamproc.importers.discovery import log_paths
+from streamproc.model.wire import WAITS
 from tests.importers.cli_logs import (
     SAMPLES,
     Row,
@@ -133,12 +135,13 @@ def test_results_are_read_without_their_envelopes(output: Any, text: str, failed
     assert answer_of(output)[:2] == (text, failed)
 
 
-def test_a_command_that_still_runs_has_no_result_yet_and_delays_nothing(tmp_path: Path) -> None:
+def test_a_command_that_still_runs_has_answered_so_with_its_handle(tmp_path: Path) -> None:
     running = "Chunk ID: aaaaaa\nWall time: 1 seconds\nProcess running with session ID 7\nOutput:\nstart"
     rollout = Recording().calls("c1").returns("c1", running).calls("c2", name="write_stdin")
     rollout.returns("c2", "Wall time: 1 seconds\nOutput:\nend")
     first, second = calls_of(read(tmp_path, rollout))
-    assert not {"result", "error"} & set(first)
+    assert first["result"] == "Process running with session ID 7\nstart"
+    assert marks_of({"session_id": 7, "chars": ""}, first["result"]) == WAITS
     assert second["result"] == "end"
 
 

@@ -113,6 +113,12 @@ def test_a_declined_call_restarts_streaks_and_notes_of_the_program_are_no_turns(
     assert reading.tally("gemini-cli").ignored == {"odd": 1}
 
 
+def test_what_the_program_tells_the_person_is_no_error_of_the_run(tmp_path: Path) -> None:
+    errors = [{"id": f"e{n}", "type": "error", "content": f"Unknown command: /help{n}"} for n in range(4)]
+    assert imported(session(tmp_path / "a.json", *errors, said(1, text="Hi."))) != []
+    assert not any("errors" in event for event in imported(session(tmp_path / "b.json", *errors, said(1, text="Hi."))))
+
+
 def test_an_error_of_the_service_may_be_retried(tmp_path: Path) -> None:
     errors = [{"id": f"e{n}", "type": "error", "content": "[API Error: quota exceeded]"} for n in range(4)]
     events = imported(session(tmp_path / "a.json", *errors))

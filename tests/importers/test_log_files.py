@@ -17,7 +17,7 @@ import zstandard
 from streamproc.errors import InvalidEvent
 from streamproc.importers import Format, Import, LogFile
 from streamproc.importers.discovery import format_of, log_paths, named, others_in
-from streamproc.importers.log_bytes import UTF8_MARK
+from streamproc.importers.log_bytes import UTF8_MARK, records_of
 
 ROWS = [{"n": number} for number in range(3)]
 ODD_EVEN_RAW_NEW = ({"odd": 1}, {"even": 2}, {"run_id": "r", "node": "n"}, {"type": "new"})
@@ -216,3 +216,24 @@ def test_a_raw_turn_on_standard_input_does_not_wait_for_the_next(monkeypatch: py
     assert next(lines) == (1, b'{"run_id": "r", "node": "n"}\n')
     os.close(writing)
     assert list(lines) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "records"),
+    [
+        (b'{"a": "}{"} {"b": {}}\n', [b'{"a": "}{"}', b' {"b": {}}']),
+        (b'{"a": 1}{"b": ', [b'{"a": 1}', b'{"b":']),
+        (b'{"a": 1},\n', [b'{"a": 1},\n']),
+        (b'{"a": "\\"}{', [b'{"a": "\\"}{']),
+        (b"}{", [b"}{"]),
+    ],
+)
+def test_objects_on_one_line_are_told_apart(line: bytes, records: list[bytes]) -> None:
+    assert records_of(line) == records
+
+
+def test_rows_of_one_line_have_its_number(tmp_path: Path) -> None:
+    log = written(tmp_path / "log", b'{"a": 1}{"b": 2}\n{"c": 3}\n')
+
+    assert [(row.number, row.data) for row in log.rows()] == [(1, {"a": 1}), (1, {"b": 2}), (2, {"c": 3})]
+    assert len(log.sample().rows) == 3

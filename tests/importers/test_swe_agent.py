@@ -70,7 +70,7 @@ def test_line_ends_of_a_terminal_do_not_matter(tmp_path: Path) -> None:
 def test_a_demonstration_without_a_trajectory_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "a.traj", {"history": [{"role": "user", "content": "Hi", "message_type": "x"}]})
     assert formats_that_match(path) == ["swe-agent"]
-    with pytest.raises(InvalidEvent, match=r"a\.traj: trajectory: only the history of a demonstration"):
+    with pytest.raises(InvalidEvent, match=r"a\.traj: trajectory: it is a demonstration of SWE-agent"):
         imported(path)
 
 

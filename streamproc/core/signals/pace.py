@@ -1,6 +1,8 @@
 """Pace of spending: the cost of the last few turns, beside the average of all turns before them, and the cost of the
 turns within a window of log time.
 
+Cached tokens count a tenth, as their price does.
+
 Memory: the last `PACE_MAX` costs, the number and sum of the others, and the start and sum of the window. A window
 begins with the first turn after the one before it has ended. Read by BUDGET007.
 """
@@ -65,12 +67,15 @@ def observe_pace(run: RunState, usage: Usage) -> None:
     pace: Pace = run.pace
     unit: u32 = MONEY
     amount: i64
+    cached: i64
     if usage.cost_usd_micro is not None:
         amount = amount_of(usage.cost_usd_micro)
     elif pace.unit == MONEY:
         return
     else:
         amount, unit = tokens_of(usage), TOKENS
+        cached = amount_of(usage.cached_tokens)
+        amount -= min(cached, amount) // 10 * 9  # a cached one costs a tenth, and a context is read at each turn
     if not amount:
         return
     if pace.unit != unit:

@@ -1,0 +1,269 @@
+"""Sessions of OpenCode: what `opencode export` and `opencode run --format json` print, and the store on disk.
+
+Since 1.2 the store is the SQLite database `opencode.db`; before, it was a JSON file for each session, message and part.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from streamproc.errors import InvalidEvent, Problem
+from streamproc.importers.content import count, items, mapping, string
+from streamproc.importers.fitting import fitted, name
+from streamproc.importers.imported import Format, Import, Imported, ImportTally
+from streamproc.importers.log_bytes import open_regular, read_beside
+from streamproc.importers.log_file import LogFile, Sample
+from streamproc.importers.raw_turns import is_too_deep
+
+NAME: Final = "opencode"
+DATABASE: Final = "opencode.db"
+SQLITE: Final = b"SQLite format 3\x00"
+BESIDE: Final = frozenset({"message", "part", "session_diff", "project", "todo"})  # in the store of before 1.2
+STREAMED: Final = frozenset({"step_start", "step_finish", "text", "reasoning", "tool_use", "error"})
+# How the error of a call begins that a person declined or stopped.
+DECLINED: Final = ("The user rejected permission", "Tool execution aborted", "The user dismissed")
+ABORTED: Final = "MessageAbortedError"
+# Parts without a share in what the agent did.
+ASIDE: Final = frozenset({"reasoning", "step-start", "snapshot", "patch", "file", "agent", "compaction", "subtask"})
+
+
+def matches(sample: Sample) -> bool:
+    """Whether a log is a session, the database, or a small file of the store beside a session."""
+    path = Path(sample.path)
+    if path.name == DATABASE or is_beside(path):
+        return True
+    if sample.document is not None:
+        found = mapping(sample.document)
+        return _is_session(found) or (_is_session(mapping(found.get("info"))) and "messages" in found)
+    return any(_is_streamed(row) for row in sample.rows)
+
+
+def is_beside(path: Path) -> bool:
+    """Whether a file of the store is not a session's: sessions are read with their messages and parts."""
+    parts = path.parts
+    place = len(parts) - 1 - parts[::-1].index("storage") if "storage" in parts else len(parts)
+    return len(parts) > place + 2 and parts[place + 1] in BESIDE and path.suffix == ".json"
+
+
+def _is_session(found: dict[str, Any]) -> bool:
+    known = string(found.get("id")).startswith("ses") and "time" in found
+    return known and ("directory" in found or "projectID" in found or "title" in found)
+
+
+def _is_streamed(row: Any) -> bool:
+    return isinstance(row, dict) and "sessionID" in row and "part" in row and string(row.get("type")) in STREAMED
+
+
+def read(log: LogFile, reading: Import) -> Iterator[Imported]:
+    """Yield a turn for each step of a model, with its calls and their results. A sub-agent's session has a parent."""
+    path = Path(log.path)
+    if path.name == DATABASE:
+        yield from _database(path, reading)
+        return
+    if is_beside(path):
+        return
+    document = mapping(log.document())
+    if "messages" in document:
+        yield from SessionReader(mapping(document.get("info")), reading).turns(items(document["messages"]))
+    elif document:
+        yield from SessionReader(document, reading).turns(_stored(path, string(document.get("id"))))
+    else:
+        yield from _streamed(log, reading)
+
+
+def _stored(session: Path, session_id: str) -> Iterator[dict[str, Any]]:
+    """Yield the messages of a session of the store of before 1.2: `session/<project>/<id>.json`."""
+    storage = session.resolve().parent.parent.parent
+    for file in sorted((storage / "message" / session_id).glob("*.json")):
+        parts = []
+        for part in sorted((storage / "part" / file.stem).glob("*.json")):
+            with suppress(OSError, ValueError):
+                parts.append(read_beside(part))
+        with suppress(OSError, ValueError):
+            yield {"info": read_beside(file), "parts": parts}
+
+
+def _database(path: Path, reading: Import) -> Iterator[Imported]:
+    """Yield the turns of all sessions of a database. Raises `InvalidEvent` if it cannot be read."""
+    with open_regular(path) as file:
+        if file.read(len(SQLITE)) != SQLITE:
+            raise InvalidEvent([Problem("file", "it is no SQLite database", "leave it out", str(path))])
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
+            rows = database.execute("SELECT id, parent_id, directory, title FROM session ORDER BY time_created, id")
+            for session_id, parent, directory, title in rows.fetchall():
+                info = {"id": session_id, "parentID": parent, "directory": directory, "title": title}
+                yield from SessionReader(info, reading).turns(_messages(database, session_id))
+    except sqlite3.Error as error:
+        remedy = "export sessions with `opencode export`, and scan these"
+        raise InvalidEvent([Problem("file", f"the database cannot be read: {error}", remedy, str(path))]) from None
+
+
+def _messages(database: sqlite3.Connection, session_id: str) -> Iterator[dict[str, Any]]:
+    query = "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
+    for message_id, data in database.execute(query, (session_id,)):
+        parts = database.execute("SELECT data FROM part WHERE message_id = ? ORDER BY id", (message_id,))
+        yield {"info": {**mapping(_json(data)), "id": message_id}, "parts": [_json(part) for (part,) in parts]}
+
+
+def _json(data: Any) -> Any:
+    try:
+        return orjson.loads(data)
+    except (orjson.JSONDecodeError, TypeError):
+        return None
+
+
+def _streamed(log: LogFile, reading: Import) -> Iterator[Imported]:
+    """Yield the turns of a printed session: each line is a part that is complete. The prompt is not printed."""
+    sessions: dict[str, SessionReader] = {}
+    for row in log.rows():
+        data = mapping(row.data)
+        session_id = string(data.get("sessionID"))
+        session = sessions.setdefault(session_id, SessionReader({"id": session_id}, reading, "line"))
+        if data.get("type") == "error":
+            error = mapping(data.get("error"))
+            yield from session.failed(error, row.number, data.get("timestamp"))
+        elif "part" in data:
+            yield from session.part(mapping(data["part"]), row.number, data.get("timestamp"))
+    for session in sessions.values():
+        yield from session.end()
+
+
+class SessionReader:
+    """A session that is read, part by part. A step of the model is a turn: it ends where its tokens are counted."""
+
+    def __init__(self, info: dict[str, Any], reading: Import, unit: str = "message") -> None:
+        self._reading, self._unit = reading, unit
+        self._tally: ImportTally = reading.tally(NAME)
+        self._parent = name(info.get("parentID"))
+        self.run_id = name(info.get("id")) or "unnamed"
+        self._base = {"run_id": self.run_id, "session_id": self.run_id, "parent_run_id": self._parent}
+        self._message: dict[str, Any] = {}
+        self._turn: dict[str, Any] = {}
+        self._number = self._steps = 0
+
+    def turns(self, messages: Iterable[Any]) -> Iterator[Imported]:
+        """Yield the raw events of messages with their parts."""
+        for number, row in enumerate(messages, start=1):
+            data = mapping(row)
+            info = mapping(data.get("info"))
+            if not info or is_too_deep(data):
+                self._tally.ignore("message without info" if not info else "nested too deeply")
+                continue
+            if not self._reading.is_new(f"{NAME} {self.run_id} {info.get('id') or number}"):
+                self._tally.repeated += 1
+                continue
+            at = mapping(info.get("time"))
+            if info.get("role") == "user":
+                if not self._parent and any(map(_is_said, items(data.get("parts")))):
+                    yield self._heard(number, at.get("created"))
+                continue
+            self._message, self._steps = info, 0
+            for part in items(data.get("parts")):
+                yield from self.part(mapping(part), number, at.get("completed") or at.get("created"))
+            yield from self.end()
+            if error := mapping(info.get("error")):
+                yield from self.failed(error, number, at.get("completed") or at.get("created"))
+
+    def part(self, part: dict[str, Any], number: int, at: Any) -> Iterator[Imported]:
+        """Take a part of a response, and yield the turn that it ends."""
+        self._number = number
+        kind = string(part.get("type"))
+        turn = self._turn
+        if kind == "step-finish":
+            turn["usage"] = _usage(part)
+            turn["at"] = _latest(turn.get("at"), at)
+            yield from self.end()
+        elif kind == "text":
+            if not part.get("synthetic"):
+                turn["output"] = "\n".join(filter(None, (turn.get("output"), string(part.get("text")))))
+                turn["at"] = _latest(turn.get("at"), mapping(part.get("time")).get("end") or at)
+        elif kind == "tool":
+            state = mapping(part.get("state"))
+            turn.setdefault("tool_calls", []).append(_call(part, state))
+            turn["at"] = _latest(turn.get("at"), mapping(state.get("time")).get("end") or at)
+            if string(state.get("error")).startswith(DECLINED):
+                turn["declined"] = True
+        elif kind == "retry":
+            turn.setdefault("errors", []).append(_error(mapping(part.get("error"))))
+        elif kind not in ASIDE:
+            self._tally.ignore(kind)
+
+    def end(self) -> Iterator[Imported]:
+        """Yield the turn that is open, if there is one, and the person's word if a call was declined."""
+        turn, self._turn = self._turn, {}
+        if not turn:
+            return
+        declined = turn.pop("declined", False)
+        self._steps += 1
+        message = self._message
+        model, provider = message.get("modelID"), message.get("providerID")
+        scope = {
+            "node": string(message.get("agent")) or string(message.get("mode")) or NAME,
+            "event_id": f"{message.get('id') or self.run_id}/{self._number}/{self._steps}",
+            "model": model, "provider": provider,
+        }  # fmt: skip
+        yield Imported(fitted({**self._base, **scope, **turn}), self._number, self._unit)
+        if declined:
+            yield self._heard(self._number, turn.get("at"))
+
+    def failed(self, error: dict[str, Any], number: int, at: Any) -> Iterator[Imported]:
+        """Yield what ended a response: a failure of the API, or a person."""
+        yield from self.end()
+        if error.get("name") == ABORTED:
+            yield self._heard(number, at)
+        elif error:
+            self._number, self._turn = number, {"errors": [_error(error)], "at": at}
+            yield from self.end()
+
+    def _heard(self, number: int, at: Any) -> Imported:
+        return Imported(fitted({**self._base, "type": "user.message", "at": at}), number, self._unit)
+
+
+def _is_said(part: Any) -> bool:
+    """Whether a part of a user's message is a person's: not what the program adds."""
+    found = mapping(part)
+    return found.get("type") in ("text", "file") and not found.get("synthetic") and not found.get("ignored")
+
+
+def _latest(before: Any, at: Any) -> Any:
+    return max((one for one in (before, at) if isinstance(one, (int, float))), default=None)
+
+
+def _call(part: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": part.get("tool"), "id": string(part.get("callID")), "args": state.get("input")}
+    if state.get("status") == "completed":
+        found["result"] = string(state.get("output"))
+    elif state.get("status") == "error" and not string(state.get("error")).startswith(DECLINED):
+        found["error"] = string(state.get("error")) or True
+    return found  # one that is declined, pending or running has no result
+
+
+def _usage(part: dict[str, Any]) -> dict[str, Any]:
+    tokens = mapping(part.get("tokens"))
+    cache = mapping(tokens.get("cache"))
+    read_tokens = count(cache.get("read"))
+    return {
+        "input_tokens": count(tokens.get("input")) + read_tokens + count(cache.get("write")),
+        "output_tokens": count(tokens.get("output")) + count(tokens.get("reasoning")),
+        "cached_tokens": read_tokens,
+        "cost_usd": part.get("cost"),
+    }
+
+
+def _error(error: dict[str, Any]) -> dict[str, Any]:
+    data = mapping(error.get("data")) or error
+    kind = string(error.get("name")) or "error"
+    return {
+        "message": string(data.get("message")) or kind, "class": kind, "retryable": data.get("isRetryable") is True
+    }  # fmt: skip
+
+
+PLACES: Final = (".local/share/opencode/opencode.db", ".local/share/opencode/storage/session/*/ses*.json")
+FORMAT: Final = Format(NAME, "OpenCode sessions", matches, read, PLACES)
