@@ -11,7 +11,7 @@ from streamproc.cli.options import Brokers, Shadow, TopicPrefix, kafka_settings
 from streamproc.cli.terminal import complain, examples, fail, line, say
 
 if TYPE_CHECKING:
-    from streamproc.kafka.topics import Report
+    from streamproc.kafka.topic_drift import Report
     from streamproc.settings import Settings
 
 app = typer.Typer(name="topics", no_args_is_help=True, help="Create and check the topics on Kafka.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -27,6 +27,7 @@ from streamproc.errors import AccessDenied, Unavailable
 from streamproc.kafka import access
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.reachability import why_unreachable
+from streamproc.kafka.topic_drift import CLOCK, Drift, Report, differences
 from streamproc.model.formats import DAY_MS, HOUR_MS
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 MINUTE_MS: Final = 60_000
 
-UNKNOWN: Final = "unknown"  # settings that a broker does not show to a user without DescribeConfigs
 SHAPE: Final = ("partitions", "replication.factor")  # fixed at creation; not configuration entries of the topic
 
 ENVELOPE_BYTES: Final = 65_536  # key, headers and batch overhead of one record
@@ -47,7 +47,6 @@ REQUEST_TIMEOUT_MS: Final = 15_000  # of one admin request; a healthy broker tak
 REQUEST_PARTITIONS_MAX: Final = 9_000
 
 # Listeners order records of `control`, `runs` and `commands` by broker time; a command's age is measured by it too.
-CLOCK: Final = "message.timestamp.type"
 ONE_CLOCK: Final = {CLOCK: "LogAppendTime"}
 
 # Every listener and every recovering worker reads a compacted topic whole, so it is kept short. The cleaner never
@@ -87,51 +86,6 @@ class TopicSpec:
     partitions: int
     replication_factor: int
     config: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Drift:
-    """A setting of a topic that differs from its specification: the value found and the value wanted."""
-
-    topic: str
-    setting: str
-    found: str
-    wanted: str
-
-    def __str__(self) -> str:
-        return f"{self.topic}: {self.setting} is {self.found}, should be {self.wanted}"
-
-    @property
-    def danger(self) -> str:
-        """What an attacker can do because of it; empty if nothing.
-
-        With `CreateTime` a sender chooses the time of its record, so the age of recorded records cannot be checked.
-        """
-        if self.setting != CLOCK or self.wanted != "LogAppendTime" or self.found == UNKNOWN:
-            return ""
-        role = self.topic.rpartition(".")[2]
-        return {
-            "turns": "signed stops and resumes of operators are refused",
-            "commands": "every command is refused",
-            "workers": "recorded heartbeats can be sent again, which hide that no worker lives",
-        }.get(role, "recorded decisions and statuses can be sent again")
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """The state of the cluster: topics just created, already present, missing, settings that differ, and topics that
-    this client is not allowed to describe, which may exist or not."""
-
-    created: tuple[str, ...] = ()
-    present: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
-    drift: tuple[Drift, ...] = field(default=())
-    denied: tuple[str, ...] = ()
-
-    @property
-    def ok(self) -> bool:
-        """Whether every topic exists and matches its specification."""
-        return not self.missing and not self.drift and not self.denied
 
 
 def changelog_topic(settings: Settings) -> str:
@@ -356,7 +310,7 @@ async def _compare(admin: AIOKafkaAdminClient, wanted: tuple[TopicSpec, ...]) ->
         for spec in present:
             # A broker without an admin API has no settings, so none differ.
             config = configs.get(spec.name, {}) if configs else spec.config
-            drift += _drift(spec, shapes[spec.name]["partitions"], config)
+            drift += differences(spec, shapes[spec.name]["partitions"], config)
     return Report((), tuple(spec.name for spec in present), missing, tuple(drift), denied)
 
 
@@ -379,26 +333,3 @@ async def _configs(admin: AIOKafkaAdminClient, present: list[TopicSpec]) -> dict
         for _code, _message, _type, name, entries in response.resources:
             found[name] = {entry[0]: entry[1] for entry in entries}
     return found
-
-
-def _drift(spec: TopicSpec, partitions: list[dict[str, Any]], config: Mapping[str, str]) -> list[Drift]:
-    replicas = min((len(one["replicas"]) for one in partitions), default=0)
-    found = {"partitions": str(len(partitions)), "replication.factor": str(replicas)} | dict(config)
-    wanted = {"partitions": str(spec.partitions), "replication.factor": str(spec.replication_factor)} | dict(
-        spec.config
-    )
-    return [
-        Drift(spec.name, setting, found.get(setting, UNKNOWN), value)
-        for setting, value in wanted.items()
-        if not _same(found.get(setting, UNKNOWN), value)
-    ]
-
-
-def _same(found: str, wanted: str) -> bool:
-    """Compare lists as sets and numbers as numbers: Kafka's spelling of ``delete,compact`` and ``0.1`` varies."""
-    if sorted(found.split(",")) == sorted(wanted.split(",")):
-        return True
-    try:
-        return float(found) == float(wanted)
-    except ValueError:
-        return False

@@ -14,6 +14,7 @@ from aiokafka.errors import GroupCoordinatorNotAvailableError
 
 from streamproc.errors import InvalidSettings, Unavailable
 from streamproc.kafka import topics
+from streamproc.kafka.topic_drift import UNKNOWN
 from streamproc.worker.limits import RETRY_FIRST_S, RETRY_MAX_S
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ async def _as_found(settings: Settings) -> tuple[int, str]:
             log.error("%s; until you change it, %s", drift, drift.danger)
         elif drift.setting not in topics.SHAPE:
             log.warning("%s", drift)
-        if drift.found == topics.UNKNOWN:  # this user may not describe topics: rely on the settings
+        if drift.found == UNKNOWN:  # this user may not describe topics: rely on the settings
             continue
         if drift.topic == settings.topic("dead-letter") and drift.setting == "max.message.bytes":
             bytes_max = min(bytes_max, int(drift.found))
