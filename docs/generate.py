@@ -30,7 +30,8 @@ from streamproc.cli.measured_figures import BUILT_IN, SOURCES
 from streamproc.core import kind
 from streamproc.detectors import BY_CODE, MODULES
 from streamproc.kafka.acls import ROLES
-from streamproc.kafka.topics import DAY_MS, HOUR_MS, MINUTE_MS, TopicSpec, specs
+from streamproc.kafka.topic_drift import TopicSpec
+from streamproc.kafka.topics import DAY_MS, HOUR_MS, MINUTE_MS, specs
 from streamproc.metrics.definitions import METRICS
 from streamproc.model.budgets import BUDGETS
 from streamproc.notify.triggers import TRIGGERS

@@ -1,4 +1,4 @@
-"""How the topics of a cluster differ from what they must be."""
+"""What a topic must be, and how those of a cluster differ from it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,19 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streamproc.kafka.topics import TopicSpec
-
 UNKNOWN: Final = "unknown"  # settings that a broker does not show to a user without DescribeConfigs
 CLOCK: Final = "message.timestamp.type"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """A topic as it must be: full name, partitions, replicas, and the relevant settings in Kafka's spelling."""
+
+    name: str
+    purpose: str
+    partitions: int
+    replication_factor: int
+    config: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -27,11 +26,11 @@ from streamproc.errors import AccessDenied, Unavailable
 from streamproc.kafka import access
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.reachability import why_unreachable
-from streamproc.kafka.topic_drift import CLOCK, Drift, Report, differences
+from streamproc.kafka.topic_drift import CLOCK, Drift, Report, TopicSpec, differences
 from streamproc.model.formats import DAY_MS, HOUR_MS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterable, Sequence
 
     from streamproc.settings import Settings
 
@@ -75,17 +74,6 @@ HEARTBEATS: Final = {
 
 # A working run is written every eight seconds, and `streamproc runs` reads the topic whole: it is cleaned at once.
 ACTIVITY: Final = HEARTBEATS | {"cleanup.policy": "compact,delete", "retention.ms": str(DAY_MS)}
-
-
-@dataclass(frozen=True, slots=True)
-class TopicSpec:
-    """A topic as it must be: full name, partitions, replicas, and the relevant settings in Kafka's spelling."""
-
-    name: str
-    purpose: str
-    partitions: int
-    replication_factor: int
-    config: Mapping[str, str]
 
 
 def changelog_topic(settings: Settings) -> str:

@@ -11,7 +11,8 @@ import yaml
 
 from streamproc import __version__
 from streamproc.core.decision import Decision
-from streamproc.kafka.topics import TopicSpec, specs
+from streamproc.kafka.topic_drift import TopicSpec
+from streamproc.kafka.topics import specs
 from streamproc.model.schemas import KINDS
 from streamproc.settings import Settings
 from streamproc.worker.publishing import control_record, dead_letter_record

@@ -6,13 +6,14 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from streamproc.kafka import topics
+from streamproc.kafka.topic_drift import TopicSpec
 from streamproc.settings import load_settings
 from tests.worker.conftest import settings_for
 
 DAY_MS = 86_400_000
 
 
-def by_name(**options: object) -> dict[str, topics.TopicSpec]:
+def by_name(**options: object) -> dict[str, TopicSpec]:
     settings = load_settings(topic_prefix="p", **options)
     return {spec.name.removeprefix("p."): spec for spec in topics.specs(settings)}
 
