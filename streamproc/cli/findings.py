@@ -16,11 +16,12 @@ from streamproc.cli.terminal import COLOURS, clean, paint
 from streamproc.core.decision import hex16
 from streamproc.errors import plural
 from streamproc.importers.content import text_of
+from streamproc.model.formats import money, short
 from streamproc.model.redaction import redact, redact_json
 
 if TYPE_CHECKING:
     from streamproc.core.decision import Decision, Evidence
-    from streamproc.replay.scan import Scan
+    from streamproc.replay.scan import Scan, Spent
     from streamproc.replay.turn_log import CallExcerpt, TurnExcerpt, TurnLog
 
 ARGS_SHOWN: Final = 120  # characters
@@ -79,9 +80,15 @@ class FindingReport:
         halts = [next((one for one in own if one.severity == "halt"), None) for own in self._scan.decisions.values()]
         halted = [one for one in halts if one is not None]
         for halt in halted[:HALTS_SHOWN]:
-            self._show(_outcome(halt, turns[halt.run_id]), 8)
+            after = self._scan.spent_after_halt(halt.run_id)
+            self._show(f"{_outcome(halt, turns[halt.run_id])}{_costs([after], ': ')}", 8)
+            if name := self._scan.name_of(halt.run_id):
+                self._show(f"{' ' * 8}{clean(name)}{f', {_day_time(halt.at)[:16]} UTC' if halt.at else ''}", 8)
         if len(halted) > HALTS_SHOWN:
             self._show(f"… and {len(halted) - HALTS_SHOWN} more", 8)
+        if costs := _costs([self._scan.spent_by(run_id) for run_id in turns]):
+            after = _costs([self._scan.spent_after_halt(halt.run_id) for halt in halted], "; after halts: ")
+            self._show(f"In all: {costs}{after}.", 8)
         not_read = f" {plural(skipped, 'file')} skipped, or read in part." if skipped else ""
         self._show(counts(decisions, turns) + not_read, 0)
 
@@ -215,6 +222,15 @@ def _outcome(halt: Decision, turns: int) -> str:
     place = f"at turn {at} of {turns}" if turns else "before its first turn"
     badge = f"  {clean(halt.badge)}" if halt.badge else ""
     return f"{paint('HALTED', 'red', bold=True)}  {clean(halt.run_id)}  {place}{rest}{badge}"
+
+
+def _costs(spends: Sequence[Spent], before: str = "") -> str:
+    """Return tokens and money in all, as far as they are known."""
+    tokens, cost = sum(one.tokens for one in spends), sum(one.cost_usd_micro for one in spends)
+    parts = [f"{short(tokens)} tokens"] if tokens else []
+    if cost:
+        parts.append(money(cost))
+    return before + ", ".join(parts) if parts else ""
 
 
 def _call_text(call: CallExcerpt) -> str:

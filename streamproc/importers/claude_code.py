@@ -7,8 +7,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from streamproc.importers.claude_messages import UUID, ClaudeMessages, is_human, is_message, is_person, session_scope
-from streamproc.importers.content import mapping, string
+from streamproc.importers.claude_messages import (
+    HARNESS,
+    UUID,
+    ClaudeMessages,
+    is_human,
+    is_message,
+    is_person,
+    is_text,
+    session_scope,
+    without_reminders,
+)
+from streamproc.importers.content import items, mapping, string, text_of
 from streamproc.importers.imported import Format, Import, Imported
 from streamproc.importers.log_bytes import read_beside
 from streamproc.importers.log_file import LogFile, LogRow, Sample
@@ -21,6 +31,7 @@ JOURNAL: Final = "journal.jsonl"  # of a workflow: which of its agents started a
 PARENTS_MAX: Final = 4_096  # records whose chain is remembered, in files of versions without ids of agents
 
 MESSAGES: Final = frozenset({"user", "assistant"})
+TITLES: Final = {"custom-title": "customTitle", "ai-title": "aiTitle"}  # records with names, and their fields
 PROGRESS: Final = "progress"
 AGENT_ID: Final = re.compile(r"[\w-]{1,64}")
 # Records about the session and its display, without a part in what the agents did.
@@ -92,6 +103,8 @@ class SessionFile:
             self._message(data, row.number)
         elif kind == PROGRESS:
             self._progress(data, mapping(data.get("data")), row.number)
+        elif kind in TITLES:
+            self.tally.name(self._scope(data).run_id, title=data.get(TITLES[kind]), chosen=kind == "custom-title")
         elif kind == "attachment":
             self._attachment(data, row.number)
         elif kind == "system" and data.get("subtype") == "api_error":
@@ -106,6 +119,7 @@ class SessionFile:
         if not self._is_new(data):
             return
         scope = self._scope(data)
+        self.tally.name(scope.run_id, project=data.get("cwd"), prompt=first_prompt(data))
         if data["type"] == "assistant":
             self.messages.assistant(scope, data, number)
         else:
@@ -180,6 +194,16 @@ class SessionFile:
             if known:
                 self._reading.agents[agent] = known
         return known or agent
+
+
+def first_prompt(data: dict[str, Any]) -> str:
+    """Return what a record asks for; empty if it is no prompt of a person or of the agent that started this one."""
+    content = mapping(data.get("message")).get("content")
+    if data.get("type") != "user" or not (is_person(data) and is_human(content)):
+        return ""
+    blocks = [content] if isinstance(content, str) else items(content)
+    texts = (without_reminders(text_of([block])).strip() for block in blocks if is_text(block))
+    return next((text for text in texts if text and not text.startswith(HARNESS)), "")
 
 
 def session_of(path: Path) -> str:

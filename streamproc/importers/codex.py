@@ -121,6 +121,7 @@ class Rollout:
             return
         self._known = True
         run = string(meta.get("id")) or self.turns.scope.run_id
+        self.tally.name(run, project=meta.get("cwd"))
         source = mapping(meta.get("source")).get("subagent")
         spawn = mapping(mapping(source).get("thread_spawn"))
         parent = string(spawn.get("parent_thread_id")) or string(meta.get("parent_thread_id"))
@@ -192,6 +193,7 @@ class Rollout:
     def _event(self, event: dict[str, Any], at: int | None) -> None:
         kind = event.get("type")
         if kind == "user_message" and is_human_text(event.get("message"), HARNESS):
+            self.tally.name(self.turns.scope.run_id, prompt=event.get("message"))
             self._prompt(at)
         elif kind == "agent_message":
             self._speak()

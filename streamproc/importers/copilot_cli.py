@@ -91,6 +91,7 @@ class CopilotSession:
     def _begun(self, _row: dict[str, Any], data: dict[str, Any], _number: int, _at: int | None) -> None:
         self._session = string(data.get("sessionId")) or self._session
         self._model = string(data.get("selectedModel"))
+        self._tally.name(self._scope({"data": {}}).run_id, project=mapping(data.get("context")).get("cwd"))
 
     def _changed_model(self, row: dict[str, Any], data: dict[str, Any], _number: int, _at: int | None) -> None:
         if not _agent_of(row):
@@ -103,6 +104,7 @@ class CopilotSession:
                 self._agents[one] = kind or one
 
     def _heard(self, row: dict[str, Any], data: dict[str, Any], number: int, at: int | None) -> None:
+        self._tally.name(self._scope(row).run_id, prompt=data.get("content"))
         if not _agent_of(row) and string(data.get("source")) in ("", "user"):
             self._stopped(row, data, number, at)
 

@@ -71,6 +71,7 @@ def _events(message: dict[str, Any], session: str, message_id: str, tally: Impor
     kind, at = message.get("type"), utc(message.get("timestamp"))
     heard = {"type": "user.message", "run_id": session, "at": at}
     if kind == "user":
+        tally.name(session, prompt=text_of(message.get("content")))
         yield heard
     elif kind == "error" or kind in SPOKEN:
         turn: dict[str, Any] = {"run_id": session, "node": MODEL, "event_id": f"{session}/{message_id}", "at": at}

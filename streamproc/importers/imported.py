@@ -11,6 +11,7 @@ import xxhash
 
 from streamproc.errors import plural
 from streamproc.importers.log_file import LogFile, Sample
+from streamproc.importers.session_names import SessionName
 
 IGNORED_NAMES_MAX: Final = 40  # different unknown types counted by name
 
@@ -37,6 +38,11 @@ class ImportTally:
     repeated: int = 0  # records that another record repeats
     bad_lines: int = 0  # lines that are no JSON
     notes: dict[str, None] = field(default_factory=dict)  # sentences for the reader, each once
+    names: dict[str, SessionName] = field(default_factory=dict)  # of runs, for people
+
+    def name(self, run_id: str, **said: Any) -> None:
+        """Take what a record says about the name of a run: its `title`, `prompt` or `project`."""
+        self.names.setdefault(run_id, SessionName()).note(**said)
 
     def count(self, event: dict[str, Any]) -> None:
         """Count a raw event."""
@@ -103,6 +109,11 @@ class Import:
     def knows(self, record_id: str) -> bool:
         """Whether a record was met before, in any file."""
         return id_hash(record_id) in self.seen
+
+    def name_of(self, run_id: str) -> str:
+        """Return the name by which a person knows a run; empty if its log has none."""
+        found = (tally.names[run_id] for tally in self.tallies.values() if run_id in tally.names)
+        return next((name.shown() for name in found), "")
 
     def sentences(self) -> list[str]:
         """Say what was read, format by format, then what is noteworthy."""

@@ -144,6 +144,7 @@ class SessionReader:
         self._parent = name(info.get("parentID"))
         self.run_id = name(info.get("id")) or "unnamed"
         self._base = {"run_id": self.run_id, "session_id": self.run_id, "parent_run_id": self._parent}
+        self._tally.name(self.run_id, title=_given(info.get("title")), project=info.get("directory"))
         self._message: dict[str, Any] = {}
         self._turn: dict[str, Any] = {}
         self._number = self._steps = 0
@@ -161,6 +162,8 @@ class SessionReader:
                 continue
             at = mapping(info.get("time"))
             if info.get("role") == "user":
+                for text in (mapping(part).get("text") for part in items(data.get("parts")) if _is_said(part)):
+                    self._tally.name(self.run_id, prompt=text)
                 if not self._parent and any(map(_is_said, items(data.get("parts")))):
                     yield self._heard(number, at.get("created"))
                 continue
@@ -224,6 +227,11 @@ class SessionReader:
 
     def _heard(self, number: int, at: Any) -> Imported:
         return Imported(fitted({**self._base, "type": "user.message", "at": at}), number, self._unit)
+
+
+def _given(title: Any) -> str:
+    """Return the title of a session, unless it is the one that all have at first."""
+    return "" if string(title).startswith(("New session - ", "Child session - ")) else string(title)
 
 
 def _is_said(part: Any) -> bool:

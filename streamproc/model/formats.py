@@ -8,6 +8,7 @@ from typing import Final
 
 from streamproc.model.budgets import USD_MICRO
 
+LARGE: Final = ((10**9, "G"), (10**6, "M"), (10**3, "k"))
 THIN: Final = "\u202f"  # between groups of three digits
 SECOND_MS: Final = 1_000
 MINUTE_MS: Final = 60 * SECOND_MS
@@ -75,6 +76,14 @@ def local_time(at_ms: int, now_ms: int) -> str:
     """Return the time of day in the zone of this machine, with its date unless that is today's."""
     at, now = (datetime.fromtimestamp(ms / 1000, UTC).astimezone() for ms in (at_ms, now_ms))
     return at.strftime("%H:%M:%S" if at.date() == now.date() else "%Y-%m-%d %H:%M:%S")
+
+
+def short(value: int) -> str:
+    """Return a large number as people say it, to three digits at most: ``950``, ``12 k``, ``2.0 M``, ``310 M``."""
+    if abs(value) < 10_000:
+        return str(value)
+    unit, name = next(one for one in LARGE if abs(value) >= one[0] * 0.9995)
+    return f"{value / unit:.{1 if abs(value) < 10 * unit else 0}f} {name}"
 
 
 def grouped(value: int) -> str:

@@ -38,6 +38,14 @@ class EventPlace(NamedTuple):
     unit: str
 
 
+class Spent(NamedTuple):
+    """What turns have spent."""
+
+    turns: int = 0
+    tokens: int = 0
+    cost_usd_micro: int = 0
+
+
 class Scan:
     """A scan of files under one policy.
 
@@ -65,6 +73,7 @@ class Scan:
         self.turn_log = turn_log
         self._sources_of: defaultdict[str, dict[int, None]] = defaultdict(dict)
         self._key = key
+        self._at_halt: dict[str, Spent] = {}
         self._accounts = LocalAccounts(policy.engine(), self.runs)
 
     def __iter__(self) -> Iterator[Decision]:
@@ -90,6 +99,8 @@ class Scan:
             for decision in decisions:
                 self.decisions.setdefault(decision.run_id, []).append(decision)
                 self.place = EventPlace(source, number, unit)
+                if decision.severity == "halt":
+                    self._at_halt.setdefault(decision.run_id, self.spent_by(decision.run_id))
                 yield decision
 
     def _read(self, source: Source) -> Iterator[Sequence[LogEvent]]:
@@ -112,6 +123,21 @@ class Scan:
     def turns_of(self) -> dict[str, int]:
         """Return how many turns each run has taken."""
         return {run_id: run.turns for run_id in self.runs if (run := self.runs.read(run_id)) is not None}
+
+    def name_of(self, run_id: str) -> str:
+        """Return the name by which a person knows a run, as its logs have it; empty if they have none."""
+        logs = (self.sources[number] for number in self._sources_of.get(run_id, ()))
+        return next((name for log in logs if (name := log.name_of(run_id))), "")
+
+    def spent_by(self, run_id: str) -> Spent:
+        """Return what a run has spent so far."""
+        run = self.runs.read(run_id)
+        return Spent() if run is None else Spent(run.turns, run.ledger.total_tokens, run.ledger.cost_usd_micro)
+
+    def spent_after_halt(self, run_id: str) -> Spent:
+        """Return what a halted run has spent after its halt."""
+        before, whole = self._at_halt[run_id], self.spent_by(run_id)
+        return Spent(*(max(0, end - begin) for begin, end in zip(before, whole, strict=True)))
 
     def sources_of(self, run_id: str) -> list[str]:
         """Return the paths of the logs that a run comes from, in the order in which they were read."""

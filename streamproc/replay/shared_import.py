@@ -137,6 +137,7 @@ class SharedState:
             tally.repeated += counted.repeated
             tally.bad_lines += counted.bad_lines
             tally.notes |= counted.notes
+            tally.names = counted.names | tally.names
 
 
 @dataclass(slots=True)

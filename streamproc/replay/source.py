@@ -125,6 +125,10 @@ class Source:
         self.unknown_fields.add(raw)
         return fingerprint(raw, key=key, local=True)
 
+    def name_of(self, run_id: str) -> str:  # noqa: ARG002  # raw turns have none
+        """Return the name by which a person knows a run; empty if the log has none."""
+        return ""
+
     def _read_each(self, read: Callable[[bytes], T]) -> Iterator[tuple[int, T]]:
         """Yield the number of each line, and what `read` makes of it."""
         for number, line in self.numbered():
@@ -200,6 +204,9 @@ class ImportedSource(Source):
     def _log_events(self, key: HashKey | None) -> Iterator[LogEvent]:
         for found in self._imported():
             yield LogEvent(self._event(found.event, key), found.event, found.number, found.unit)
+
+    def name_of(self, run_id: str) -> str:
+        return self.reading.name_of(run_id)
 
     def _imported(self) -> Iterator[Imported]:
         """Yield the raw events, and count them."""
