@@ -19,9 +19,10 @@ from streamproc.errors import AccessDenied, InvalidEvent, Problem, StreamprocErr
 from streamproc.fingerprint import fingerprint
 from streamproc.fleet.issuing import issue_command, read_fleet, scope_of, store
 from streamproc.fleet.signing import command_signer
-from streamproc.fleet.standing_halts import halt_to_lift, home_partition
+from streamproc.fleet.standing_halts import NO_HALT, halt_to_lift, home_partition
+from streamproc.fleet.verbs import GRANTS, RULES, VerbRule
 from streamproc.model import wire
-from streamproc.model.fleet_command import FLEET, MEMBER, WHY_MAX, FleetCommand, Status
+from streamproc.model.fleet_command import WHY_MAX, FleetCommand
 from streamproc.model.formats import grouped
 from streamproc.model.raw_events import parse_raw
 
@@ -35,59 +36,6 @@ Stage = Literal[
 
 REASON_MIN: Final = 3  # characters: an order without a reason explains nothing afterwards
 NUMBER_MAX: Final = 15  # characters of an amount
-RUN: Final = frozenset({"run"})
-MANY: Final = frozenset({"user", "tenant", MEMBER})
-WHOLE: Final = frozenset({FLEET})
-
-
-@dataclass(frozen=True, slots=True)
-class VerbRule:
-    """What an order needs and does. `title` and `what` are for people."""
-
-    title: str
-    what: str
-    parts: frozenset[str]
-    """The kinds of scope that it can have."""
-    status: Status | None = None
-    """Of the command; None: an event of its run, of type `event`."""
-    event: str = ""
-    releases: bool = False
-    """Whether it is right only for those who see all that stands now: work may go on after it."""
-    counted: bool = False
-    """Whether a person types in the number of runs that it hits."""
-
-
-RULES: Final[Mapping[str, VerbRule]] = {
-    "halt": VerbRule("Halt this run", "A worker halts the run, and guards cancel its work.", RUN, "STOP"),
-    "resume": VerbRule(
-        "Resume this run", "The run may go on, on probation: the next sign of a loop halts it for good.", RUN,
-        event="operator.resume", releases=True,
-    ),
-    "acknowledge": VerbRule(
-        "Acknowledge the halt", "The halt is being handled: it is not escalated. Nothing else changes.", RUN,
-        event="halt.acknowledged", releases=True,
-    ),
-    "kill": VerbRule(
-        "Halt these runs, and future ones", "Workers halt these runs, and every later one, until it is cleared.", MANY,
-        "STOP", counted=True,
-    ),
-    "stop": VerbRule(
-        "Stop the fleet", "Every guard cancels its work now, and no work starts until the fleet is cleared.", WHOLE,
-        "STOP", counted=True,
-    ),
-    "pause": VerbRule(
-        "Pause the fleet", "Work in progress finishes, and no work starts until the fleet is cleared.", WHOLE, "PAUSE"
-    ),
-    "clear": VerbRule(
-        "Clear: work may start again", "Work may start again. Halted runs stay halted.", WHOLE | MANY, "CLEAR",
-        releases=True,
-    ),
-}  # fmt: skip
-
-GRANTS: Final[Mapping[str, str]] = {
-    "turns": "additional turns", "iterations": "additional iterations", "tokens": "additional tokens of each task",
-    "rounds": "additional rounds", "cost": "additional cost in USD",
-}  # fmt: skip
 
 
 @dataclass(slots=True, kw_only=True)
@@ -241,6 +189,8 @@ def progress_of(order: Order, facts: OrderFacts) -> OrderProgress:
 
 
 def _of_event(order: Order, facts: OrderFacts) -> OrderProgress:
+    if order.rule.verdict:  # workers check it, and publish nothing about it
+        return OrderProgress(stage="obeyed", note="it is stored with the run, and `backtest` counts it")
     if facts.decision:
         return OrderProgress(stage="obeyed", note=facts.decision)
     if not facts.applied:
@@ -287,9 +237,11 @@ def unanswered(order: Order, waited: str) -> OrderProgress:
     return OrderProgress(stage="unanswered", note=note)
 
 
-def read_reason(text: str) -> str:
-    """Return a reason as it is sent. Raises `InvalidEvent`."""
+def read_reason(text: str, rule: VerbRule | None = None) -> str:
+    """Return a reason as it is sent; an order by `rule` may need none. Raises `InvalidEvent`."""
     why = " ".join(text.split())
+    if not why and rule is not None and rule.verdict:
+        return ""
     if not REASON_MIN <= len(why) <= WHY_MAX:
         what = f"give one of {REASON_MIN} to {WHY_MAX} characters"
         raise InvalidEvent((Problem("reason", what, "it is shown to everyone affected"),))
@@ -337,9 +289,17 @@ async def issue(settings: Settings, order: Order) -> None:
 async def _issue_event(settings: Settings, order: Order) -> None:
     signer = command_signer(settings)
     given: dict[str, Any] = {}
-    if order.verb == "resume":
-        if signer.required and not order.halt:
-            order.halt = await halt_to_lift(settings, order.run_id, order.partition)
+    verdict = order.rule.verdict
+    if not order.halt and (verdict or (order.verb == "resume" and signer.required)):
+        order.halt = await halt_to_lift(settings, order.run_id, order.partition)
+    if verdict and order.halt == NO_HALT:
+        what = "is not halted, so there is nothing to say about its halt"
+        raise InvalidEvent(
+            (Problem(f"run {order.run_id}", what, "look at its status: it was resumed, or has finished"),)
+        )
+    if verdict:
+        given = {"verdict": verdict, "decision": order.halt}
+    elif order.verb == "resume":
         given = {"grant": dict(order.grant), "halt": order.halt}
     event = fingerprint(
         parse_raw(

@@ -14,7 +14,7 @@ from typing import Final, TextIO
 from streamproc.errors import InvalidSettings
 
 APPLICATION: Final = 0x73706D31  # `PRAGMA application_id`: no other file is ever thrown away
-VERSION: Final = 3  # of the tables and of what they hold; a file of another version is built again
+VERSION: Final = 4  # of the tables and of what they hold; a file of another version is built again
 SQLITE: Final = b"SQLite format 3\0"
 HEADER_BYTES: Final = 100
 PAGE_CACHE_KIB: Final = 65_536
@@ -26,6 +26,7 @@ CREATE TABLE offsets (role TEXT, partition INTEGER, next INTEGER NOT NULL, last_
     PRIMARY KEY (role, partition)) WITHOUT ROWID;
 CREATE TABLE runs (run_id TEXT PRIMARY KEY, shown INTEGER NOT NULL, rank INTEGER NOT NULL, at_ms INTEGER NOT NULL,
     workflow TEXT NOT NULL, tenant TEXT NOT NULL, user TEXT NOT NULL, code TEXT NOT NULL, message TEXT NOT NULL,
+    turns INTEGER NOT NULL, cost INTEGER NOT NULL, loop INTEGER NOT NULL, failing INTEGER NOT NULL,
     state BLOB NOT NULL);
 CREATE INDEX runs_by_rank ON runs (shown, rank DESC, run_id);
 CREATE INDEX runs_by_workflow ON runs (workflow);

@@ -31,6 +31,17 @@ from streamproc.read_model.rows import (
     RunGroup,
 )
 from streamproc.read_model.run_facts import FINISHED, SHOWN, live_run
+from streamproc.read_model.run_filters import (
+    FIELDS,
+    GROUPS,
+    LOST,
+    STATUSES,
+    bound,
+    decision_filter,
+    equal,
+    run_filter,
+    run_order,
+)
 from streamproc.read_model.run_table import unpack_facts
 from streamproc.read_model.turn_table import SLOT_MS
 
@@ -43,31 +54,14 @@ Field = Literal["workflow", "tenant", "user", "code"]
 
 ROWS_MAX: Final = 1_000  # of any answer
 NAMES_MAX: Final = 500
-TEXT_MAX: Final = 200  # characters of a text to search for
 RATE_MS: Final = 60_000  # over which turns per second are counted
 DELAYS_MAX: Final = 1_000  # decisions whose delays make the median: the latest ones
 SILENT_SHOWN: Final = 5  # runs that do not answer an order to stop
 LATEST_MS: Final = 1 << 62
-RUNNING: Final = f"shown BETWEEN {SHOWN['warned']} AND {SHOWN['others']}"
-LOST_MS: Final = "CAST(? AS INTEGER)"  # a running run without an event since then is lost
-GROUPS: Final = {
-    "halted": f"shown = {SHOWN['halted']}",
-    "warned": f"shown = {SHOWN['warned']} AND at_ms >= {LOST_MS}",
-    # A range, so that the index has the order.
-    "others": f"shown >= {SHOWN['others']} AND (shown = {FINISHED} OR at_ms >= {LOST_MS})",
-    "lost": f"{RUNNING} AND at_ms < {LOST_MS}",
-}
-STATUSES: Final = {
-    "halted": f"shown = {SHOWN['halted']}",
-    "running": RUNNING,
-    "finished": f"shown = {FINISHED}",
-}
 DECISION_COLUMNS: Final = (
     "id, run_id, at_ms, code, severity, action, message, turn, workflow, tenant, user, partition, position, "
     "policy_hash, body"
 )
-LOST: Final = "lost"
-_FIELDS: Final = ("workflow", "tenant", "user", "code")
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -147,14 +141,16 @@ class Queries:
         offset: int = 0,
         since_ms: int = 0,
         before_ms: int = 0,
+        sort: str = "",
     ) -> FleetPage:
         """Return runs of a group, the most urgent first; of the others, running ones before finished ones.
 
+        `sort` is one of `SORTS`, with a minus before it from the largest on; anything else sorts by urgency.
         Of halted runs, `since_ms` and `before_ms` (log times, 0: any) choose those that were halted in between.
         """
         if filter.status == LOST and group != LOST:
             return FleetPage(rows=(), total=0)
-        where, values = _run_filter(filter)
+        where, values = run_filter(filter)
         lost_ms = self._lost_ms()
         if group != "halted":
             values.insert(0, str(lost_ms))
@@ -163,7 +159,7 @@ class Queries:
             values += [str(since_ms), str(before_ms or LATEST_MS)]
         condition = " AND ".join([GROUPS[group], *where])
         rows = self._all(
-            f"SELECT run_id, state FROM runs WHERE {condition} ORDER BY shown, rank DESC, run_id LIMIT ? OFFSET ?",
+            f"SELECT run_id, state FROM runs WHERE {condition} ORDER BY {run_order(sort)} LIMIT ? OFFSET ?",
             *values, min(limit, ROWS_MAX), max(0, offset),
         )  # fmt: skip
         total = self._one(f"SELECT count(*) FROM runs WHERE {condition}", *values)[0]
@@ -172,15 +168,15 @@ class Queries:
 
     def run(self, run_id: str) -> LiveRun | None:
         """Return a run; None if no worker knows it."""
-        row = self._one("SELECT state FROM runs WHERE run_id = ?", _bound(run_id))
+        row = self._one("SELECT state FROM runs WHERE run_id = ?", bound(run_id))
         return None if row is None else self._shown(run_id, row[0], self._lost_ms())
 
     def decisions(self, filter: DecisionFilter, *, limit: int = 200) -> tuple[DecisionRow, ...]:  # noqa: A002
         """Return decisions, the newest first."""
-        where, values = _decision_filter(filter)
+        where, values = decision_filter(filter)
         if filter.before:
             where.append("(time_ms, id) < (SELECT time_ms, id FROM controls WHERE id = ?)")
-            values.append(_bound(filter.before))
+            values.append(bound(filter.before))
         rows = self._all(
             f"SELECT {DECISION_COLUMNS} FROM controls WHERE {' AND '.join(where) or '1'} "
             "ORDER BY time_ms DESC, id DESC LIMIT ?",
@@ -190,7 +186,7 @@ class Queries:
 
     def decision(self, id: str) -> DecisionRow | None:  # noqa: A002
         """Return a decision; None if it is not known, or no longer."""
-        row = self._one(f"SELECT {DECISION_COLUMNS} FROM controls WHERE id = ?", _bound(id))
+        row = self._one(f"SELECT {DECISION_COLUMNS} FROM controls WHERE id = ?", bound(id))
         return None if row is None else _decision(row)
 
     def commands(self, *, standing: bool) -> tuple[CommandRow, ...]:
@@ -234,8 +230,8 @@ class Queries:
 
     def names(self, field: Field) -> tuple[str, ...]:
         """Return the values of a field of runs, for a filter's menu: the first 500."""
-        if field not in _FIELDS:
-            raise ValueError(f"{field} is no field to filter by: choose one of {', '.join(_FIELDS)}")
+        if field not in FIELDS:
+            raise ValueError(f"{field} is no field to filter by: choose one of {', '.join(FIELDS)}")
         # Jumps from one value to the next in the index, however many runs have it.
         rows = self._all(
             f"WITH RECURSIVE found(name) AS (SELECT min({field}) FROM runs WHERE {field} > '' UNION ALL "
@@ -284,19 +280,19 @@ class Queries:
 
     def point_before(self, run_id: str, turns_back: int) -> Point | None:
         """Return where the last turns of a run begin, at least `turns_back` if so many were read; None: none was."""
-        last = self._one("SELECT max(number) FROM points WHERE run_id = ?", _bound(run_id))
+        last = self._one("SELECT max(number) FROM points WHERE run_id = ?", bound(run_id))
         if last is None or last[0] is None:
             return None
         row = self._one(
             "SELECT number, partition, position FROM points WHERE run_id = ? AND number <= ? "
             "ORDER BY number DESC LIMIT 1",
-            _bound(run_id), max(last[0] - turns_back, 0),
+            bound(run_id), max(last[0] - turns_back, 0),
         )  # fmt: skip
         return None if row is None else Point(*row)
 
     def last_offset(self, run_id: str) -> int:
         """Return the offset of the last event of a run that was read from the turns topic; -1: none was."""
-        row = self._one("SELECT state FROM runs WHERE run_id = ?", _bound(run_id))
+        row = self._one("SELECT state FROM runs WHERE run_id = ?", bound(run_id))
         return -1 if row is None else unpack_facts(row[0]).last_offset
 
     def _all(self, sql: str, *values: Any) -> list[Any]:
@@ -312,44 +308,8 @@ def _in_scope(scope: str) -> tuple[str, list[str]]:
     """Return the condition for the runs of a command's scope, and its values; no run fits a scope without a name."""
     target = FleetCommand(w=1, id="count", status="STOP", scope=scope, at=0)
     names = {"run_id": target.name if target.part == "run" else "", "user": target.user, "tenant": target.tenant}
-    where, values = _equal(names)
+    where, values = equal(names)
     return " AND ".join(where) or ("1" if target.part == FLEET else "0"), values
-
-
-def _run_filter(wanted: RunFilter) -> tuple[list[str], list[str]]:
-    where, values = _equal({name: getattr(wanted, name) for name in _FIELDS})
-    if wanted.status and wanted.status != LOST:  # a group of its own
-        where.append(STATUSES.get(wanted.status, "0"))
-    if wanted.text:
-        columns = ("run_id", "workflow", "user", "code", "message")
-        where.append("(" + " OR ".join(f"{column} LIKE ? ESCAPE '\\'" for column in columns) + ")")
-        values += [_pattern(wanted.text)] * len(columns)
-    return where, values
-
-
-def _decision_filter(wanted: DecisionFilter) -> tuple[list[str], list[str]]:
-    fields = ("run_id", "workflow", "tenant", "code", "severity")
-    where, values = _equal({name: getattr(wanted, name) for name in fields})
-    if wanted.text:
-        columns = ("run_id", "code", "message")
-        where.append("(" + " OR ".join(f"{column} LIKE ? ESCAPE '\\'" for column in columns) + ")")
-        values += [_pattern(wanted.text)] * len(columns)
-    return where, values
-
-
-def _equal(wanted: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    given = {name: _bound(value) for name, value in wanted.items() if value}
-    return [f"{name} = ?" for name in given], list(given.values())
-
-
-def _pattern(text: str) -> str:
-    escaped = _bound(text[:TEXT_MAX]).replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    return f"%{escaped}%"
-
-
-def _bound(text: str) -> str:
-    """Return a text that SQLite can store: half of a surrogate pair cannot, and matches nothing."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _decision(row: Any) -> DecisionRow:

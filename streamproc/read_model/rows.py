@@ -45,7 +45,10 @@ class LiveRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """Which runs to show. Empty fields match all; `text` is searched in run, workflow, user, code and sentence."""
+    """Which runs to show. Empty fields match all; `text` is searched in run, workflow, user, code and sentence.
+
+    `since` and `until` are times or ages (`model.time_range`): runs whose last sign of life was in between.
+    """
 
     workflow: str = ""
     tenant: str = ""
@@ -53,6 +56,8 @@ class RunFilter:
     code: str = ""
     text: str = ""
     status: str = ""
+    since: str = ""
+    until: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -217,6 +217,16 @@ def order_of(row: LiveRun | None, run: RunFacts) -> tuple[int, int]:
     return FINISHED if row.status == "finished" else SHOWN["others"], row.cost_usd_micro
 
 
+def figures_of(row: LiveRun | None) -> tuple[int, int, int, int]:
+    """Return the columns by which people sort: turns, cost, iterations, failing tests (-1: none is known)."""
+    if row is None:
+        return 0, 0, 0, -1
+    iterations = row.badge.removeprefix("Loop ").partition("/")[0]
+    loop = int(iterations) if iterations.isascii() and iterations.isdigit() else 0
+    failing = row.failing_trend[-1] if row.failing_trend else -1
+    return row.turns, row.cost_usd_micro, amount(loop), amount(failing)
+
+
 def amount(value: int) -> int:
     """Return a number that fits into a column."""
     return max(-AMOUNT_MAX, min(AMOUNT_MAX, value))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from streamproc.read_model.run_facts import HIDDEN, RunFacts, live_run, order_of
+from streamproc.read_model.run_facts import HIDDEN, RunFacts, figures_of, live_run, order_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -22,8 +22,11 @@ T = TypeVar("T")
 _pack = msgspec.msgpack.Encoder().encode
 unpack_facts = msgspec.msgpack.Decoder(RunFacts).decode
 
-_INSERT: Final = "INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_UPDATE: Final = "UPDATE runs SET shown = ?, rank = ?, at_ms = ?, state = ? WHERE run_id = ?"
+_INSERT: Final = f"INSERT OR REPLACE INTO runs VALUES ({', '.join('?' * 14)})"
+_UPDATE: Final = (
+    "UPDATE runs SET shown = ?, rank = ?, at_ms = ?, turns = ?, cost = ?, loop = ?, failing = ?, state = ? "
+    "WHERE run_id = ?"
+)
 
 
 class RunTable:
@@ -57,10 +60,11 @@ class RunTable:
             shown, rank = order_of(row, facts)
             at_ms = row.at_ms if row is not None else facts.heard_ms
             found = (row.workflow, row.tenant, row.user, row.code, row.message) if row is not None else ("",) * 5
+            figures = figures_of(row)
             if texts.get(run_id) == found:  # then only one index changes
-                self._updated.append((shown, rank, at_ms, _pack(facts), run_id))
+                self._updated.append((shown, rank, at_ms, *figures, _pack(facts), run_id))
             else:
-                self._inserted.append((run_id, shown, rank, at_ms, *found, _pack(facts)))
+                self._inserted.append((run_id, shown, rank, at_ms, *found, *figures, _pack(facts)))
         self._new += len(ids) - len(texts)
         return set(ids)
 

@@ -12,7 +12,8 @@ from textual.binding import Binding, BindingType
 from textual.css.query import NoMatches
 
 from streamproc.errors import plural
-from streamproc.fleet.commands import RULES, Order
+from streamproc.fleet.commands import Order
+from streamproc.fleet.verbs import RULES, VerbRule
 from streamproc.model.fleet_command import FLEET
 from streamproc.tui.fleet_screen import FleetScreen
 from streamproc.tui.help_screen import HelpScreen
@@ -87,33 +88,44 @@ class FleetApp(FleetHost):
 
     def action_order(self, verb: str, fleet: bool = False) -> None:
         """Ask for what an order needs, and send it."""
-        screen = self._screen_of_runs()
-        run_id = "" if fleet or screen is None else screen.run_id
-        refusal = self._refusal(verb, run_id, fleet=fleet)
+        screen, rule = self._screen_of_runs(), RULES[verb]
+        asked = () if fleet or screen is None else screen.run_ids
+        reasons = {run_id: self._run_refusal(rule, run_id) for run_id in asked}
+        run_ids = tuple(run_id for run_id, reason in reasons.items() if not reason)
+        refusal = self._refusal(verb, fleet=fleet or bool(asked))
+        if not refusal and asked and not run_ids:
+            refusal = next(iter(reasons.values())) if len(asked) == 1 else f"None of these runs is {rule.needs}."
         if refusal:
             self.notify(refusal, title="Nothing was sent", severity="warning", timeout=10, markup=False)
-            return
-        hit = self.model.runs_in_scope(FLEET) if fleet else 1
-        self.push_screen(OrderDialog(verb, run_id, self._orders, hit), self._send)
+        elif rule.verdict:  # one key
+            self._send(tuple(self._orders.order(verb, run_id, "", {}, 1) for run_id in run_ids))
+        else:
+            hit = self.model.runs_in_scope(FLEET) if fleet else len(run_ids) if verb == "halt" else 1
+            self.push_screen(OrderDialog(verb, run_ids, self._orders, hit), self._send)
 
-    def _refusal(self, verb: str, run_id: str, *, fleet: bool) -> str:
-        """Return why this order cannot be given now; empty if it can."""
+    def _run_refusal(self, rule: VerbRule, run_id: str) -> str:
+        run = self.model.run(run_id)
+        refusal = rule.refusal(run.status) if run is not None else ""
+        return f"{refusal} It has had {plural(run.turns, 'turn')}." if refusal and run is not None else refusal
+
+    def _refusal(self, verb: str, *, fleet: bool) -> str:
+        """Return why this order cannot be given now, whatever the run; empty if it can."""
         if self.read_only:
             return f"Read-only: {self.read_only}"
-        if not fleet and not run_id:
+        if not fleet:
             return "No run is chosen."
         if RULES[verb].releases and (not self.caught_up or self.lost_since_ms is not None):
             return f"The picture is not up to date, so {verb} could be wrong. Try again when it is live."
-        run = self.model.run(run_id) if run_id else None
-        if run is not None and verb in ("resume", "acknowledge") and run.status != "halted":
-            return f"This run is {run.status}: {verb} is for a halted one."
-        if run is not None and verb == "halt" and run.status != "running":
-            return f"This run is {run.status}, after {plural(run.turns, 'turn')}."
         return ""
 
-    def _send(self, order: Order | None) -> None:
-        if order is not None:
+    def _send(self, orders: tuple[Order, ...] | None) -> None:
+        if orders is None:
+            return
+        for order in orders:
             self.run_worker(self._deliver(order), group="orders")
+        screen = self._screen_of_runs()
+        if screen is not None:
+            screen.clear_marks()
 
     async def _deliver(self, order: Order) -> None:
         self.followed.append(order)

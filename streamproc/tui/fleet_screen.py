@@ -48,6 +48,8 @@ class FleetScreen(Screen[None]):
         Binding("h", "app.order('halt')", "Halt"),
         Binding("r", "app.order('resume')", "Resume"),
         Binding("a", "app.order('acknowledge')", "Acknowledge", show=False),
+        Binding("v", "app.order('right')", "The halt was right", show=False),
+        Binding("f", "app.order('false-alarm')", "A false alarm", show=False),
         Binding("escape", "clear_filter", "Clear the filter", show=False),
     ]
 
@@ -82,6 +84,18 @@ class FleetScreen(Screen[None]):
         """The id of the chosen run; empty if there is none."""
         run = self.query_one(RunList).chosen
         return run.run_id if run is not None else ""
+
+    @property
+    def run_ids(self) -> tuple[str, ...]:
+        """The runs that an order is for: those that are selected, else the chosen one."""
+        runs = self.query_one(RunList)
+        if runs.marked:
+            return tuple(one for one in runs.shown_ids if one in runs.marked)
+        return (self.run_id,) if self.run_id else ()
+
+    def clear_marks(self) -> None:
+        """Select no run."""
+        self.query_one(RunList).clear_marks()
 
     # -- data
 
@@ -135,7 +149,8 @@ class FleetScreen(Screen[None]):
         box.focus()
 
     def action_clear_filter(self) -> None:
-        """Show all runs again."""
+        """Show all runs again, and select none."""
+        self.clear_marks()
         box = self.query_one("#filter", Input)
         box.value = ""
         box.display = False

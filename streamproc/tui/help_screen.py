@@ -19,10 +19,12 @@ HANG: Final = 12  # columns before what a key does
 KEYS: Final = (
     ("The runs", (
         ("↑ ↓  j k", "choose a run"), ("Tab", "the next group"), ("Enter", "open the run"), ("s", "sort"),
+        ("x", "select it: orders are for all selected ones"),
         ("/", f"filter: {HINT}"), ("Esc", "clear the filter, go back"),
     )),
     ("A run", (
         ("h", "halt it"), ("r", "resume it, with a grant"), ("a", "acknowledge its halt"),
+        ("v  f", "its halt was right, or a false alarm"),
         ("t  d  g", "its turns, its decisions, the top"),
     )),
     ("The fleet", (("P", "pause"), ("S", "stop"), ("C", "clear"), ("w", "its workers"))),

@@ -12,7 +12,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
 from streamproc.errors import InvalidEvent, plural
-from streamproc.fleet.commands import GRANTS, REASON_MIN, RULES, Order, read_grant, read_reason
+from streamproc.fleet.commands import REASON_MIN, Order, read_grant, read_reason
+from streamproc.fleet.verbs import GRANTS, RULES
 from streamproc.model.fleet_command import WHY_MAX
 from streamproc.tui.texts import joined, lines, styled
 
@@ -20,15 +21,16 @@ if TYPE_CHECKING:
     from streamproc.tui.orders import TerminalOrders
 
 
-class OrderDialog(ModalScreen[Order | None]):
-    """Asks for what an order needs. Its result is None if a person thinks better of it."""
+class OrderDialog(ModalScreen[tuple[Order, ...] | None]):
+    """Asks for what an order to the fleet or to some runs needs. Its result is one order for each run; None if a person
+    thinks better of it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Cancel")]
 
-    def __init__(self, verb: str, run_id: str, orders: TerminalOrders, hit: int) -> None:
+    def __init__(self, verb: str, run_ids: tuple[str, ...], orders: TerminalOrders, hit: int) -> None:
         super().__init__()
         self._verb, self._rule, self._orders = verb, RULES[verb], orders
-        self._run_id, self._hit = run_id, hit  # `hit`: the number of working runs
+        self._run_ids, self._hit = run_ids, hit  # `hit`: the number of runs to type in, if it is more than one
 
     def compose(self) -> ComposeResult:
         """Lay out the dialog."""
@@ -48,8 +50,13 @@ class OrderDialog(ModalScreen[Order | None]):
 
     def _about(self) -> Content:
         title = Content.styled(self._rule.title, "bold $accent")
-        found = [title, styled(self._run_id, "bold"), Content(self._rule.what)]
-        if not self._run_id:
+        runs = self._run_ids
+        found = [
+            title,
+            styled(runs[0] if len(runs) == 1 else plural(len(runs), "run"), "bold"),
+            Content(self._rule.what),
+        ]
+        if not runs:
             found[1] = joined(Content.styled(plural(self._hit, "working run"), "bold"), " now")
         return lines([*found, joined(Content.styled("ordered by ", "$quiet"), styled(self._orders.by))])
 
@@ -84,7 +91,8 @@ class OrderDialog(ModalScreen[Order | None]):
         if self._hit > 1 and self._value("hit") != str(self._hit):
             self._complain(f"Type the number of runs that this hits: {self._hit}.", "hit")
             return
-        self.dismiss(self._orders.order(self._verb, self._run_id, why, grant, self._hit))
+        ids, counted = self._run_ids or ("",), 1 if self._run_ids else self._hit
+        self.dismiss(tuple(self._orders.order(self._verb, one, why, grant, counted) for one in ids))
 
     def _value(self, name: str) -> str:
         return "".join(box.value.strip() for box in self.query(f"#{name}").results(Input))

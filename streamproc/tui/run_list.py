@@ -90,9 +90,9 @@ class ListLayout(NamedTuple):
         cells += [one.head.rjust(one.width) if one.right else one.head.ljust(one.width) for one in self.columns]
         return Content.styled((" " * GAP).join([*cells, "WHY"] if self.sentence else cells), "bold $quiet")
 
-    def row(self, run: LiveRun, now_ms: int, *, chosen: bool) -> Content:
+    def row(self, run: LiveRun, now_ms: int, *, chosen: bool, marked: bool = False) -> Content:
         """Return the line of a run."""
-        mark = "▶ " if chosen else "  "
+        mark = ("▶" if chosen else " ") + ("✓" if marked else " ")
         cells = [joined(mark, letter(run), " ", _fit(styled(run.run_id, "bold" if chosen else ""), self.id_width))]
         cells += [_fit(one.cell(run, now_ms), one.width, right=one.right) for one in self.columns]
         if self.sentence:
@@ -147,6 +147,7 @@ class RunList(ScrollView, can_focus=True):
         Binding("end,G", "last", "Last", show=False),
         Binding("tab", "group", "Next group", show=False),
         Binding("enter", "open", "Open"),
+        Binding("x", "mark", "Select", show=False),
     ]
 
     def __init__(self) -> None:
@@ -155,6 +156,8 @@ class RunList(ScrollView, can_focus=True):
         self._laid = ListLayout.of(80, ())
         self._at = -1  # line of the chosen run
         self.now_ms = 0
+        self.marked: set[str] = set()
+        """The runs that an order is for instead of the chosen one."""
 
     @property
     def chosen(self) -> LiveRun | None:
@@ -217,7 +220,11 @@ class RunList(ScrollView, can_focus=True):
         chosen = number == self._at
         if chosen:
             style = self.get_visual_style("run-list--chosen")
-        content = self._laid.row(line.run, self.now_ms, chosen=chosen) if line.run is not None else line.text
+        content = (
+            self._laid.row(line.run, self.now_ms, chosen=chosen, marked=line.run.run_id in self.marked)
+            if line.run is not None
+            else line.text
+        )
         content = content.truncate(width).pad_right(max(0, width - content.cell_length))
         return Visual.to_strips(self, content, width, 1, style)[0]
 
@@ -276,6 +283,17 @@ class RunList(ScrollView, can_focus=True):
         if run is not None and starts:
             self._go(next((place for place in starts if place > self._at), starts[0]))
 
+    def action_mark(self) -> None:
+        """Select the chosen run for an order to several, or no longer."""
+        if (run := self.chosen) is not None:
+            self.marked ^= {run.run_id}
+            self.refresh()
+
+    def clear_marks(self) -> None:
+        """Select no run."""
+        self.marked.clear()
+        self.refresh()
+
     def action_open(self) -> None:
         """Open the chosen run."""
         if (run := self.chosen) is not None:
@@ -303,7 +321,3 @@ def _group_lines(group: RunGroup, page: FleetPage, order: str) -> list[ListLine]
     if not page.total:
         found.append(ListLine(None, Content.styled("      no run", "$quiet")))
     return found
-
-
-def _spent(run: LiveRun) -> str:
-    return usd(run.cost_usd_micro) if run.cost_usd_micro else ""

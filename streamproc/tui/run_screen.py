@@ -39,6 +39,8 @@ class RunScreen(Screen[None]):
         Binding("h", "app.order('halt')", "Halt"),
         Binding("r", "app.order('resume')", "Resume"),
         Binding("a", "app.order('acknowledge')", "Acknowledge"),
+        Binding("v", "app.order('right')", "Right"),
+        Binding("f", "app.order('false-alarm')", "False alarm"),
         Binding("t", "to('timeline')", "Turns"),
         Binding("d", "to('decided')", "Decisions"),
         Binding("j,down", "scroll(1)", "Down", show=False),
@@ -50,6 +52,14 @@ class RunScreen(Screen[None]):
         super().__init__()
         self.run_id = run_id
         self.report: RunReport | None = None
+
+    @property
+    def run_ids(self) -> tuple[str, ...]:
+        """The runs that an order is for."""
+        return (self.run_id,)
+
+    def clear_marks(self) -> None:
+        """Select no run: here there is only one."""
 
     def compose(self) -> ComposeResult:
         """Lay out the sections: two columns where there is room."""

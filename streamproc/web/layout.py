@@ -6,6 +6,7 @@ from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from aiohttp import web
 
@@ -15,6 +16,7 @@ from streamproc.web.access.own_address import own_path
 from streamproc.web.bars import bars
 from streamproc.web.keys import LIVE, READER
 from streamproc.web.moments import moment
+from streamproc.web.order_panel import followed_order, is_over, order_panel
 
 # Files below /static: their package, their place in it, their type.
 ASSETS: Final = {
@@ -27,7 +29,15 @@ VIEWS: Final = (
     ("/", "Fleet"), ("/decisions", "Decisions"), ("/accounts", "Budgets"), ("/policy", "Policy"),
     ("/whatif", "What if"), ("/orders", "Orders"), ("/health", "Health"),
 )  # fmt: skip
+KEYS: Final = (
+    ("j k", "the next and the previous run, or flag of a timeline"), ("Enter", "open the run"),
+    ("x", "select the run, or no longer"), ("/", "search"), (".", "the next turn that brought nothing new"),
+    ("h", "halt the selected runs, or the one that has the focus"), ("r", "resume them, with a grant"),
+    ("a", "acknowledge their halts"), ("v", "say that their halts were right"), ("f", "call them false alarms"),
+    ("Esc", "leave a field, select nothing"), ("?", "these keys"),
+)  # fmt: skip
 TITLE_MAX: Final = 80
+REFRESH_S: Final = 2  # without script, while an order is followed
 FOREVER: Final = "private, max-age=31536000, immutable"  # the address changes with the content
 
 
@@ -63,6 +73,11 @@ def page(
     """
     session = session_of(request)
     version = request.app[LIVE].version if events and seen is None else seen
+    followed = followed_order(request) if session is not None else None
+    if followed is not None:
+        if "order" not in request.match_info:
+            body = order_panel(followed[1], without_order(request)) + body
+        events = f"{events or 'view=bars'}&{urlencode({'order': followed[0], 'back': without_order(request)})}"
     head = [
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
@@ -74,6 +89,8 @@ def page(
     ]
     if session is not None:  # without one, /events and all views answer with the login
         head.append(tag("script", Html(), src=asset_href("page.js"), type="module"))
+    if followed is not None and not is_over(followed[1]):
+        head.append(tag("noscript", tag("meta", http_equiv="refresh", content=REFRESH_S)))
     top = _top(request, session) if session is not None else NOTHING
     shell = tag(
         "body",
@@ -83,11 +100,17 @@ def page(
             role="alert", hidden=True),
         bars(request.app[READER]) if session is not None else NOTHING,
         tag("main", body, id="main"),
+        keys() if session is not None else NOTHING,
         data_events=(f"/events?{events}&seen={version}" if events else "/events?view=bars") if session else None,
     )  # fmt: skip
     text = Html("<!DOCTYPE html>\n") + tag("html", tag("head", *head), shell, lang="en") + Html("\n")
     # Half a surrogate pair in a name is legal in JSON, and in no encoding.
     return web.Response(body=text.encode("utf-8", "replace"), content_type="text/html", charset="utf-8", status=status)
+
+
+def without_order(request: web.Request) -> str:
+    """Return the address of this page without the order that it follows; empty for the page of an order."""
+    return "" if "order" in request.match_info else own_path(str(request.rel_url.without_query_params("order")))
 
 
 def _top(request: web.Request, session: Any) -> Html:
@@ -107,6 +130,9 @@ def _top(request: web.Request, session: Any) -> Html:
         tag("a", _mark(), "streamproc", href="/", class_="brand"),
         tag("nav", *links, aria_label="Views"),
         tag("div", as_of(request.app[READER].as_of_ms),
+            tag("button", "UTC", type="button", class_="quiet", id="zone",
+                title="The time zone of all times on this page: yours or UTC"),
+            tag("button", "?", type="button", class_="quiet", data_opens="keys", aria_label="Keys", title="Keys"),
             tag("a", "Reload", href=own_path(request.path_qs), class_="reload"), class_="asof"),
         tag("div", tag("span", foreign(session.name), class_="who"), leave, class_="account"),
         class_="top",
@@ -122,6 +148,17 @@ def _mark() -> Html:
 def as_of(at_ms: int) -> Html:
     """Return how old the page is: when the broker last answered."""
     return tag("span", "as of ", moment(at_ms), id="asof")
+
+
+@cache
+def keys() -> Html:
+    """Return the keys, in a dialog that the script opens."""
+    rows = [
+        part for key, what in KEYS for part in (tag("dt", *(tag("kbd", one) for one in key.split())), tag("dd", what))
+    ]
+    close = tag("form", tag("button", "Close"), method="dialog")
+    return tag("dialog", tag("h2", "Keys", id="keys-name"), tag("dl", *rows, class_="inline"), close, id="keys",
+               aria_labelledby="keys-name")  # fmt: skip
 
 
 def empty(title: str, *text: Any) -> Html:

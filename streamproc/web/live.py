@@ -18,11 +18,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from aiohttp import web
 
 from streamproc.model.formats import grouped
-from streamproc.read_model import Changes, RunFilter
+from streamproc.read_model import Changes
+from streamproc.read_model.run_filters import fits
 from streamproc.web.bars import BarFeed
-from streamproc.web.keys import LIVE, MODEL, READER, element_id, filter_of
+from streamproc.web.keys import LIVE, MODEL, READER, element_id
+from streamproc.web.order_panel import OrderFeed, followed_order
 from streamproc.web.order_views import own_session
-from streamproc.web.views.fleet import GROUPS, fits, fleet_standing, group_of, group_page, order_of, run_row, strip
+from streamproc.web.views.fleet import fleet_standing, list_view, strip
+from streamproc.web.views.run_rows import GROUPS, ListView, group_of, group_page, order_of, run_row
 
 if TYPE_CHECKING:
     from streamproc.read_model import ChangeSubscription, ReadModel
@@ -49,15 +52,17 @@ async def events(request: web.Request) -> web.StreamResponse:
         reader = request.app[READER]
         feed: ViewFeed = ChangeFeed(run_id)
         if view == "fleet":
-            feed = FleetFeed(request.app[MODEL], filter_of(request), lambda: len(live))
+            feed = FleetFeed(request.app[MODEL], list_view(request, session), lambda: len(live))
         elif view == "health":
             feed = HealthFeed()
         elif view == "bars":
             feed = NoFeed()
+        followed = followed_order(request)
+        order = OrderFeed(followed[1] if followed is not None else None, request.query.get("back", ""))
         bars, beaten_s = BarFeed(reader), time.monotonic()
         with contextlib.suppress(ConnectionResetError):  # the browser has left, perhaps before the first byte
             await response.prepare(request)
-            first = [*bars.messages(), *feed.messages(Changes()), ("beat", reader.as_of_ms)]
+            first = [*bars.messages(), *order.messages(), *feed.messages(Changes()), ("beat", reader.as_of_ms)]
             if view != "bars" and request.query.get("seen") != str(
                 live.version
             ):  # since then, or since the last connection
@@ -65,7 +70,7 @@ async def events(request: web.Request) -> web.StreamResponse:
             await _write(request, response, f"retry: {RETRY_MS}\n\n".encode() + written(first))
             while live.alive(session):
                 changes = await _changes(subscription)
-                messages, due = bars.messages(), time.monotonic() - beaten_s > BEAT_S - LOOK_S / 2
+                messages, due = [*bars.messages(), *order.messages()], time.monotonic() - beaten_s > BEAT_S - LOOK_S / 2
                 if changes or due or messages:
                     messages += feed.messages(changes)
                 if messages or due:
@@ -135,11 +140,11 @@ class ChangeFeed:
 
 
 class FleetFeed:
-    """Sends the strip and the changed rows of the fleet that fit a filter. `pages` is the number of open pages."""
+    """Sends the strip and the changed rows that fit the filter of a list. `pages` is the number of open pages."""
 
-    def __init__(self, model: ReadModel, chosen: RunFilter, pages: Callable[[], int] = lambda: 1) -> None:
+    def __init__(self, model: ReadModel, view: ListView, pages: Callable[[], int] = lambda: 1) -> None:
         self._model = model
-        self._chosen = chosen
+        self._view = view
         self._pages = pages
         self._strip: Html | None = None
         self._counts_due = 0.0
@@ -164,12 +169,14 @@ class FleetFeed:
             return []
         self._strip = shown
         totals = {
-            f"count-{group}": grouped(group_page(self._model, group, self._chosen, limit=1).total) for group in GROUPS
+            f"count-{group}": grouped(group_page(self._model, group, self._view.chosen, limit=1).total)
+            for group in GROUPS
         }
         return [("swap", {"strip": shown}), ("texts", totals)]
 
     def _row(self, run_id: str) -> dict[str, Any]:
         run = self._model.run(run_id)
-        if run is None or not fits(run, self._chosen):
+        if run is None or not fits(run, self._view.chosen):
             return {"id": element_id(run_id)}
-        return {"id": element_id(run_id), "group": group_of(run), "order": order_of(run), "html": run_row(run)}
+        html = run_row(run, selectable=self._view.selectable)
+        return {"id": element_id(run_id), "group": group_of(run), "order": order_of(run), "html": html}

@@ -4,28 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote, urlencode
 
+from streamproc.errors import plural
 from streamproc.report.markup import NOTHING, Html, foreign, tag
-from streamproc.web.keys import run_href
 from streamproc.web.moments import moment
+from streamproc.web.order_panel import new_order_path
 
 if TYPE_CHECKING:
-    from streamproc.fleet.commands import Order, OrderProgress
     from streamproc.read_model.rows import CommandRow
     from streamproc.web.access.session import Session
-    from streamproc.web.orders import PageOrders
+    from streamproc.web.orders import PageOrders, PlacedOrders
 
 HISTORY: Final = 200
 PLACED: Final = 20
 HEADS: Final = ("To", "Order", "By", "Reason", "Given", "State", "Runs halted by it")
-STEPS: Final = ("sent", "standing", "accepted", "obeyed")
-REACHED: Final = {"sent": 1, "refused": 1, "standing": 2, "replaced": 2, "accepted": 3, "obeyed": 4}
-
-
-def new_order_path(verb: str, scope: str) -> str:
-    """Return the address of the form of an order, which shows how many runs it would hit."""
-    return f"/orders/new?{urlencode({'verb': verb, 'scope': quote(scope, safe='', errors='replace')})}"
 
 
 def order_list(session: Session, orders: PageOrders, forms: Html) -> Html:
@@ -46,7 +38,7 @@ def order_list(session: Session, orders: PageOrders, forms: Html) -> Html:
             tag("h2", "Standing"),
             _table("standing orders", standing, clears=clears) if standing else none,
             _give(orders, forms),
-            _placed(list(orders.placed.values())[-PLACED:]),
+            _placed(list(orders.placed.items())[-PLACED:]),
             tag("h2", "Earlier, replaced and refused"),
             _table("earlier orders", others) if others else tag("p", "None was seen."),
         )
@@ -55,21 +47,23 @@ def order_list(session: Session, orders: PageOrders, forms: Html) -> Html:
 
 def _give(orders: PageOrders, forms: Html) -> Html:
     if not orders.enabled:
-        text = "This page is read-only: it was started without --orders."
+        text = "This page is read-only: start it with --orders to act from here."
     elif not forms:
-        text = "You have no right to give orders to more than one run."
+        text = "You have no right to act on more than one run: it needs the right fleet. Ask for a group that has it."
     else:
         return tag("section", tag("h2", "Give an order"), forms, class_="orders")
     return tag("p", text, class_="note")
 
 
-def _placed(placed: Sequence[Order]) -> Html:
+def _placed(placed: Sequence[tuple[str, PlacedOrders]]) -> Html:
     if not placed:
         return NOTHING
     links = (
-        tag("li", tag("a", one.rule.title, href=f"/orders/{one.id}"), ": ", foreign(one.scope), ", ", foreign(one.by))
-        for one in reversed(placed)
-    )
+        tag("li", tag("a", one.orders[0].rule.title, href=f"/orders/{id_}"), ": ",
+            foreign(one.orders[0].scope) if len(one.orders) == 1 else plural(len(one.orders), "run"), ", ",
+            foreign(one.orders[0].by))
+        for id_, one in reversed(placed)
+    )  # fmt: skip
     return tag("h2", "Given from this page") + tag("ul", *links)
 
 
@@ -100,34 +94,3 @@ def _row(row: CommandRow, *, clears: bool) -> Html:
         )
         cells.append(tag("td", link))
     return tag("tr", *cells)
-
-
-def progress_view(order: Order, found: OrderProgress) -> Html:
-    """Return the page of one order."""
-    target = foreign(order.scope, code=True)
-    if order.run_id:
-        target = tag("a", foreign(order.run_id, code=True), href=run_href(order.run_id))
-    reached = REACHED.get(found.stage, 0)
-    steps = (
-        tag("li", ("✓ " if number < reached else "… ") + name, data_done=number < reached)
-        for number, name in enumerate(STEPS)
-    )
-    bad = found.stage in ("unsent", "refused")
-    said = tag(
-        "p",
-        foreign(found.sentence),
-        id="order-state",
-        data_stage=found.stage,
-        role="alert" if bad else "status",
-        class_=f"note {'bad' if bad else 'fine'}",
-    )
-    return NOTHING.join(
-        (
-            tag("h1", order.rule.title),
-            tag("p", "To ", target, ", by ", foreign(order.by), ", ", moment(order.at_ms), ": ", foreign(order.why)),
-            said,
-            NOTHING if bad else tag("ol", *steps, class_="stages", aria_label="stages"),
-            tag("p", found.outcome, id="order-outcome") if found.outcome else NOTHING,
-            tag("p", tag("a", "Reload", href=f"/orders/{order.id}"), " · ", tag("a", "All orders", href="/orders")),
-        )
-    )

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlencode
 
 from aiohttp import web
 
 from streamproc.errors import InvalidEvent, plural
-from streamproc.fleet.commands import GRANTS, REASON_MIN, RULES, RUN, read_grant, read_scope
+from streamproc.fleet.commands import REASON_MIN, read_grant, read_scope
+from streamproc.fleet.verbs import GRANTS, RULES, RUN
 from streamproc.model.fleet_command import FLEET, WHY_MAX
 from streamproc.model.redaction import NAME_MAX
-from streamproc.read_model.order_progress import order_progress
 from streamproc.report.markup import NOTHING, Html, foreign, tag
 from streamproc.web.access.gate import CSRF_FIELD, form_fields, session_of
 from streamproc.web.access.login import hidden
-from streamproc.web.order_list import new_order_path, order_list, progress_view
+from streamproc.web.access.own_address import own_path
+from streamproc.web.order_list import order_list
+from streamproc.web.order_panel import new_order_path, order_panel
 from streamproc.web.orders import OrderDraft, OrderRefused, PageOrders, right_of
 
 if TYPE_CHECKING:
@@ -26,19 +27,24 @@ if TYPE_CHECKING:
     from streamproc.web.access.session import Session
 
 NOTHING_SAID: Final[Mapping[str, str]] = {}
-READ_ONLY: Final = "This page is read-only: it was started without --orders."
-REFRESH_S: Final = 2
-REFRESHED_MS: Final = 120_000  # after which a reader has to ask
+READ_ONLY: Final = "This page is read-only: start it with --orders to act from here."
+SELECTED: Final = ("halt", "resume", "acknowledge", "right", "false-alarm")  # what can be ordered of selected runs
+KEYS: Final = {"halt": "h", "resume": "r", "acknowledge": "a", "right": "v", "false-alarm": "f"}
+RUNS_MAX: Final = 100  # of one order to several runs
 
 
-def order_form(session: Session | None, scope: str, verbs: Sequence[str], *, orders: PageOrders) -> Html:
+def order_form(
+    session: Session | None, scope: str, verbs: Sequence[str], *, orders: PageOrders, back: str = ""
+) -> Html:
     """Return the forms of these orders to a scope, such as ``run:ID`` or ``fleet``; nothing for those that this session
-    may not give, or if the page is read-only."""
+    may not give, or if the page is read-only. `back` is the page that follows the order."""
     if session is None:
         return NOTHING
     allowed = [verb for verb in verbs if orders.allows(session, verb)]
     forms = [
-        _draft_form(session, orders.draft(session, verb, scope), orders) for verb in allowed if RULES[verb].parts == RUN
+        _draft_form(session, orders.draft(session, verb, scope), orders, {"back": back})
+        for verb in allowed
+        if RULES[verb].parts == RUN
     ]
     links = [
         tag("a", f"{title_of(verb)}…", href=new_order_path(verb, scope), class_="order")
@@ -48,8 +54,8 @@ def order_form(session: Session | None, scope: str, verbs: Sequence[str], *, ord
     return NOTHING.join(forms) + (tag("p", Html(" ").join(links)) if links else NOTHING)
 
 
-def _draft_form(session: Session, draft: OrderDraft, orders: PageOrders, said: Mapping[str, str] | None = None) -> Html:
-    said = said or {}
+def _draft_form(session: Session, draft: OrderDraft, orders: PageOrders, said: Mapping[str, str]) -> Html:
+    rule = RULES[draft.verb]
     fields = {
         CSRF_FIELD: session.csrf,
         "order": draft.id,
@@ -58,9 +64,12 @@ def _draft_form(session: Session, draft: OrderDraft, orders: PageOrders, said: M
         "counted": str(draft.counted),
         "seal": draft.seal,
     }
+    fields |= {"run": quoted(draft.runs)} if draft.runs else {}
+    fields |= {"back": said["back"]} if said.get("back") else {}
     number = NOTHING
     if orders.must_type(draft):
-        hits = f"{'' if orders.caught_up() else 'at least '}{plural(draft.counted, 'working run')}"
+        exact = draft.runs or orders.caught_up()
+        hits = f"{'' if exact else 'at least '}{plural(draft.counted, 'working run')}"
         number = _input("typed", f"This hits {hits}. Type the number", inputmode="numeric")
     grants = NOTHING
     if draft.verb == "resume":
@@ -72,15 +81,50 @@ def _draft_form(session: Session, draft: OrderDraft, orders: PageOrders, said: M
     return tag(
         "form",
         NOTHING.join(hidden(name, value) for name, value in fields.items()),
-        _input("reason", "Reason", minlength=REASON_MIN, maxlength=WHY_MAX, value=said.get("reason")),
+        _input("reason", "Reason", minlength=REASON_MIN, maxlength=WHY_MAX, value=said.get("reason"))
+        if not rule.verdict
+        else NOTHING,
         number,
         grants,
-        tag("button", title_of(draft.verb)),
+        tag("button", rule.short if draft.runs else rule.title, data_key=KEYS.get(draft.verb), title=rule.what,
+            formnovalidate=bool(rule.verdict)),
         method="post",
         action="/orders",
         class_="order",
         data_verb=draft.verb,
-    )
+    )  # fmt: skip
+
+
+def selection_bar(session: Session | None, orders: PageOrders, back: str) -> Html:
+    """Return the form that orders something of the selected runs of a list; nothing for those who may not."""
+    verbs = [verb for verb in SELECTED if orders.allows(session, verb)]
+    if session is None or not verbs:
+        return NOTHING
+    buttons = [
+        tag("button", RULES[verb].short, name="verb", value=verb, title=f"{RULES[verb].what} Key: {KEYS[verb]}",
+            data_key=KEYS[verb], formnovalidate=bool(RULES[verb].verdict), class_="danger" if verb == "halt" else None)
+        for verb in verbs
+    ]  # fmt: skip
+    return tag(
+        "form",
+        hidden(CSRF_FIELD, session.csrf),
+        hidden("back", back),
+        tag("output", "Selected"),
+        tag("input", name="reason", autocomplete="off", aria_label="Reason", placeholder="Reason, shown to everyone",
+            required=True, minlength=REASON_MIN, maxlength=WHY_MAX),
+        *buttons,
+        tag("button", "Cancel", type="reset", class_="quiet"),
+        id="selection",
+        class_="selection",
+        method="post",
+        action="/orders/runs",
+        aria_label="Selected runs",
+    )  # fmt: skip
+
+
+def quoted(runs: Sequence[str]) -> str:
+    """Return ids of runs in one field."""
+    return " ".join(quote(one, safe="", errors="replace") for one in runs)
 
 
 def kill_form(session: Session, orders: PageOrders) -> Html:
@@ -112,6 +156,7 @@ def order_routes(orders: PageOrders, layout: Layout) -> list[web.RouteDef]:
         web.get("/orders", views.all),
         web.get("/orders/new", views.new),
         web.post("/orders", views.place),
+        web.post("/orders/runs", views.place_many),
         web.get("/orders/{order}", views.follow),
     ]
 
@@ -139,13 +184,13 @@ class _OrderViews:
             if verb not in RULES or scope.partition(":")[0] not in RULES[verb].parts:
                 raise OrderRefused("There is no such order.")
             if not self._orders.allows(session, verb):
-                raise OrderRefused(_why_not(self._orders, verb), 403)
+                raise OrderRefused(why_not(self._orders, verb), 403)
         except InvalidEvent as error:
             return self._refused(request, OrderRefused(str(error)))
         except OrderRefused as refused:
             return self._refused(request, refused)
         draft = self._orders.draft(session, verb, scope)
-        return self._form(request, draft, NOTHING_SAID, NOTHING)
+        return self._form(request, draft, {"back": request.query.get("back", "")}, NOTHING)
 
     async def place(self, request: web.Request) -> web.StreamResponse:
         """Place an order and go to its page; show what is wrong with it otherwise."""
@@ -154,28 +199,56 @@ class _OrderViews:
         draft: OrderDraft | None = None
         try:
             draft, grant = _posted(fields), read_grant({name: fields.get(name, "") for name in GRANTS})
-            order = await self._orders.place(session, draft, fields.get("reason", ""), fields.get("typed", ""), grant)
+            await self._orders.place(session, draft, fields.get("reason", ""), fields.get("typed", ""), grant)
         except InvalidEvent as error:
             return self._refused(request, OrderRefused(str(error), again=True), draft, fields)
         except OrderRefused as refused:
             return self._refused(request, refused, draft, fields)
-        return web.Response(status=303, headers={"Location": f"/orders/{order.id}"})
+        return followed_at(draft, fields)
+
+    async def place_many(self, request: web.Request) -> web.StreamResponse:
+        """Order the same of several runs: at once, or after a form that asks for what is missing."""
+        session, fields = own_session(request), await form_fields(request)
+        verb, reason = fields.get("verb", ""), fields.get("reason", "")
+        rule, orders = RULES.get(verb), self._orders
+        ids = list(dict.fromkeys(unquote(one) for one in fields.get("run", "").split()))
+        try:
+            if rule is None or rule.parts != RUN:
+                raise OrderRefused("There is no such order.")
+            if not orders.allows(session, verb):
+                raise OrderRefused(why_not(orders, verb), 403)
+            statuses = {one: run.status if (run := orders.model.run(one)) is not None else "" for one in ids}
+            fit = tuple(one for one in ids if not rule.refusal(statuses[one]))
+            if not fit:
+                none = f"none of them is {rule.needs}" if ids else "no run is selected"
+                raise OrderRefused(f"{rule.short} is for runs that are {rule.needs}, and {none}. Choose some.")
+            if len(fit) > RUNS_MAX:
+                raise OrderRefused(f"At most {RUNS_MAX} runs at a time: narrow the list, or halt a user or tenant.")
+            draft = orders.draft(session, verb, f"run:{fit[0]}", fit if len(fit) > 1 else ())
+            if orders.must_type(draft) or verb == "resume":
+                return self._form(request, draft, fields, _left_out(len(ids) - len(fit), rule.needs))
+            await orders.place(session, draft, reason, "", {})
+        except OrderRefused as refused:
+            return self._refused(request, refused, draft if refused.again else None, fields)
+        return followed_at(draft, fields)
 
     async def follow(self, request: web.Request) -> web.Response:
         """Show how far an order is."""
-        order = self._orders.placed.get(request.match_info["order"])
-        if order is None:
+        placed = self._orders.placed.get(request.match_info["order"])
+        if placed is None:
             raise web.HTTPNotFound(text="No such order was placed here: see /orders.\n")
-        found = order_progress(order, self._orders.model)
-        response = self._layout("Order", progress_view(order, found), request)
-        if not found.over and time.time() * 1000 - order.at_ms < REFRESHED_MS:
-            response.headers["Refresh"] = str(REFRESH_S)
-        return response
+        return self._layout("Order", order_panel(placed), request)
 
     def _form(self, request: web.Request, draft: OrderDraft, said: Mapping[str, str], problem: Html) -> web.Response:
         form = _draft_form(own_session(request), draft, self._orders, said)
-        head = tag("h1", title_of(draft.verb)) + tag("p", "To ", foreign(draft.scope, code=True)) + problem
-        return self._layout(title_of(draft.verb), head + tag("section", form, class_="orders"), request)
+        rule = RULES[draft.verb]
+        title = f"{rule.short}: {plural(len(draft.runs), 'run')}" if draft.runs else rule.title
+        listed = tag("ul", *(tag("li", foreign(one, code=True)) for one in draft.runs), class_="targets")
+        to = listed if draft.runs else tag("p", "To ", foreign(draft.scope, code=True))
+        cancel = tag("p", tag("a", "Cancel", href=back_of(said) or "/orders"))
+        body = [tag("h1", title), tag("p", rule.what, class_="lead"), to, problem,
+                tag("section", form, class_="orders"), cancel]  # fmt: skip
+        return self._layout(title, NOTHING.join(body), request)
 
     def _refused(
         self,
@@ -187,10 +260,11 @@ class _OrderViews:
         """Say why it is refused; where it helps, with a fresh form, and what was typed in it."""
         problem = tag("p", str(refused), role="alert", class_="note bad")
         if draft is not None and refused.again:
-            fresh = self._orders.draft(own_session(request), draft.verb, draft.scope)
+            fresh = self._orders.draft(own_session(request), draft.verb, draft.scope, draft.runs)
             response = self._form(request, fresh, said, problem)
         else:
-            response = self._layout("Not ordered", tag("h1", "Not ordered") + problem, request)
+            back = tag("p", tag("a", "Go back", href=back_of(said) or "/orders"))
+            response = self._layout("Not ordered", tag("h1", "Not ordered") + problem + back, request)
         response.set_status(refused.status)
         return response
 
@@ -203,13 +277,35 @@ def own_session(request: web.Request) -> Session:
     return session
 
 
+def followed_at(draft: OrderDraft, fields: Fields) -> web.Response:
+    """Return to the page where an order was given, which follows it; else go to a page of its own."""
+    back = back_of(fields)
+    joined = "&" if "?" in back else "?"
+    path = f"{back}{joined}{urlencode({'order': draft.id})}" if back else f"/orders/{draft.id}"
+    return web.Response(status=303, headers={"Location": path})
+
+
+def back_of(fields: Fields) -> str:
+    """Return the page that a form was on, without an order that it has followed; empty if it does not say."""
+    path, _, query = own_path(fields["back"]).partition("?") if fields.get("back") else ("", "", "")
+    kept = "&".join(one for one in query.split("&") if one and not one.startswith(("order=", "selected=")))
+    return f"{path}?{kept}" if kept else path
+
+
+def _left_out(count: int, needs: str) -> Html:
+    return tag("p", f"{plural(count, 'selected run')} left out: not {needs}.", class_="note") if count else NOTHING
+
+
 def title_of(verb: str) -> str:
     """Return what a button says that gives such an order."""
     return RULES[verb].title
 
 
-def _why_not(orders: PageOrders, verb: str) -> str:
-    return f"You have no right to do this: it needs the right {right_of(verb)}." if orders.enabled else READ_ONLY
+def why_not(orders: PageOrders, verb: str) -> str:
+    """Return what a person needs to give such orders here."""
+    if not orders.enabled:
+        return READ_ONLY
+    return f"You have no right to do this: it needs the right {right_of(verb)}. Ask for a group that has it."
 
 
 def _posted(fields: Fields) -> OrderDraft:
@@ -220,6 +316,7 @@ def _posted(fields: Fields) -> OrderDraft:
             scope=unquote(fields.get("scope", ""), errors="strict"),
             counted=int(fields.get("counted", "")),
             seal=fields.get("seal", ""),
+            runs=tuple(unquote(one, errors="strict") for one in fields.get("run", "").split()),
         )
     except ValueError:
         raise OrderRefused("The form is incomplete: open it again.") from None

@@ -11,18 +11,22 @@ import hashlib
 import hmac
 import logging
 import secrets
+import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from streamproc.errors import InvalidEvent
-from streamproc.fleet.commands import RULES, RUN, Order, deliver, read_reason, signing_first
+from streamproc.fleet.commands import Order, OrderFacts, deliver, progress_of, read_reason, signing_first
 from streamproc.fleet.signing import command_signer
+from streamproc.fleet.verbs import RULES, RUN
 from streamproc.model.escaping import escape
+from streamproc.read_model.order_progress import order_progress
 from streamproc.web.access.rights import FLEET, HALT
 
 if TYPE_CHECKING:
+    from streamproc.fleet.commands import OrderProgress
     from streamproc.read_model.order_progress import OrderModel
     from streamproc.settings import Settings
     from streamproc.web.access.session import Session
@@ -31,6 +35,8 @@ log = logging.getLogger(__name__)
 
 ISSUER: Final = "page"  # the key that signs, if there is one of this name
 ORDERS_MAX: Final = 1_000  # that are followed; older ones are on the topic only
+LOOK_S: Final = 0.05  # for the progress of many orders at a time
+SENT_AT_ONCE: Final = 8
 SEND_WAIT_S: Final = 5.0  # of a POST for the broker; afterwards its page says that the order is being sent
 CLOSE_TIMEOUT_S: Final = 20.0
 GROWTH: Final = 2  # a number that has doubled since the form was made is asked for again
@@ -47,13 +53,45 @@ class OrderRefused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderDraft:
-    """An order that a form offers to one session. `seal` keeps all of it from being changed, but the reason."""
+    """An order that a form offers to one session, with `runs` to each of them, else to `scope`. `seal` keeps all of it
+    from being changed, but the reason."""
 
     id: str
     verb: str
     scope: str
     counted: int
     seal: str
+    runs: tuple[str, ...] = ()
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """What it is about."""
+        return tuple(f"run:{run_id}" for run_id in self.runs) or (self.scope,)
+
+
+def _ids(draft: OrderDraft) -> tuple[str, ...]:
+    """Return the ids of the orders of a form; that of a single one is the form's."""
+    return tuple(str(uuid.uuid5(uuid.UUID(draft.id), run_id)) for run_id in draft.runs) or (draft.id,)
+
+
+class PlacedOrders:
+    """What one form has ordered: one order, or the same to each of several runs."""
+
+    def __init__(self, model: OrderModel, orders: tuple[Order, ...]) -> None:
+        self.orders = orders
+        self._model = model
+        self._found: dict[str, OrderProgress] = {}
+        self._looked_s: dict[str, float] = {}
+
+    def progress(self) -> list[tuple[Order, OrderProgress]]:
+        """Return how far each is. Of many, as many as `LOOK_S` allows are looked up again; those that are over never
+        are."""
+        until_s = time.monotonic() + LOOK_S
+        for order in sorted(self.orders, key=lambda one: self._looked_s.get(one.id, 0.0)):
+            known = self._found.setdefault(order.id, progress_of(order, OrderFacts()))
+            if not known.over and (now_s := time.monotonic()) < until_s:
+                self._found[order.id], self._looked_s[order.id] = order_progress(order, self._model), now_s
+        return [(order, self._found[order.id]) for order in self.orders]
 
 
 def right_of(verb: str) -> str:
@@ -71,7 +109,8 @@ class PageOrders:
         self.enabled = enabled
         self.model = model
         self.caught_up = caught_up
-        self.placed: dict[str, Order] = {}
+        self.placed: dict[str, PlacedOrders] = {}
+        """What was ordered from here, by the id of its form."""
         self._settings = signing_first(settings, ISSUER)
         self._seal_key = secrets.token_bytes(32)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -82,35 +121,37 @@ class PageOrders:
         """Return whether this session may give such orders here."""
         return self.enabled and session is not None and right_of(verb) in session.rights
 
-    def draft(self, session: Session, verb: str, scope: str) -> OrderDraft:
+    def draft(self, session: Session, verb: str, scope: str, runs: tuple[str, ...] = ()) -> OrderDraft:
         """Return a fresh order for a form, with the number of runs that it would hit now."""
-        counted = self.model.runs_in_scope(scope) if RULES[verb].counted else 1
+        counted = len(runs) or (self.model.runs_in_scope(scope) if RULES[verb].counted else 1)
         order_id = str(uuid.uuid4())
-        seal = self._seal(session, order_id, verb, scope, counted)
-        return OrderDraft(id=order_id, verb=verb, scope=scope, counted=counted, seal=seal)
+        seal = self._seal(session, order_id, verb, scope, counted, *runs)
+        return OrderDraft(id=order_id, verb=verb, scope=scope, counted=counted, seal=seal, runs=runs)
 
     def must_type(self, draft: OrderDraft) -> bool:
         """Return whether the number of runs must be typed in. While the page is reading, it may be too low."""
+        if draft.runs:
+            return draft.verb == "halt" and draft.counted > 1
         return RULES[draft.verb].counted and (draft.counted > 1 or not self.caught_up())
 
     async def place(
         self, session: Session, draft: OrderDraft, reason: str, typed: str, grant: Mapping[str, Any]
-    ) -> Order:
+    ) -> PlacedOrders:
         """Check an order and send it; return at the latest after `SEND_WAIT_S`. Raises `OrderRefused`."""
         rule = RULES.get(draft.verb)
         if not self.enabled:
             raise OrderRefused("This page is read-only: it was started without --orders.", 403)
-        if rule is None or draft.scope.partition(":")[0] not in rule.parts:
+        if rule is None or any(scope.partition(":")[0] not in rule.parts for scope in draft.scopes):
             raise OrderRefused("There is no such order.")
         if right_of(draft.verb) not in session.rights:
             raise OrderRefused(f"You have no right to do this: it needs the right {right_of(draft.verb)}.", 403)
-        seal = self._seal(session, draft.id, draft.verb, draft.scope, draft.counted)
+        seal = self._seal(session, draft.id, draft.verb, draft.scope, draft.counted, *draft.runs)
         if not hmac.compare_digest(seal.encode(), draft.seal.encode("utf-8", "surrogateescape")):
             raise OrderRefused("The form was changed, or belongs to another session: open it again.", 403)
         if (known := self.placed.get(draft.id)) is not None:
             return known  # the same form once more
         try:
-            why = read_reason(reason)
+            why = read_reason(reason, rule)
         except InvalidEvent as error:
             raise OrderRefused(str(error), again=True) from None
         if rule.releases and not self.caught_up():
@@ -118,24 +159,19 @@ class PageOrders:
                 "The page is still reading what stands: it can stop and halt now, not release.", 409, again=True
             )
         self._check_number(draft, typed)
-        order = Order(
-            id=draft.id,
-            verb=draft.verb,
-            scope=draft.scope,
-            by=session.name,
-            why=why,
-            grant=grant,
-            counted=draft.counted,
-        )
+        placed = PlacedOrders(self.model, tuple(
+            Order(id=order_id, verb=draft.verb, scope=scope, by=session.name, why=why, grant=grant,
+                  counted=1 if draft.runs else draft.counted)
+            for scope, order_id in zip(draft.scopes, _ids(draft), strict=True)
+        ))  # fmt: skip
         while len(self.placed) >= ORDERS_MAX:
             del self.placed[next(iter(self.placed))]
-        self.placed[order.id] = order
-        log.info("order %s verb=%s scope=%s by=%s", order.id, order.verb, escape(order.scope), escape(order.by))
-        task = asyncio.create_task(self._send(order))
+        self.placed[draft.id] = placed
+        task = asyncio.create_task(self._send_all(placed.orders))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         await asyncio.wait({task}, timeout=SEND_WAIT_S)
-        return order
+        return placed
 
     async def close(self) -> None:
         """Wait for the orders that are being sent."""
@@ -147,7 +183,7 @@ class PageOrders:
             return
         if typed.strip() != str(draft.counted):
             raise OrderRefused(f"runs: type the number of runs that this hits, {draft.counted}.", again=True)
-        if (now := self.model.runs_in_scope(draft.scope)) > GROWTH * max(draft.counted, 1):
+        if not draft.runs and (now := self.model.runs_in_scope(draft.scope)) > GROWTH * max(draft.counted, 1):
             raise OrderRefused(
                 f"It would hit {now} runs by now, not {draft.counted}: check the number again.", 409, again=True
             )
@@ -155,6 +191,18 @@ class PageOrders:
     def _seal(self, session: Session, *parts: object) -> str:
         content = "\0".join((session.id, *map(str, parts))).encode("utf-8", "surrogatepass")
         return hmac.digest(self._seal_key, content, hashlib.sha256).hex()
+
+    async def _send_all(self, orders: Sequence[Order]) -> None:
+        """Send orders, some at a time."""
+        slots = asyncio.Semaphore(SENT_AT_ONCE)
+
+        async def send(order: Order) -> None:
+            async with slots:
+                await self._send(order)
+
+        for order in orders:
+            log.info("order %s verb=%s scope=%s by=%s", order.id, order.verb, escape(order.scope), escape(order.by))
+        await asyncio.gather(*map(send, orders))
 
     async def _send(self, order: Order) -> None:
         try:

@@ -14,6 +14,7 @@ from streamproc.read_model import Changes, ChangeSubscription, ReadModel, RunFil
 from streamproc.web import connections, live
 from streamproc.web.access import Session
 from streamproc.web.connections import LiveViews
+from streamproc.web.views.run_rows import ListView
 
 
 class Subscriptions:
@@ -73,7 +74,7 @@ def test_counts_of_all_pages_leave_time_for_others(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(live, "fleet_standing", slow)
     monkeypatch.setattr(live.time, "monotonic", lambda: now[0])
-    feed = live.FleetFeed(model, RunFilter(text="x"), lambda: 100)
+    feed = live.FleetFeed(model, ListView(RunFilter(text="x")), lambda: 100)
     for _ in range(29):
         feed.messages(Changes())
         now[0] += 1.0

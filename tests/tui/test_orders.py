@@ -117,9 +117,36 @@ async def test_escape_sends_nothing(sent: list[Order]) -> None:
         assert not pilot.app.followed
 
 
+@pytest.mark.parametrize(("key", "verb"), [("v", "right"), ("f", "false-alarm")])
+async def test_one_key_says_what_a_halt_was(sent: list[Order], key: str, verb: str) -> None:
+    async with watching(HandMade(fleet())).run_test(size=SIZE) as pilot:
+        choose(pilot.app, "nightly-001")
+        await pilot.press(key)
+        await until(lambda: sent)
+        assert [said(one) for one in sent] == [(verb, "run:nightly-001", "", {}, 1)]
+
+
+async def test_an_order_is_for_all_selected_runs_that_it_fits(sent: list[Order]) -> None:
+    async with watching(HandMade(fleet())).run_test(size=SIZE) as pilot:
+        for run_id in ("nightly-001", WORKING, "nightly-011"):
+            choose(pilot.app, run_id)
+            await pilot.press("x")
+        runs = pilot.app.screen.query_one(RunList)
+        assert runs.marked == {"nightly-001", WORKING, "nightly-011"}
+        await pilot.press("h", *"all of these", "enter")
+        assert "2 runs" in str(pilot.app.screen.query_one("#about", Static).render())
+        await pilot.press("2", "enter")
+        await until(lambda: len(sent) == 2)
+        assert {said(one)[:3] for one in sent} == {
+            ("halt", f"run:{one}", "all of these") for one in (WORKING, "nightly-011")
+        }
+        assert not runs.marked
+
+
 @pytest.mark.parametrize(
     ("key", "run_id", "word"),
     [
+        ("f", WORKING, "running"),
         ("r", WORKING, "running"),
         ("a", WORKING, "running"),
         ("h", "nightly-001", "halted"),

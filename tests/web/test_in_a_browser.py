@@ -8,10 +8,10 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from streamproc.demo.agents import GRAPH
+from tests.web.barriers import barriers
 from tests.web.deployment import LiveDeployment, PageBrowser, bash, run_started, stuck
 
 pytestmark = pytest.mark.browser
@@ -270,16 +270,6 @@ def test_nothing_keeps_people_out(browser: PageBrowser, path: str) -> None:
         assert barriers(page) == []
         page.emulate_media(color_scheme="dark")
         assert barriers(page, runOnly=["color-contrast"]) == []
-
-
-def barriers(page: Any, **options: Any) -> list[Any]:
-    """What axe-core finds serious or critical."""
-    return [
-        (one["id"], node["target"], node.get("failureSummary"))
-        for one in Axe().run(page, options=options).response["violations"]
-        if one["impact"] in ("serious", "critical")
-        for node in one["nodes"]
-    ]
 
 
 def test_a_narrow_screen_does_not_scroll_sideways(browser: PageBrowser) -> None:

@@ -23,6 +23,7 @@ from streamproc.read_model import (
     RefusedRow,
     RunFilter,
 )
+from streamproc.read_model.run_filters import fits
 from streamproc.report.drawings import TimelineForm, timeline
 from streamproc.report.markup import Html, tag
 from streamproc.report.policy_values import PolicyScope
@@ -30,11 +31,12 @@ from streamproc.report.writing import report_of
 from streamproc.web.keys import element_id, query_of, run_href
 from streamproc.web.views.accounts import account_table
 from streamproc.web.views.decisions import decision_row
-from streamproc.web.views.fleet import FleetStanding, fits, group_section, headline, more, run_row, strip
+from streamproc.web.views.fleet import FleetStanding, headline, run_list, strip
 from streamproc.web.views.health import partitions, refused
 from streamproc.web.views.policies import seen_section, values_sections
 from streamproc.web.views.prints import fingerprints
 from streamproc.web.views.run import now_line, widths_of
+from streamproc.web.views.run_rows import ListView, more, run_row
 from streamproc.web.views.small import identicon, loop_badge, share_bar, sparkline
 from streamproc.web.views.what_if import difference
 from tests.report.runs import HOSTILE, looping, recorded, written
@@ -90,10 +92,10 @@ def test_the_fleet_is_exactly_this() -> None:
     found = FleetPage(rows=(RUN, replace(RUN, run_id="c", badge="Loop 9")), total=240)
     parts = [
         strip(FleetStanding(COUNTS, 1)),
-        group_section("halted", found, RunFilter(workflow="nightly")),
-        group_section("warned", FleetPage(rows=(WARNED,), total=1), RunFilter()),
-        group_section("others", FleetPage(rows=(), total=0), RunFilter()),
-    ]
+        run_list({
+            "halted": found, "warned": FleetPage(rows=(WARNED,), total=1), "others": FleetPage(rows=(), total=0),
+        }, ListView(RunFilter(workflow="nightly"), "-turns", selectable=True)),
+    ]  # fmt: skip
     markup = Html("\n").join(parts)
     parsed(markup)
     golden("fleet.html", markup + "\n")
@@ -124,9 +126,11 @@ def test_a_page_that_is_reading_says_how_far_it_is() -> None:
 
 
 def test_what_is_not_on_the_page_is_a_link_away() -> None:
-    chosen = RunFilter(workflow="a b")
+    chosen = ListView(RunFilter(workflow="a b"), "-cost")
     found = FleetPage(rows=(RUN,) * 3, total=240)
-    assert '<a href="/?workflow=a+b&amp;group=halted&amp;offset=200">237 more</a>' in more("halted", found, chosen)
+    assert '<a href="/?workflow=a+b&amp;sort=-cost&amp;group=halted&amp;offset=200">237 more' in more(
+        "halted", found, chosen
+    )
     assert "<a" not in more("halted", FleetPage(rows=(RUN,), total=1), chosen)
     assert "Back" in more("halted", found, chosen, 200)
 
@@ -270,4 +274,4 @@ def test_no_text_becomes_markup(hostile: bool, text: str) -> None:
     parsed(account_table([account]))
     parsed(refused([refusal]) + partitions([health]) + seen_section((policy,), text))
     parsed(share_bar(1, 2, text) + loop_badge(text))
-    parsed(more("halted", FleetPage(rows=(), total=9_999), filled(RunFilter, text)))
+    parsed(more("halted", FleetPage(rows=(), total=9_999), ListView(filled(RunFilter, text), text)))

@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 
 SESSION: Final = web.RequestKey("session", object)  # ask `session_of`
 CSRF_FIELD: Final = "csrf"
+MANY_VALUED: Final = frozenset({"run"})
 CSRF_HEADER: Final = "X-CSRF-Token"
 STATIC: Final = "/static/"  # style sheets, which the login page needs, too
 PUBLIC: Final = frozenset({"/login", "/login/continue.js", "/favicon.ico", "/favicon.svg"})
@@ -271,7 +272,8 @@ def session_of(request: web.Request) -> Session | None:
 
 
 async def form_fields(request: web.Request, bytes_max: int | None = None) -> Fields:
-    """Return the text fields of a posted form; one that comes twice is refused, as it says two things."""
+    """Return the text fields of a posted form; one that comes twice is refused, as it says two things. The fields of
+    `MANY_VALUED` have one value for each box that is ticked: they are one text, with spaces between the values."""
     if bytes_max is not None and (request.content_length or bytes_max + 1) > bytes_max:
         raise web.HTTPRequestEntityTooLarge(max_size=bytes_max, actual_size=request.content_length or bytes_max + 1)
     if request.content_type != "application/x-www-form-urlencoded":
@@ -283,6 +285,7 @@ async def form_fields(request: web.Request, bytes_max: int | None = None) -> Fie
     except ValueError:  # not UTF-8, or too many fields
         raise web.HTTPBadRequest(text="The form cannot be read.\n") from None
     fields = {name: value for name, value in posted.items() if isinstance(value, str)}
-    if len(fields) != len(posted):
+    many = {name: posted.getall(name) for name in MANY_VALUED & fields.keys()}
+    if len(fields) - len(many) != len(posted) - sum(map(len, many.values())):
         raise web.HTTPBadRequest(text="The form has a field twice.\n")
-    return fields
+    return fields | {name: " ".join(map(str, values)) for name, values in many.items()}

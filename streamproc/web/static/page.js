@@ -19,14 +19,32 @@ const age = (seconds) => {
   const [size, name] = units.find(([size]) => seconds >= size) ?? [1, "s"];
   return `${Math.max(0, Math.floor(seconds / size))} ${name} ago`;
 };
-const clock = new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
-const day = new Intl.DateTimeFormat([], { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hour12: false });
+const own = Intl.DateTimeFormat().resolvedOptions().timeZone;
+let zone = localStorage.getItem("zone") === "UTC" ? "UTC" : own;
+const minute = { hour: "2-digit", minute: "2-digit", hour12: false };
+const format = (fields) => new Intl.DateTimeFormat([], { ...fields, timeZone: zone });
+let clock, day, whole;
+const showZone = () => {
+  clock = format({ ...minute, second: "2-digit" });
+  day = format({ ...minute, month: "short", day: "numeric" });
+  whole = new Intl.DateTimeFormat("sv", { dateStyle: "short", timeStyle: "medium", timeZone: zone }); // as in ISO 8601
+  const button = byId("zone");
+  if (button) button.textContent = zone === "UTC" ? "UTC" : zone.replaceAll("_", " ");
+  showTimes();
+};
+document.addEventListener("click", ({ target }) => {
+  if (target.id !== "zone") return;
+  zone = zone === "UTC" ? own : "UTC";
+  localStorage.setItem("zone", zone === "UTC" ? "UTC" : "local");
+  showZone();
+});
 const showTimes = (root = document) => {
   for (const one of all("time[data-show]", root)) {
     const at = new Date(one.dateTime);
     const seconds = (Date.now() - at) / 1000;
     const text = one.dataset.show === "ago" ? age(seconds) : (Math.abs(seconds) < 72000 ? clock : day).format(at);
     if (one.textContent !== text) one.textContent = text;
+    one.title = `${whole.format(at)} ${zone}`;
   }
 };
 const asOf = (ms) => {
@@ -34,7 +52,6 @@ const asOf = (ms) => {
   if (!time) return;
   const utc = new Date(ms).toISOString();
   time.dateTime = utc;
-  time.title = `${utc.slice(0, 19).replace("T", " ")} UTC`;
   showTimes();
 };
 
@@ -69,23 +86,36 @@ const filterBar = (bar) => {
 
 const swap = (old, fresh) => {
   if (!old || old.isEqualNode(fresh)) return;
+  if (old.dataset.state && old.dataset.state === fresh.dataset.state) return; // forms that are being filled in
   const held = old.contains(document.activeElement) ? document.activeElement : null;
   const scrolls = all(".scroll", old).map((one) => one.scrollLeft);
   old.replaceWith(fresh);
   prepare(fresh);
+  showSelected(fresh);
   all(".scroll", fresh).forEach((one, number) => { one.scrollLeft = scrolls[number] ?? 0; });
-  if (held) (held.id ? byId(held.id) : all("a[href]", fresh).find((one) => one.href === held.href))?.focus();
+  if (held?.name === "run") byId(held.closest("tr").id)?.querySelector("input")?.focus();
+  else if (held) (held.id ? byId(held.id) : all("a[href]", fresh).find((one) => one.href === held.href))?.focus();
+};
+const shows = (column) => { // a column that was left out has something now
+  const list = byId("list");
+  if (!list.classList.contains(`no-${column}`)) return;
+  list.classList.remove(`no-${column}`);
+  for (const one of all(".group-head th", list)) one.colSpan += 1;
 };
 const place = ({ id, group, order, html }) => {
   const old = byId(id);
   const body = group && byId(`rows-${group}`);
   if (!body) return old?.remove();
+  const sorted = "sorted" in byId("list").dataset; // by a column: the server knows the order
+  if (sorted && old?.parentElement !== body) return load();
   const row = element(html);
   showTimes(row);
-  if (old && old.parentElement === body && old.dataset.order === row.dataset.order) {
-    const held = old.contains(document.activeElement);
+  showSelected(row);
+  for (const one of all("td:not(:empty)", row)) shows(one.className.slice(2));
+  if (old && old.parentElement === body && (sorted || old.dataset.order === row.dataset.order)) {
+    const held = old.contains(document.activeElement) && document.activeElement.localName;
     old.replaceWith(row);
-    if (held) row.querySelector("a")?.focus();
+    if (held) row.querySelector(held)?.focus();
     return;
   }
   if (old?.contains(document.activeElement)) return; // it would move away from whom reads it; the next load moves it
@@ -104,8 +134,8 @@ const load = async () => {
     const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
     const fresh = parsed(await answer.text());
     if (answer.redirected || !fresh.querySelector("[data-live], #strip")) return;
-    if (byId("strip") && !byId("rows-others") && fresh.getElementById("rows-others")) location.reload(); // the first runs
-    for (const one of all("[data-live], #strip, tbody[id], [id^=count-]")) {
+    if (byId("strip") && !byId("list") && fresh.getElementById("list")) location.reload(); // the first runs
+    for (const one of all("[data-live], #strip, #list, [id^=more-]")) {
       const found = fresh.getElementById(one.id);
       if (found) swap(one, document.importNode(found, true));
     }
@@ -121,7 +151,7 @@ const again = async (address) => { // the server has answered, and refused: the 
 const follow = (address) => {
   const source = new EventSource(address);
   const on = (name, take) => source.addEventListener(name, ({ data }) => take(JSON.parse(data)));
-  on("rows", (rows) => { if (byId("rows-others")) rows.forEach(place); else location.reload(); });
+  on("rows", (rows) => { if (byId("list")) rows.forEach(place); else location.reload(); });
   on("swap", (parts) => { for (const [id, html] of Object.entries(parts)) swap(byId(id), element(html)); });
   on("texts", (parts) => { for (const [id, text] of Object.entries(parts)) if (byId(id)) byId(id).textContent = text; });
   on("changed", load);
@@ -138,24 +168,86 @@ const follow = (address) => {
   addEventListener("pagehide", () => source.close());
 };
 
+// -- selection: kept in the address, so that a reload and a colleague have it
+
+const selected = new Set(new URLSearchParams(location.search).get("selected")?.split(",").filter(Boolean));
+const boxes = (root = document) => all("td > input[name=run]", root);
+const showSelected = (root = document) => {
+  for (const one of boxes(root)) one.checked = selected.has(one.closest("tr").id);
+  const bar = byId("selection");
+  if (!bar) return;
+  const shown = boxes().filter((one) => one.checked);
+  bar.querySelector("output").textContent = `${shown.length} ${shown.length === 1 ? "run" : "runs"} selected`;
+  const whole = byId("select-all");
+  whole.hidden = false;
+  whole.checked = shown.length > 0 && shown.length === boxes().length;
+  whole.indeterminate = shown.length > 0 && !whole.checked;
+};
+const select = (row, on) => selected[on ? "add" : "delete"](row.id);
+const keepSelected = () => {
+  const address = new URL(location.href);
+  if (selected.size) address.searchParams.set("selected", [...selected].join(",")); else address.searchParams.delete("selected");
+  history.replaceState(null, "", address.href.replaceAll("%2C", ","));
+  showSelected();
+};
+document.addEventListener("change", ({ target }) => {
+  if (target.name === "run") select(target.closest("tr"), target.checked);
+  else if (target.id === "select-all") for (const one of boxes()) select(one.closest("tr"), target.checked);
+  else return target.closest("#filters")?.requestSubmit();
+  keepSelected();
+});
+document.addEventListener("reset", ({ target }) => {
+  if (target.id === "selection") { selected.clear(); setTimeout(keepSelected); }
+});
+document.addEventListener("submit", ({ target }) => { // empty filters make no address
+  if (target.id === "filters") for (const one of target.elements) one.disabled ||= one.name && !one.value;
+});
+
 // -- keyboard
 
 const targets = { j: [".run-link, a.flag-link", 1], k: [".run-link, a.flag-link", -1], ".": ["tr:has(.k-repeat)", 1] };
-document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, textarea, select")) return;
-  if (event.key === "/" && byId("search")) { event.preventDefault(); byId("search").focus(); return; }
-  const [selector, step] = targets[event.key] ?? [];
-  if (!selector) return;
+const move = (selector, step) => {
   const found = all(selector);
-  const at = found.findIndex((one) => one === document.activeElement || one.contains(document.activeElement));
+  const here = document.activeElement?.closest("tr")?.querySelector(selector) ?? document.activeElement;
+  const at = found.findIndex((one) => one === here || one.contains(here));
   const next = found[at < 0 ? (step > 0 ? 0 : found.length - 1) : Math.min(Math.max(at + step, 0), found.length - 1)];
   if (!next) return;
   next.closest("details")?.setAttribute("open", "");
   if (next.matches("tr")) next.tabIndex = -1;
   next.focus();
   next.scrollIntoView({ block: "nearest" });
+};
+const order = (button) => { // of the selected runs, or of the one that has the focus
+  const box = document.activeElement?.closest("tr")?.querySelector("input[name=run]");
+  if (button.form.id === "selection" && !selected.size) {
+    if (!box) return;
+    select(box.closest("tr"), true);
+    keepSelected();
+  }
+  const reason = button.form.elements.reason;
+  if (reason && !reason.value && !button.formNoValidate) reason.focus(); else button.click();
+};
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "Escape" && !byId("keys").open) {
+    if (event.target.matches("input:not([type=checkbox]), textarea")) event.target.blur();
+    else byId("selection")?.reset();
+  }
+  if (event.target.matches("input:not([type=checkbox]), textarea, select") || byId("keys").open) return;
+  const box = event.target.closest("tr")?.querySelector("input[name=run]");
+  const button = document.querySelector(`button[data-key="${CSS.escape(event.key)}"]`);
+  if (event.key === "/" && byId("search")) { event.preventDefault(); byId("search").focus(); }
+  else if (event.key === "?") byId("keys").showModal();
+  else if (event.key === "x" && box) box.click();
+  else if (event.key in targets) move(...targets[event.key]);
+  else if (button) { event.preventDefault(); order(button); }
+});
+document.addEventListener("click", ({ target }) => {
+  if (target.closest("[data-opens]")) byId(target.closest("[data-opens]").dataset.opens).showModal();
 });
 
+showSelected();
+showZone();
 prepare(document);
 setInterval(showTimes, 5000);
 if (document.body.dataset.events) follow(document.body.dataset.events);

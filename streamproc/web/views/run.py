@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
+from streamproc.fleet.verbs import RULES
 from streamproc.model.formats import grouped, money
 from streamproc.report.building import ReportBuilder
 from streamproc.report.drawings import TimelineForm
@@ -21,9 +22,9 @@ from streamproc.web.access import session_of
 from streamproc.web.keys import LIVE, MODEL, ORDERS, RUN_LOG, SETTINGS, field_of, run_href, run_of
 from streamproc.web.layout import missing, page
 from streamproc.web.moments import moment
-from streamproc.web.order_views import order_form
-from streamproc.web.views.fleet import run_state
+from streamproc.web.order_views import SELECTED, order_form, why_not
 from streamproc.web.views.prints import fingerprints
+from streamproc.web.views.run_rows import run_state
 from streamproc.web.views.small import loop_badge, sparkline
 
 if TYPE_CHECKING:
@@ -105,12 +106,15 @@ def _downloads(run_id: str) -> Html:
 
 
 def _orders(request: web.Request, live: LiveRun) -> Html:
-    """Return the forms that halt or resume the run, for those who may."""
-    verb = "resume" if live.status == "halted" else "halt"
-    forms = order_form(session_of(request), f"run:{live.run_id}", (verb,), orders=request.app[ORDERS])
-    if live.status == "finished":
+    """Return the forms that finish the job, for those who may; else what they need."""
+    session, orders = session_of(request), request.app[ORDERS]
+    verbs = [verb for verb in SELECTED if RULES[verb].needs == live.status]
+    forms = order_form(session, f"run:{live.run_id}", verbs, orders=orders, back=run_href(live.run_id))
+    why = "" if forms or not verbs else why_not(orders, verbs[0])
+    if not forms and not why:
         return NOTHING
-    return tag("section", tag("h2", "Orders"), forms, class_="orders", id="orders") if forms else NOTHING
+    body = forms or tag("p", why, class_="muted")
+    return tag("section", tag("h2", "Act"), body, class_="orders", id="orders", data_live=True, data_state=live.status)
 
 
 def _sections(report: RunReport, history: RunHistory, run_id: str, about: str, width: str) -> Html:

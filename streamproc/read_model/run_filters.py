@@ -1,0 +1,102 @@
+"""Filters, groups and orders of runs and decisions, as conditions of SQL and as tests of one row."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from streamproc.model.time_range import time_or_age_ms
+from streamproc.read_model.run_facts import FINISHED, SHOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streamproc.read_model.rows import DecisionFilter, LiveRun, RunFilter
+
+TEXT_MAX: Final = 200  # characters of a text to search for
+FIELDS: Final = ("workflow", "tenant", "user", "code")
+LOST: Final = "lost"
+RUNNING: Final = f"shown BETWEEN {SHOWN['warned']} AND {SHOWN['others']}"
+LOST_MS: Final = "CAST(? AS INTEGER)"  # a running run without an event since then is lost
+GROUPS: Final = {
+    "halted": f"shown = {SHOWN['halted']}",
+    "warned": f"shown = {SHOWN['warned']} AND at_ms >= {LOST_MS}",
+    # A range, so that the index has the order.
+    "others": f"shown >= {SHOWN['others']} AND (shown = {FINISHED} OR at_ms >= {LOST_MS})",
+    "lost": f"{RUNNING} AND at_ms < {LOST_MS}",
+}
+STATUSES: Final = {
+    "halted": f"shown = {SHOWN['halted']}",
+    "running": RUNNING,
+    "finished": f"shown = {FINISHED}",
+}
+SORTS: Final[dict[str, tuple[str, ...]]] = {
+    "run": ("run_id",), "state": ("shown", "code"), "what": ("message",), "loop": ("loop",), "tests": ("failing",),
+    "workflow": ("workflow",), "tenant": ("tenant",), "user": ("user",), "turns": ("turns",), "cost": ("cost",),
+    "heard": ("at_ms",),
+}  # fmt: skip
+
+
+def run_order(sort: str) -> str:
+    """Return the columns to order runs by."""
+    columns = SORTS.get(sort.removeprefix("-"))
+    if columns is None:
+        return "shown, rank DESC, run_id"
+    direction = " DESC" if sort.startswith("-") else ""
+    return ", ".join([*(f"{name}{direction}" for name in columns), "run_id"])
+
+
+def run_filter(wanted: RunFilter) -> tuple[list[str], list[str]]:
+    """Return the conditions of a filter, and their values."""
+    where, values = equal({name: getattr(wanted, name) for name in FIELDS})
+    if wanted.status and wanted.status != LOST:  # a group of its own
+        where.append(STATUSES.get(wanted.status, "0"))
+    for bound_, sign in ((wanted.since, ">="), (wanted.until, "<")):
+        if at_ms := time_or_age_ms(bound_, now_ms()):
+            where.append(f"at_ms {sign} CAST(? AS INTEGER)")
+            values.append(str(at_ms))
+    _search(wanted.text, ("run_id", "workflow", "user", "code", "message"), where, values)
+    return where, values
+
+
+def fits(run: LiveRun, wanted: RunFilter) -> bool:
+    """Return whether a run fits a filter, as the conditions decide it."""
+    for name in (*FIELDS, "status"):
+        if (value := getattr(wanted, name)) and getattr(run, name) != value:
+            return False
+    since, until = (time_or_age_ms(one, now_ms()) for one in (wanted.since, wanted.until))
+    if run.at_ms < since or (until and run.at_ms >= until):
+        return False
+    texts = (run.run_id, run.workflow, run.user, run.code, run.message)
+    return not wanted.text or any(wanted.text.casefold() in one.casefold() for one in texts)
+
+
+def decision_filter(wanted: DecisionFilter) -> tuple[list[str], list[str]]:
+    """Return the conditions of a filter of decisions, and their values."""
+    where, values = equal({name: getattr(wanted, name) for name in ("run_id", *FIELDS[:2], "code", "severity")})
+    _search(wanted.text, ("run_id", "code", "message"), where, values)
+    return where, values
+
+
+def now_ms() -> int:
+    """Return the wall clock in ms."""
+    return time.time_ns() // 1_000_000
+
+
+def equal(wanted: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """Return the conditions that fields have these values; empty ones match all."""
+    given = {name: bound(value) for name, value in wanted.items() if value}
+    return [f"{name} = ?" for name in given], list(given.values())
+
+
+def bound(text: str) -> str:
+    """Return a text that SQLite can store: half of a surrogate pair cannot, and matches nothing."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _search(text: str, columns: tuple[str, ...], where: list[str], values: list[str]) -> None:
+    if not text:
+        return
+    escaped = bound(text[:TEXT_MAX]).replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    where.append("(" + " OR ".join(f"{column} LIKE ? ESCAPE '\\'" for column in columns) + ")")
+    values += [f"%{escaped}%"] * len(columns)
