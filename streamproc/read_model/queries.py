@@ -11,12 +11,23 @@ import msgspec
 
 from streamproc.fleet.commands import StopCounts
 from streamproc.fleet.lost_runs import is_lost
-from streamproc.model.fleet_command import FLEET, FleetCommand
+from streamproc.model.fleet_command import FLEET
 from streamproc.model.formats import HOUR_MS
 from streamproc.read_model.account_table import account_rows
 from streamproc.read_model.decision_table import unpacked
+from streamproc.read_model.filters import (
+    FIELDS,
+    LOST,
+    RUNNING,
+    STATUSES,
+    decision_conditions,
+    run_conditions,
+    scope_condition,
+    storable,
+)
 from streamproc.read_model.refused_table import unpack_headers
 from streamproc.read_model.rows import (
+    DELIBERATE,
     AccountRow,
     CommandRow,
     DecisionFilter,
@@ -32,7 +43,14 @@ from streamproc.read_model.rows import (
 )
 from streamproc.read_model.run_facts import FINISHED, SHOWN, live_run
 from streamproc.read_model.run_table import unpack_facts
-from streamproc.read_model.turn_table import SLOT_MS
+from streamproc.read_model.series import (
+    WINDOWS,
+    SeriesBucket,
+    SpendField,
+    SpendShare,
+    buckets_of,
+    spend_shares,
+)
 
 if TYPE_CHECKING:
     import sqlite3
@@ -43,12 +61,12 @@ Field = Literal["workflow", "tenant", "user", "code"]
 
 ROWS_MAX: Final = 1_000  # of any answer
 NAMES_MAX: Final = 500
-TEXT_MAX: Final = 200  # characters of a text to search for
+SPEND_WINDOW: Final = "15m"  # over which the rate of spend is taken
 RATE_MS: Final = 60_000  # over which turns per second are counted
 DELAYS_MAX: Final = 1_000  # decisions whose delays make the median: the latest ones
 SILENT_SHOWN: Final = 5  # runs that do not answer an order to stop
 LATEST_MS: Final = 1 << 62
-RUNNING: Final = f"shown BETWEEN {SHOWN['warned']} AND {SHOWN['others']}"
+STOPPED: Final = "code IN (" + ", ".join(f"'{code}'" for code in sorted(DELIBERATE)) + ")"
 LOST_MS: Final = "CAST(? AS INTEGER)"  # a running run without an event since then is lost
 GROUPS: Final = {
     "halted": f"shown = {SHOWN['halted']}",
@@ -57,17 +75,10 @@ GROUPS: Final = {
     "others": f"shown >= {SHOWN['others']} AND (shown = {FINISHED} OR at_ms >= {LOST_MS})",
     "lost": f"{RUNNING} AND at_ms < {LOST_MS}",
 }
-STATUSES: Final = {
-    "halted": f"shown = {SHOWN['halted']}",
-    "running": RUNNING,
-    "finished": f"shown = {FINISHED}",
-}
 DECISION_COLUMNS: Final = (
     "id, run_id, at_ms, code, severity, action, message, turn, workflow, tenant, user, partition, position, "
     "policy_hash, body"
 )
-LOST: Final = "lost"
-_FIELDS: Final = ("workflow", "tenant", "user", "code")
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -108,20 +119,23 @@ class Queries:
         return replace(row, lost=True)
 
     def counts(self, now_ms: int) -> FleetCounts:
-        """Return the strip above the runs. `working` are running runs that are not warned."""
+        """Return the strip above the runs."""
         by_shown = dict(self._all("SELECT shown, count(*) FROM runs GROUP BY shown"))
         lost = Counter(dict(self._all(f"SELECT shown, count(*) FROM runs WHERE {GROUPS['lost']} GROUP BY shown",
                                       str(self._lost_ms(now_ms)))))  # fmt: skip
         order = self._one("SELECT status, by, why FROM orders WHERE scope = ? AND state = 'standing'", FLEET)
         status, by, why = order or ("CLEAR", "", "")
-        slot = now_ms // SLOT_MS
-        slots = RATE_MS // SLOT_MS
+        stopped = self._one(f"SELECT count(*) FROM runs WHERE {GROUPS['halted']} AND {STOPPED}")[0]
+        window = WINDOWS[SPEND_WINDOW]
+        slot = now_ms // window.step_ms
         turns = self._one(
-            "SELECT total(turns) FROM rates WHERE slot BETWEEN ? AND ?",
-            slot - slots,
-            slot - 1,  # the last is not over
-        )
-        spent = self._one("SELECT total(cost_usd_micro) FROM rates WHERE slot > ?", slot - HOUR_MS // SLOT_MS)
+            "SELECT total(turns) FROM series WHERE step_ms = ? AND slot BETWEEN ? AND ?",
+            window.step_ms, slot - RATE_MS // window.step_ms, slot - 1,  # the last is not over
+        )  # fmt: skip
+        spent = self._one(
+            "SELECT total(cost_usd_micro) FROM series WHERE step_ms = ? AND slot BETWEEN ? AND ?",
+            window.step_ms, slot - window.buckets + 1, slot,
+        )  # fmt: skip
         delays = self._all(
             "SELECT delay_ms FROM controls WHERE time_ms > ? AND delay_ms IS NOT NULL ORDER BY time_ms DESC LIMIT ?",
             now_ms - RATE_MS,
@@ -130,10 +144,12 @@ class Queries:
         ordered = sorted(delay for (delay,) in delays)
         return FleetCounts(
             at_ms=now_ms, fleet_status=status, fleet_by=by, fleet_why=why,
-            working=by_shown.get(SHOWN["others"], 0) - lost[SHOWN["others"]],
+            working=sum(by_shown.get(SHOWN[one], 0) for one in ("others", "warned")) - lost.total(),
             warned=by_shown.get(SHOWN["warned"], 0) - lost[SHOWN["warned"]],
-            halted=by_shown.get(SHOWN["halted"], 0), lost=lost.total(), turns_per_second=turns[0] * 1000 / RATE_MS,
-            spend_usd_micro_per_hour=int(spent[0]), delay_ms=ordered[len(ordered) // 2] if ordered else None,
+            halted=by_shown.get(SHOWN["halted"], 0), stopped=stopped, lost=lost.total(),
+            turns_per_second=turns[0] * 1000 / RATE_MS,
+            spend_usd_micro_per_hour=int(spent[0]) * HOUR_MS // window.span_ms,
+            delay_ms=ordered[len(ordered) // 2] if ordered else None,
             behind_records=sum(one.behind for one in self.health()), caught_up=self.caught_up,
             read_share=1.0 if self.caught_up else self.read_share,
         )  # fmt: skip
@@ -147,20 +163,24 @@ class Queries:
         offset: int = 0,
         since_ms: int = 0,
         before_ms: int = 0,
+        stopped: bool | None = None,
     ) -> FleetPage:
         """Return runs of a group, the most urgent first; of the others, running ones before finished ones.
 
-        Of halted runs, `since_ms` and `before_ms` (log times, 0: any) choose those that were halted in between.
+        Of halted runs, `since_ms` and `before_ms` (log times, 0: any) choose those that were halted in between, and
+        `stopped` those that people have stopped, or the others.
         """
         if filter.status == LOST and group != LOST:
             return FleetPage(rows=(), total=0)
-        where, values = _run_filter(filter)
+        where, values = run_conditions(filter)
         lost_ms = self._lost_ms()
         if group != "halted":
             values.insert(0, str(lost_ms))
         if group == "halted" and (since_ms or before_ms):
             where.append("rank >= CAST(? AS INTEGER) AND rank < CAST(? AS INTEGER)")
             values += [str(since_ms), str(before_ms or LATEST_MS)]
+        if stopped is not None:
+            where.append(STOPPED if stopped else f"NOT {STOPPED}")
         condition = " AND ".join([GROUPS[group], *where])
         rows = self._all(
             f"SELECT run_id, state FROM runs WHERE {condition} ORDER BY shown, rank DESC, run_id LIMIT ? OFFSET ?",
@@ -172,15 +192,15 @@ class Queries:
 
     def run(self, run_id: str) -> LiveRun | None:
         """Return a run; None if no worker knows it."""
-        row = self._one("SELECT state FROM runs WHERE run_id = ?", _bound(run_id))
+        row = self._one("SELECT state FROM runs WHERE run_id = ?", storable(run_id))
         return None if row is None else self._shown(run_id, row[0], self._lost_ms())
 
     def decisions(self, filter: DecisionFilter, *, limit: int = 200) -> tuple[DecisionRow, ...]:  # noqa: A002
         """Return decisions, the newest first."""
-        where, values = _decision_filter(filter)
+        where, values = decision_conditions(filter)
         if filter.before:
             where.append("(time_ms, id) < (SELECT time_ms, id FROM controls WHERE id = ?)")
-            values.append(_bound(filter.before))
+            values.append(storable(filter.before))
         rows = self._all(
             f"SELECT {DECISION_COLUMNS} FROM controls WHERE {' AND '.join(where) or '1'} "
             "ORDER BY time_ms DESC, id DESC LIMIT ?",
@@ -190,7 +210,7 @@ class Queries:
 
     def decision(self, id: str) -> DecisionRow | None:  # noqa: A002
         """Return a decision; None if it is not known, or no longer."""
-        row = self._one(f"SELECT {DECISION_COLUMNS} FROM controls WHERE id = ?", _bound(id))
+        row = self._one(f"SELECT {DECISION_COLUMNS} FROM controls WHERE id = ?", storable(id))
         return None if row is None else _decision(row)
 
     def commands(self, *, standing: bool) -> tuple[CommandRow, ...]:
@@ -204,6 +224,17 @@ class Queries:
         )
         names = ("id", "scope", "status", "by", "why", "at_ms", "state", "reason", "obeyed_runs")
         return tuple(CommandRow(**dict(zip(names, row, strict=True))) for row in rows)
+
+    def series(self, window: str, *, now_ms: int | None = None) -> tuple[SeriesBucket, ...]:
+        """Return what the fleet did in each bucket of a window (`WINDOWS`), the oldest first."""
+        return buckets_of(self._all, WINDOWS[window], int(time.time() * 1000) if now_ms is None else now_ms)
+
+    def spend_by(
+        self, field: SpendField, window: str, *, now_ms: int | None = None, limit: int = 10
+    ) -> tuple[SpendShare, ...]:
+        """Return what workflows or users have spent in a window, the largest first."""
+        at_ms = int(time.time() * 1000) if now_ms is None else now_ms
+        return spend_shares(self._all, WINDOWS[window], field, at_ms, limit)
 
     def accounts(self, *, now_ms: int | None = None, limit: int = ROWS_MAX) -> tuple[AccountRow, ...]:
         """Return what sessions, users and tenants have spent, by limit: those nearest to a limit first."""
@@ -234,8 +265,8 @@ class Queries:
 
     def names(self, field: Field) -> tuple[str, ...]:
         """Return the values of a field of runs, for a filter's menu: the first 500."""
-        if field not in _FIELDS:
-            raise ValueError(f"{field} is no field to filter by: choose one of {', '.join(_FIELDS)}")
+        if field not in FIELDS:
+            raise ValueError(f"{field} is no field to filter by: choose one of {', '.join(FIELDS)}")
         # Jumps from one value to the next in the index, however many runs have it.
         rows = self._all(
             f"WITH RECURSIVE found(name) AS (SELECT min({field}) FROM runs WHERE {field} > '' UNION ALL "
@@ -247,13 +278,13 @@ class Queries:
 
     def runs_in_scope(self, scope: str) -> int:
         """Return the number of running runs that a command to this scope would stop."""
-        where, values = _in_scope(scope)
+        where, values = scope_condition(scope)
         count: int = self._one(f"SELECT count(*) FROM runs WHERE {STATUSES['running']} AND {where}", *values)[0]
         return count
 
     def stops(self, scope: str, since_ms: int) -> StopCounts:
         """Return what has come of an order that was given then to stop a scope: of the runs that were at work."""
-        where, values = _in_scope(scope)
+        where, values = scope_condition(scope)
         found = (
             f"WITH found AS (SELECT run_id, shown = {FINISHED} AS over, count(host) AS guards, "
             "coalesce(sum(stopped_ms < ?1), 0) AS open, min(CASE WHEN stopped_ms < ?1 THEN host END) AS host "
@@ -284,19 +315,19 @@ class Queries:
 
     def point_before(self, run_id: str, turns_back: int) -> Point | None:
         """Return where the last turns of a run begin, at least `turns_back` if so many were read; None: none was."""
-        last = self._one("SELECT max(number) FROM points WHERE run_id = ?", _bound(run_id))
+        last = self._one("SELECT max(number) FROM points WHERE run_id = ?", storable(run_id))
         if last is None or last[0] is None:
             return None
         row = self._one(
             "SELECT number, partition, position FROM points WHERE run_id = ? AND number <= ? "
             "ORDER BY number DESC LIMIT 1",
-            _bound(run_id), max(last[0] - turns_back, 0),
+            storable(run_id), max(last[0] - turns_back, 0),
         )  # fmt: skip
         return None if row is None else Point(*row)
 
     def last_offset(self, run_id: str) -> int:
         """Return the offset of the last event of a run that was read from the turns topic; -1: none was."""
-        row = self._one("SELECT state FROM runs WHERE run_id = ?", _bound(run_id))
+        row = self._one("SELECT state FROM runs WHERE run_id = ?", storable(run_id))
         return -1 if row is None else unpack_facts(row[0]).last_offset
 
     def _all(self, sql: str, *values: Any) -> list[Any]:
@@ -306,50 +337,6 @@ class Queries:
     def _one(self, sql: str, *values: Any) -> Any:
         with self._read_lock:
             return self._reader.execute(sql, values).fetchone()
-
-
-def _in_scope(scope: str) -> tuple[str, list[str]]:
-    """Return the condition for the runs of a command's scope, and its values; no run fits a scope without a name."""
-    target = FleetCommand(w=1, id="count", status="STOP", scope=scope, at=0)
-    names = {"run_id": target.name if target.part == "run" else "", "user": target.user, "tenant": target.tenant}
-    where, values = _equal(names)
-    return " AND ".join(where) or ("1" if target.part == FLEET else "0"), values
-
-
-def _run_filter(wanted: RunFilter) -> tuple[list[str], list[str]]:
-    where, values = _equal({name: getattr(wanted, name) for name in _FIELDS})
-    if wanted.status and wanted.status != LOST:  # a group of its own
-        where.append(STATUSES.get(wanted.status, "0"))
-    if wanted.text:
-        columns = ("run_id", "workflow", "user", "code", "message")
-        where.append("(" + " OR ".join(f"{column} LIKE ? ESCAPE '\\'" for column in columns) + ")")
-        values += [_pattern(wanted.text)] * len(columns)
-    return where, values
-
-
-def _decision_filter(wanted: DecisionFilter) -> tuple[list[str], list[str]]:
-    fields = ("run_id", "workflow", "tenant", "code", "severity")
-    where, values = _equal({name: getattr(wanted, name) for name in fields})
-    if wanted.text:
-        columns = ("run_id", "code", "message")
-        where.append("(" + " OR ".join(f"{column} LIKE ? ESCAPE '\\'" for column in columns) + ")")
-        values += [_pattern(wanted.text)] * len(columns)
-    return where, values
-
-
-def _equal(wanted: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    given = {name: _bound(value) for name, value in wanted.items() if value}
-    return [f"{name} = ?" for name in given], list(given.values())
-
-
-def _pattern(text: str) -> str:
-    escaped = _bound(text[:TEXT_MAX]).replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    return f"%{escaped}%"
-
-
-def _bound(text: str) -> str:
-    """Return a text that SQLite can store: half of a surrogate pair cannot, and matches nothing."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _decision(row: Any) -> DecisionRow:

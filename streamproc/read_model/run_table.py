@@ -22,8 +22,8 @@ T = TypeVar("T")
 _pack = msgspec.msgpack.Encoder().encode
 unpack_facts = msgspec.msgpack.Decoder(RunFacts).decode
 
-_INSERT: Final = "INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_UPDATE: Final = "UPDATE runs SET shown = ?, rank = ?, at_ms = ?, state = ? WHERE run_id = ?"
+_INSERT: Final = "INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_UPDATE: Final = "UPDATE runs SET shown = ?, rank = ?, at_ms = ?, started_ms = ?, state = ? WHERE run_id = ?"
 
 
 class RunTable:
@@ -58,9 +58,9 @@ class RunTable:
             at_ms = row.at_ms if row is not None else facts.heard_ms
             found = (row.workflow, row.tenant, row.user, row.code, row.message) if row is not None else ("",) * 5
             if texts.get(run_id) == found:  # then only one index changes
-                self._updated.append((shown, rank, at_ms, _pack(facts), run_id))
+                self._updated.append((shown, rank, at_ms, facts.first_ms, _pack(facts), run_id))
             else:
-                self._inserted.append((run_id, shown, rank, at_ms, *found, _pack(facts)))
+                self._inserted.append((run_id, shown, rank, at_ms, facts.first_ms, *found, _pack(facts)))
         self._new += len(ids) - len(texts)
         return set(ids)
 

@@ -22,7 +22,8 @@ from streamproc.read_model import Changes, RunFilter
 from streamproc.web.bars import BarFeed
 from streamproc.web.keys import LIVE, MODEL, READER, element_id, filter_of
 from streamproc.web.order_views import own_session
-from streamproc.web.views.fleet import GROUPS, fits, fleet_standing, group_of, group_page, order_of, run_row, strip
+from streamproc.web.views.fleet import GROUPS, chosen_any, fits, group_of, group_page, order_of, run_row
+from streamproc.web.views.strip import dismissed_ms, fleet_standing, strip
 
 if TYPE_CHECKING:
     from streamproc.read_model import ChangeSubscription, ReadModel
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 BEAT_S: Final = 5.0
 LOOK_S: Final = 0.5  # between two looks at whether the broker answers, and workers decide
+CHARTS_EVERY_S: Final = 5.0
 STRIP_EVERY_S: Final = 1.0  # its counts are queries over all runs
 STRIP_REST: Final = 3  # of all pages: so many times as long as their counts take, nothing is counted
 WRITE_S: Final = 60.0  # for a browser to take what is written; one that sleeps comes back and asks again
@@ -49,7 +51,9 @@ async def events(request: web.Request) -> web.StreamResponse:
         reader = request.app[READER]
         feed: ViewFeed = ChangeFeed(run_id)
         if view == "fleet":
-            feed = FleetFeed(request.app[MODEL], filter_of(request), lambda: len(live))
+            feed = FleetFeed(request.app[MODEL], filter_of(request), lambda: len(live), dismissed_ms(request))
+        elif view == "charts":
+            feed = ChartFeed()
         elif view == "health":
             feed = HealthFeed()
         elif view == "bars":
@@ -115,6 +119,20 @@ class NoFeed:
         return []
 
 
+class ChartFeed:
+    """Tells the charts to load themselves again, every few seconds: time passes, whatever changes."""
+
+    def __init__(self) -> None:
+        self._due_s = time.monotonic() + CHARTS_EVERY_S
+
+    def messages(self, _changes: Changes) -> list[tuple[str, Any]]:
+        """Return what the browser must know."""
+        if (now_s := time.monotonic()) < self._due_s:
+            return []
+        self._due_s = now_s + CHARTS_EVERY_S
+        return [("changed", 0)]
+
+
 class HealthFeed:
     """Tells the view of the workers to load itself again: their heartbeats are no changes."""
 
@@ -137,10 +155,14 @@ class ChangeFeed:
 class FleetFeed:
     """Sends the strip and the changed rows of the fleet that fit a filter. `pages` is the number of open pages."""
 
-    def __init__(self, model: ReadModel, chosen: RunFilter, pages: Callable[[], int] = lambda: 1) -> None:
+    def __init__(
+        self, model: ReadModel, chosen: RunFilter, pages: Callable[[], int] = lambda: 1, dismissed_ms: int = 0
+    ) -> None:
         self._model = model
         self._chosen = chosen
         self._pages = pages
+        self._dismissed_ms = dismissed_ms
+        self._hidden_ms = 0 if chosen_any(chosen) else dismissed_ms
         self._strip: Html | None = None
         self._counts_due = 0.0
 
@@ -159,12 +181,15 @@ class FleetFeed:
         return found
 
     def _counts(self) -> list[tuple[str, Any]]:
-        shown = strip(fleet_standing(self._model))
+        shown = strip(fleet_standing(self._model, self._dismissed_ms))
         if shown == self._strip:
             return []
         self._strip = shown
         totals = {
-            f"count-{group}": grouped(group_page(self._model, group, self._chosen, limit=1).total) for group in GROUPS
+            f"count-{group}": grouped(
+                group_page(self._model, group, self._chosen, limit=1, dismissed_ms=self._hidden_ms).total
+            )
+            for group in GROUPS
         }
         return [("swap", {"strip": shown}), ("texts", totals)]
 

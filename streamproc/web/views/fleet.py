@@ -4,62 +4,66 @@ from __future__ import annotations
 
 import time
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal
 
 from aiohttp import web
 
-from streamproc.errors import plural
-from streamproc.model.formats import HOUR_MS, duration, grouped, money
+from streamproc.model.formats import HOUR_MS, grouped, money
+from streamproc.model.time_range import time_or_age_ms
 from streamproc.read_model import FleetCounts, FleetPage, LiveRun, RunFilter
 from streamproc.read_model.queries import Field
 from streamproc.report.markup import NOTHING, Html, foreign, tag
 from streamproc.web.keys import FIELDS, MODEL, element_id, field_of, filter_of, number_of, query_of, run_href
 from streamproc.web.layout import empty, page
-from streamproc.web.moments import moment
+from streamproc.web.moments import moment, time_words
 from streamproc.web.views.small import loop_badge, sparkline
+from streamproc.web.views.strip import dismiss_form, dismissed_ms, fleet_standing, headline, strip
 
 if TYPE_CHECKING:
     from streamproc.read_model import ReadModel
 
 ROWS: Final = 200  # of a group on a page
 NAMES_MAX: Final = 200  # of a filter's suggestions
-FleetGroup = Literal["halted", "warned", "others", "earlier", "lost"]
+FleetGroup = Literal["halted", "warned", "stopped", "others", "earlier", "lost"]
 GROUPS: Final[dict[FleetGroup, str]] = {
-    "halted": "Halted in the last hour", "warned": "Warned", "others": "Others, by spend",
-    "earlier": "Halted earlier", "lost": "Lost: no event for a long time",
+    "halted": "Halted in the last hour", "warned": "Warned", "stopped": "Stopped by people",
+    "others": "Others, by spend", "earlier": "Halted earlier", "lost": "Lost: no event for a long time",
 }  # fmt: skip
 NOTHING_THERE: Final[dict[FleetGroup, str]] = {
     "halted": "No run was halted in the last hour.",
     "warned": "No run has a warning.",
+    "stopped": "No run was stopped by a person.",
     "others": "No other run is known.",
     "earlier": "",
     "lost": "No run is lost.",
 }
-LISTED_IF_ANY: Final = ("earlier", "lost")
+LISTED_IF_ANY: Final = ("stopped", "earlier", "lost")
 NAMED: Final[tuple[Field, ...]] = ("workflow", "tenant", "user", "code")  # what runs can be chosen by
 HEADS: Final = ("Run", "State", "What happened", "Loop", "Failing tests", "Turns", "Cost", "Last heard")
 NUMERIC: Final = frozenset({"Turns", "Cost"})
-LETTERS: Final = {"halt": ("H", "halted"), "warn": ("W", "warned"), "info": ("·", "")}
-FLEET_WORDS: Final = {"CLEAR": "running", "PAUSE": "paused", "STOP": "stopped"}
-LATE_MS: Final = 5_000  # a delay of decisions that people should know of
+LETTERS: Final = {"halt": ("H", "halted"), "warn": ("W", "warned"), "stop": ("S", "stopped"), "info": ("·", "")}
 
 
 async def fleet(request: web.Request) -> web.Response:
     """Serve the fleet, or with `group` and `offset` a further part of one group."""
     model, chosen = request.app[MODEL], filter_of(request)
-    standing = fleet_standing(model)
+    dismissed = dismissed_ms(request)
+    standing = fleet_standing(model, dismissed)
     group, offset = field_of(request, "group"), number_of(request, "offset")
     group = "lost" if chosen.status == "lost" else group
     wanted: list[FleetGroup] = [
         one for one in GROUPS if group in ("", one) and (one != "lost" or group == "lost" or chosen_any(chosen))
     ]
-    found = {one: group_page(model, one, chosen, offset=offset) for one in wanted}
+    hidden_ms = 0 if group == "stopped" or chosen_any(chosen) else dismissed
+    found = {one: group_page(model, one, chosen, offset=offset, dismissed_ms=hidden_ms) for one in wanted}
     live = group == "" and offset == 0
     parts = [
         strip(standing, live=live),
         filter_form(model, chosen),
         *(
-            group_section(one, found[one], chosen, offset)
+            group_section(
+                one, found[one], chosen, offset, dismissal(request, found[one]) if one == "stopped" else NOTHING
+            )
             for one in wanted
             if one not in LISTED_IF_ANY or found[one].total or group == one
         ),
@@ -70,33 +74,31 @@ async def fleet(request: web.Request) -> web.Response:
     return page(headline(standing), Html().join(parts), request, events=events)
 
 
-class FleetStanding(NamedTuple):
-    """How the fleet stands, and how many runs were halted in the last hour."""
-
-    counts: FleetCounts
-    halted: int
-
-
-def fleet_standing(model: ReadModel) -> FleetStanding:
-    """Return how the fleet stands now."""
-    halted = group_page(model, "halted", RunFilter(), limit=1).total
-    return FleetStanding(model.counts(time.time_ns() // 1_000_000), halted)
-
-
 def group_page(
-    model: ReadModel, group: FleetGroup, chosen: RunFilter, *, limit: int = ROWS, offset: int = 0
+    model: ReadModel, group: FleetGroup, chosen: RunFilter, *, limit: int = ROWS, offset: int = 0, dismissed_ms: int = 0
 ) -> FleetPage:
-    """Return runs of a group of the view."""
+    """Return runs of a group of the view. Stops up to `dismissed_ms` are left out."""
     hour_ago = time.time_ns() // 1_000_000 - HOUR_MS
     if group == "halted":
-        return model.runs("halted", chosen, limit=limit, offset=offset, since_ms=hour_ago)
+        return model.runs("halted", chosen, limit=limit, offset=offset, since_ms=hour_ago, stopped=False)
     if group == "earlier":
-        return model.runs("halted", chosen, limit=limit, offset=offset, before_ms=hour_ago)
+        return model.runs("halted", chosen, limit=limit, offset=offset, before_ms=hour_ago, stopped=False)
+    if group == "stopped":
+        since_ms = dismissed_ms + 1 if dismissed_ms else 0
+        return model.runs("halted", chosen, limit=limit, offset=offset, since_ms=since_ms, stopped=True)
     return model.runs(group, chosen, limit=limit, offset=offset)
+
+
+def dismissal(request: web.Request, found: FleetPage) -> Html:
+    """Return the button that dismisses the stops that are shown; nothing for none, or if all are."""
+    latest_ms = max((run.halted_at_ms for run in found.rows), default=0)
+    return dismiss_form(request, latest_ms) if latest_ms > dismissed_ms(request) else NOTHING
 
 
 def group_of(run: LiveRun) -> FleetGroup:
     """Return the group of the view that a run is in."""
+    if run.stopped:
+        return "stopped"
     recent = run.halted_at_ms >= time.time_ns() // 1_000_000 - HOUR_MS
     return "earlier" if run.group == "halted" and not recent else run.group
 
@@ -104,77 +106,6 @@ def group_of(run: LiveRun) -> FleetGroup:
 def chosen_any(chosen: RunFilter) -> bool:
     """Return whether a filter leaves out any run."""
     return any(getattr(chosen, name) for name in FIELDS)
-
-
-# -- strip
-
-
-def headline(standing: FleetStanding) -> str:
-    """Return how the fleet stands, in a sentence."""
-    counts, halted = standing
-    if counts.fleet_status != "CLEAR":
-        return f"The fleet is {FLEET_WORDS.get(counts.fleet_status, counts.fleet_status)}"
-    if halted:
-        return f"{plural(halted, 'run')} halted in the last hour"
-    if counts.warned:
-        return f"{plural(counts.warned, 'run')} with a warning"
-    return "Nothing is stuck"
-
-
-def _delay(ms: int | None) -> str:
-    if ms is None:
-        return "—"
-    return f"{ms} ms" if ms < 1_000 else duration(ms)
-
-
-def strip(standing: FleetStanding, *, live: bool = True) -> Html:
-    """Return the fleet at a glance."""
-    counts, halted = standing
-    state = "halted" if halted or counts.fleet_status == "STOP" else (
-        "warned" if counts.warned or counts.fleet_status != "CLEAR" else "fine"
-    )  # fmt: skip
-    late = counts.delay_ms is not None and counts.delay_ms > LATE_MS
-    tiles = [
-        _tile("Working", grouped(counts.working)),
-        _tile("Warned", grouped(counts.warned), "is-warn" if counts.warned else ""),
-        _tile("Halted, last hour", grouped(halted), "is-halt" if halted else ""),
-        *([_tile("Lost", tag("a", grouped(counts.lost), href="/?group=lost"))] if counts.lost else []),
-        _tile("Turns a second", f"{counts.turns_per_second:.1f}"),
-        _tile("Spend an hour", money(counts.spend_usd_micro_per_hour) if counts.spend_usd_micro_per_hour else "—"),
-        _tile("Decided after", _delay(counts.delay_ms), "is-warn" if late else ""),
-    ]
-    return tag(
-        "section",
-        tag("div", tag("h1", headline(standing)), _order(counts), class_="headline"),
-        tag("dl", *tiles, class_="tiles"),
-        _reading(counts),
-        class_=f"strip {state}",
-        id="strip",
-        aria_live="polite" if live else None,
-    )
-
-
-def _tile(name: str, value: str | Html, class_: str = "") -> Html:
-    return tag("div", tag("dt", name), tag("dd", value), class_=class_ or None)
-
-
-def _order(counts: FleetCounts) -> Html:
-    """Return who stopped or paused the fleet, and why."""
-    if counts.fleet_status == "CLEAR":
-        return NOTHING
-    by = Html().join([" by ", foreign(counts.fleet_by)]) if counts.fleet_by else NOTHING
-    why = Html().join([": ", foreign(counts.fleet_why)]) if counts.fleet_why else NOTHING
-    return tag("p", tag("strong", counts.fleet_status), by, why, class_="lead")
-
-
-def _reading(counts: FleetCounts) -> Html:
-    if counts.caught_up and counts.behind_records < 1_000:
-        return NOTHING
-    if not counts.caught_up:
-        return tag("p", tag("progress", value=f"{counts.read_share:.3f}", max=1, aria_label="read"),
-                   f" Reading the topics: {100 * counts.read_share:.0f} %. What you see is not complete.",
-                   class_="reading")  # fmt: skip
-    return tag("p", f"This page is {grouped(counts.behind_records)} records behind its topics.", class_="reading")
 
 
 # -- filters
@@ -187,10 +118,30 @@ def filter_form(model: ReadModel, chosen: RunFilter) -> Html:
                                    placeholder="run, sentence, code …"), class_="grow"),
         *(_field(model, name, getattr(chosen, name)) for name in NAMED),
     ]  # fmt: skip
-    hidden = tag("input", type="hidden", name="status", value=chosen.status) if chosen.status else NOTHING
+    hidden = Html().join(
+        tag("input", type="hidden", name=name, value=getattr(chosen, name))
+        for name in ("status", "since", "until")
+        if getattr(chosen, name)
+    )
     clear = tag("a", "Show all", href="/") if chosen_any(chosen) else NOTHING
     class_ = "filters chosen" if chosen_any(chosen) else "filters"
-    return tag("form", *fields, hidden, tag("button", "Filter"), clear, class_=class_, action="/", role="search")
+    return tag(
+        "form",
+        *fields,
+        hidden,
+        tag("button", "Filter"),
+        clear,
+        chosen_time(chosen),
+        class_=class_,
+        action="/",
+        role="search",
+    )
+
+
+def chosen_time(chosen: RunFilter) -> Html:
+    """Return the stretch of time that is chosen, in words; nothing for none."""
+    words = time_words(chosen.since, chosen.until)
+    return tag("p", "Runs that were at work ", words, class_="chosen-time") if words else NOTHING
 
 
 def _field(model: ReadModel, name: Field, value: str) -> Html:
@@ -203,7 +154,9 @@ def _field(model: ReadModel, name: Field, value: str) -> Html:
 # -- groups and rows
 
 
-def group_section(group: FleetGroup, found: FleetPage, chosen: RunFilter, offset: int = 0) -> Html:
+def group_section(
+    group: FleetGroup, found: FleetPage, chosen: RunFilter, offset: int = 0, dismiss: Html = NOTHING
+) -> Html:
     """Return the runs of a group."""
     rows = [run_row(one) for one in found.rows]
     body = tag("tbody", *rows, id=f"rows-{group}", data_most=ROWS)
@@ -214,6 +167,7 @@ def group_section(group: FleetGroup, found: FleetPage, chosen: RunFilter, offset
         "section",
         tag("h2", GROUPS[group], " ", tag("span", grouped(found.total), class_="count", id=f"count-{group}")),
         tag("p", NOTHING_THERE[group], class_="none"),
+        dismiss,
         tag("div", made, class_="scroll", tabindex="0", role="region", aria_label=f"{GROUPS[group]}, table"),
         more(group, found, chosen, offset),
         class_=f"group group-{group}",
@@ -248,7 +202,7 @@ def run_row(run: LiveRun) -> Html:
         tag("td", money(run.cost_usd_micro) if run.cost_usd_micro else "—", class_="number", data_head="Cost"),
         tag("td", moment(run.at_ms, ago=True), class_="when", data_head="Last heard"),
     ]
-    return tag("tr", *cells, id=element_id(run.run_id), class_=f"row-{run.group}", data_order=order_of(run))
+    return tag("tr", *cells, id=element_id(run.run_id), class_=f"row-{_look(run)}", data_order=order_of(run))
 
 
 def order_of(run: LiveRun) -> int:
@@ -260,12 +214,17 @@ def order_of(run: LiveRun) -> int:
 
 def run_state(run: LiveRun) -> Html:
     """Return whether a run works, is warned, halted or finished, with the code of its decision."""
-    letter, word = LETTERS["halt" if run.status == "halted" else run.severity]
+    letter, word = LETTERS["stop" if run.stopped else "halt" if run.status == "halted" else run.severity]
     word = "finished" if run.status == "finished" else word or "working"
     code = Html().join([" ", tag("code", run.code)]) if run.code else NOTHING
     word = "lost" if run.lost else word
-    mark = tag("b", letter, class_=f"flag flag-of-{run.group}", aria_hidden="true")
-    return tag("span", mark, tag("span", word, class_=f"word-{run.group}"), code, class_="state")
+    mark = tag("b", letter, class_=f"flag flag-of-{_look(run)}", aria_hidden="true")
+    return tag("span", mark, tag("span", word, class_=f"word-{_look(run)}"), code, class_="state")
+
+
+def _look(run: LiveRun) -> str:
+    """Return the ending of the classes of a run: what a person has stopped is no alarm."""
+    return "others" if run.stopped else run.group
 
 
 def nothing_yet(counts: FleetCounts) -> Html:
@@ -288,5 +247,11 @@ def fits(run: LiveRun, chosen: RunFilter) -> bool:
         wanted = getattr(chosen, name)
         if wanted and getattr(run, name) != wanted:
             return False
+    now_ms = time.time_ns() // 1_000_000
+    if run.at_ms < time_or_age_ms(chosen.since, now_ms):
+        return False
+    until_ms = time_or_age_ms(chosen.until, now_ms)
+    if until_ms and run.started_ms >= until_ms:
+        return False
     texts = (run.run_id, run.workflow, run.user, run.code, run.message)
     return not chosen.text or any(chosen.text.casefold() in one.casefold() for one in texts)
