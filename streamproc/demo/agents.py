@@ -70,9 +70,16 @@ class DemoRun:
 
 
 class AgentRunner:
-    """Runs agents under guards. Each waits `pause_s` before a turn."""
+    """Runs agents under guards. Each waits `pause_s` before a turn.
 
-    def __init__(self, turns: TurnPublisher, halts: HaltListener, display: Display, pause_s: float) -> None:
+    With `live`, recorded turns happen now, and runs say that they have finished, as the page shows times and states;
+    else they keep the time between them that was recorded.
+    """
+
+    def __init__(
+        self, turns: TurnPublisher, halts: HaltListener, display: Display, pause_s: float, *, live: bool = False
+    ) -> None:
+        self._live = live
         self._turns = turns
         self._halts = halts
         self._display = display
@@ -87,10 +94,12 @@ class AgentRunner:
                 for turn in run.trajectory.turns:
                     await asyncio.sleep(self._pause_s)
                     run.sent()
-                    await self._turns.send(turn)
+                    await self._turns.send(turn.model_copy(update={"at": None}) if self._live else turn)
                     self._display.turn_taken()
                 if run.trajectory.halt_at is not None:
                     await asyncio.sleep(HALT_TIMEOUT_S)
+                elif self._live:
+                    await self._turns.run_finished(run_id=run.run_id)
         except Halted as halted:
             run.halted(halted)
         run.done = True

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streamproc.client import HaltListener, TurnPublisher
 from streamproc.demo.agents import ATTEMPTS_MAX, LOOP_RUN, AgentRunner, DemoRun
@@ -48,8 +48,14 @@ def _halt(turn: int | None) -> str:
     return "not halted" if turn is None else f"halted at turn {turn}"
 
 
-def run_demo(display: LineDisplay | ScreenDisplay, pause_s: float) -> DemoOutcome:
-    """Run the demo. Each agent waits `pause_s` before a turn. Raises `Unavailable`."""
+def run_demo(
+    display: LineDisplay | ScreenDisplay, pause_s: float, show: Callable[[DemoOutcome, str], None] | None = None
+) -> DemoOutcome | None:
+    """Run the demo. Each agent waits `pause_s` before a turn. Raises `Unavailable`.
+
+    With `show`, a page shows the fleet, and the demo goes on until Ctrl-C: `show` gets the outcome of the recorded
+    agents and the address of the page as soon as they have ended. None: the page was closed before that.
+    """
     began_s = time.monotonic()
     now_ms = int(time.time() * 1000)
     trajectories = load_trajectories(now_ms)
@@ -57,7 +63,7 @@ def run_demo(display: LineDisplay | ScreenDisplay, pause_s: float) -> DemoOutcom
     with embedded_broker([spec.name for spec in topics.specs(settings)]) as address:
         display.message(f"embedded broker started on {address}; it keeps everything in memory")
         settings = settings.model_copy(update={"brokers": address})
-        return asyncio.run(_run(settings, trajectories, display, pause_s, began_s))
+        return asyncio.run(_run(settings, trajectories, display, pause_s, began_s, show))
 
 
 async def _run(
@@ -66,20 +72,57 @@ async def _run(
     display: LineDisplay | ScreenDisplay,
     pause_s: float,
     began_s: float,
-) -> DemoOutcome:
+    show: Callable[[DemoOutcome, str], None] | None,
+) -> DemoOutcome | None:
     loop = DemoRun(LOOP_RUN, 2 * ATTEMPTS_MAX)
     recorded = [DemoRun(one.run_id, len(one.turns), one) for one in trajectories]
     runs = [loop, *recorded]
-    publisher = TurnPublisher(settings=settings)
+    publisher = TurnPublisher(settings=settings, include_content=show is not None)  # the page shows calls and answers
     with tempfile.TemporaryDirectory(prefix="streamproc-demo-") as directory:
         display.message("starting the worker")
         async with worker_process(settings, Path(directory)):
             display.message(f"worker ready; starting {len(recorded)} recorded agents and a scripted loop under guards")
             async with HaltListener(settings=settings) as halts, publisher:
-                runner = AgentRunner(publisher, halts, display, pause_s)
-                with display.show(runs):
-                    async with asyncio.TaskGroup() as group:
-                        group.create_task(runner.coder_and_verifier(loop))
-                        for number, run in enumerate(recorded):
-                            group.create_task(runner.trajectory(run, START_SPREAD_S * number / len(recorded)))
-    return DemoOutcome(runs, publisher.dropped, time.monotonic() - began_s)
+                runner = AgentRunner(publisher, halts, display, pause_s, live=show is not None)
+
+                async def agents() -> DemoOutcome:
+                    with display.show(runs):
+                        async with asyncio.TaskGroup() as group:
+                            group.create_task(runner.coder_and_verifier(loop))
+                            for number, run in enumerate(recorded):
+                                group.create_task(runner.trajectory(run, START_SPREAD_S * number / len(recorded)))
+                    return DemoOutcome(runs, publisher.dropped, time.monotonic() - began_s)
+
+                if show is None:
+                    return await agents()
+                return await _with_page(settings, agents, publisher, halts, display, show)
+
+
+async def _with_page(
+    settings: Settings,
+    agents: Callable[[], Coroutine[Any, Any, DemoOutcome]],
+    publisher: TurnPublisher,
+    halts: HaltListener,
+    display: LineDisplay | ScreenDisplay,
+    show: Callable[[DemoOutcome, str], None],
+) -> DemoOutcome | None:
+    """Run the recorded agents, and then others, beside a page until it is closed."""
+    from streamproc.demo.page import DemoPage, LastingAgents, open_browser
+
+    page = DemoPage()
+    found: list[DemoOutcome] = []
+
+    async def recorded_and_others() -> None:
+        await page.ready.wait()
+        display.message(f"open {page.address}")
+        open_browser(page.address)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(LastingAgents(publisher, halts).run())
+            found.append(await agents())
+            show(found[0], page.address)
+
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(recorded_and_others())
+        await page.serve(settings)
+        running.cancel()
+    return found[0] if found else None

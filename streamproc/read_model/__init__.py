@@ -23,8 +23,10 @@ from streamproc.read_model.rows import (
     RefusedRow,
     RunFilter,
 )
+from streamproc.read_model.series import WINDOWS, SeriesBucket, SeriesWindow, SpendShare
 
 __all__ = (
+    "WINDOWS",
     "AccountRow",
     "ChangeSubscription",
     "Changes",
@@ -40,5 +42,8 @@ __all__ = (
     "ReadModel",
     "RefusedRow",
     "RunFilter",
+    "SeriesBucket",
+    "SeriesWindow",
+    "SpendShare",
     "read_run",
 )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from streamproc.errors import InvalidSettings
+from streamproc.read_model.series import SERIES_SCHEMA, SERIES_TABLES
 
 APPLICATION: Final = 0x73706D31  # `PRAGMA application_id`: no other file is ever thrown away
 VERSION: Final = 4  # of the tables and of what they hold; a file of another version is built again
@@ -20,14 +21,14 @@ HEADER_BYTES: Final = 100
 PAGE_CACHE_KIB: Final = 65_536
 
 # Texts that runs and people chose are columns of their own only where a filter needs them.
-SCHEMA: Final = """
+SCHEMA: Final = f"""
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE offsets (role TEXT, partition INTEGER, next INTEGER NOT NULL, last_ms INTEGER NOT NULL,
     PRIMARY KEY (role, partition)) WITHOUT ROWID;
 CREATE TABLE runs (run_id TEXT PRIMARY KEY, shown INTEGER NOT NULL, rank INTEGER NOT NULL, at_ms INTEGER NOT NULL,
-    workflow TEXT NOT NULL, tenant TEXT NOT NULL, user TEXT NOT NULL, code TEXT NOT NULL, message TEXT NOT NULL,
-    turns INTEGER NOT NULL, cost INTEGER NOT NULL, loop INTEGER NOT NULL, failing INTEGER NOT NULL,
-    state BLOB NOT NULL);
+    started_ms INTEGER NOT NULL, workflow TEXT NOT NULL, tenant TEXT NOT NULL, user TEXT NOT NULL, code TEXT NOT NULL,
+    message TEXT NOT NULL, turns INTEGER NOT NULL, cost INTEGER NOT NULL, loop INTEGER NOT NULL,
+    failing INTEGER NOT NULL, state BLOB NOT NULL);
 CREATE INDEX runs_by_rank ON runs (shown, rank DESC, run_id);
 CREATE INDEX runs_by_workflow ON runs (workflow);
 CREATE INDEX runs_by_tenant ON runs (tenant);
@@ -53,16 +54,15 @@ CREATE INDEX guards_by_time ON guards (seen_ms);
 CREATE TABLE points (run_id TEXT, number INTEGER, partition INTEGER NOT NULL, position INTEGER NOT NULL,
     at_ms INTEGER NOT NULL, PRIMARY KEY (run_id, number)) WITHOUT ROWID;
 CREATE INDEX points_by_time ON points (at_ms);
-CREATE TABLE rates (slot INTEGER PRIMARY KEY, turns INTEGER NOT NULL, cost_usd_micro INTEGER NOT NULL);
 CREATE TABLE accounts (account TEXT PRIMARY KEY, share REAL NOT NULL, at_ms INTEGER NOT NULL, position INTEGER NOT NULL,
     state BLOB, marks BLOB);
 CREATE INDEX accounts_by_share ON accounts (share DESC, at_ms DESC);
 CREATE TABLE refused (partition INTEGER, position INTEGER, at_ms INTEGER NOT NULL, reason TEXT NOT NULL,
     headers BLOB NOT NULL, PRIMARY KEY (partition, position)) WITHOUT ROWID;
 CREATE INDEX refused_by_time ON refused (at_ms);
-"""
-TABLES: Final = ("meta", "offsets", "runs", "controls", "policies", "orders", "guards", "points", "rates", "accounts",
-          "refused")  # fmt: skip
+{SERIES_SCHEMA}"""
+TABLES: Final = ("meta", "offsets", "runs", "controls", "policies", "orders", "guards", "points", "accounts",
+          "refused", *SERIES_TABLES)  # fmt: skip
 
 
 class Database:

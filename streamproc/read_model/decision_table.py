@@ -43,6 +43,10 @@ class DecisionNews(NamedTuple):
     policy: PolicyRef | None
     at_ms: int
     finding: FindingFacts | None
+    time_ms: int  # of the broker
+    code: str
+    severity: str
+    delay_ms: int | None
 
 
 def decision_news(decision: Decision, value: bytes, time_ms: int) -> DecisionNews:
@@ -60,7 +64,10 @@ def decision_news(decision: Decision, value: bytes, time_ms: int) -> DecisionNew
         decision.workflow or "", decision.tenant or "", decision.user or "", place.partition, place.offset,
         policy.hash if policy is not None else "", stopped_by, waited, packed(value),
     )  # fmt: skip
-    return DecisionNews(row, decision.run_id, policy, at_ms or time_ms, finding_facts(decision, time_ms))
+    return DecisionNews(
+        row, decision.run_id, policy, at_ms or time_ms, finding_facts(decision, time_ms),
+        time_ms, decision.code, decision.severity, waited,
+    )  # fmt: skip
 
 
 def packed(value: bytes) -> bytes:

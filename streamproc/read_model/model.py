@@ -27,6 +27,7 @@ from streamproc.read_model.refused_table import RefusedTable, refused_news
 from streamproc.read_model.rows import Changes
 from streamproc.read_model.run_facts import StatusFacts, note_current, note_finding, note_status, status_facts
 from streamproc.read_model.run_table import RunTable
+from streamproc.read_model.series import SeriesTable
 from streamproc.read_model.turn_table import TurnHead, TurnTable, turn_head
 from streamproc.replay.stats import read_decision, read_status
 
@@ -63,10 +64,11 @@ class ReadModel(Queries):
         self._signer = RecordSigner(Keyring(), "", required=False)
         self._authority = CommandSigner(Keyring(), "", required=False)
         self._runs, self._decisions = RunTable(self._db), DecisionTable(self._db)
-        self._turn_table, self._orders = TurnTable(self._db), OrderTable(self._db)
+        self._series = SeriesTable(self._db)
+        self._turn_table, self._orders = TurnTable(self._db, self._series), OrderTable(self._db)
         self._accounts, self._refused = AccountTable(self._db), RefusedTable(self._db)
         self._guards = GuardTable(self._db)
-        self._folded = (self._runs, self._decisions, self._turn_table)
+        self._folded = (self._runs, self._decisions, self._turn_table, self._series)
         self._transactions = 0
         self._parsers: dict[str, Callable[[Record], Any]] = {
             "runs": self._status, "activity": self._current, "control": self._decision, "commands": self._command,
@@ -166,6 +168,7 @@ class ReadModel(Queries):
             return Changes(run_ids=self._runs.fold(found, note_current))
         if role == "control":
             added = self._decisions.fold(found)
+            self._series.note_decisions(added)
             news = [(one.run_id, one.finding) for one in added if one.finding is not None]
             return Changes(run_ids=self._runs.fold(news, note_finding), decisions=bool(added))
         if role == "turns":

@@ -11,12 +11,13 @@ import msgspec
 
 from streamproc.fleet.commands import StopCounts
 from streamproc.fleet.lost_runs import is_lost
-from streamproc.model.fleet_command import FLEET, FleetCommand
+from streamproc.model.fleet_command import FLEET
 from streamproc.model.formats import HOUR_MS
 from streamproc.read_model.account_table import account_rows
 from streamproc.read_model.decision_table import unpacked
 from streamproc.read_model.refused_table import unpack_headers
 from streamproc.read_model.rows import (
+    DELIBERATE,
     AccountRow,
     CommandRow,
     DecisionFilter,
@@ -38,12 +39,19 @@ from streamproc.read_model.run_filters import (
     STATUSES,
     bound,
     decision_filter,
-    equal,
+    in_scope,
     run_filter,
     run_order,
 )
 from streamproc.read_model.run_table import unpack_facts
-from streamproc.read_model.turn_table import SLOT_MS
+from streamproc.read_model.series import (
+    WINDOWS,
+    SeriesBucket,
+    SpendField,
+    SpendShare,
+    buckets_of,
+    spend_shares,
+)
 
 if TYPE_CHECKING:
     import sqlite3
@@ -54,10 +62,12 @@ Field = Literal["workflow", "tenant", "user", "code"]
 
 ROWS_MAX: Final = 1_000  # of any answer
 NAMES_MAX: Final = 500
+SPEND_WINDOW: Final = "15m"  # over which the rate of spend is taken
 RATE_MS: Final = 60_000  # over which turns per second are counted
 DELAYS_MAX: Final = 1_000  # decisions whose delays make the median: the latest ones
 SILENT_SHOWN: Final = 5  # runs that do not answer an order to stop
 LATEST_MS: Final = 1 << 62
+STOPPED: Final = "code IN (" + ", ".join(f"'{code}'" for code in sorted(DELIBERATE)) + ")"
 DECISION_COLUMNS: Final = (
     "id, run_id, at_ms, code, severity, action, message, turn, workflow, tenant, user, partition, position, "
     "policy_hash, body"
@@ -102,20 +112,23 @@ class Queries:
         return replace(row, lost=True)
 
     def counts(self, now_ms: int) -> FleetCounts:
-        """Return the strip above the runs. `working` are running runs that are not warned."""
+        """Return the strip above the runs."""
         by_shown = dict(self._all("SELECT shown, count(*) FROM runs GROUP BY shown"))
         lost = Counter(dict(self._all(f"SELECT shown, count(*) FROM runs WHERE {GROUPS['lost']} GROUP BY shown",
                                       str(self._lost_ms(now_ms)))))  # fmt: skip
         order = self._one("SELECT status, by, why FROM orders WHERE scope = ? AND state = 'standing'", FLEET)
         status, by, why = order or ("CLEAR", "", "")
-        slot = now_ms // SLOT_MS
-        slots = RATE_MS // SLOT_MS
+        stopped = self._one(f"SELECT count(*) FROM runs WHERE {GROUPS['halted']} AND {STOPPED}")[0]
+        window = WINDOWS[SPEND_WINDOW]
+        slot = now_ms // window.step_ms
         turns = self._one(
-            "SELECT total(turns) FROM rates WHERE slot BETWEEN ? AND ?",
-            slot - slots,
-            slot - 1,  # the last is not over
-        )
-        spent = self._one("SELECT total(cost_usd_micro) FROM rates WHERE slot > ?", slot - HOUR_MS // SLOT_MS)
+            "SELECT total(turns) FROM series WHERE step_ms = ? AND slot BETWEEN ? AND ?",
+            window.step_ms, slot - RATE_MS // window.step_ms, slot - 1,  # the last is not over
+        )  # fmt: skip
+        spent = self._one(
+            "SELECT total(cost_usd_micro) FROM series WHERE step_ms = ? AND slot BETWEEN ? AND ?",
+            window.step_ms, slot - window.buckets + 1, slot,
+        )  # fmt: skip
         delays = self._all(
             "SELECT delay_ms FROM controls WHERE time_ms > ? AND delay_ms IS NOT NULL ORDER BY time_ms DESC LIMIT ?",
             now_ms - RATE_MS,
@@ -124,10 +137,12 @@ class Queries:
         ordered = sorted(delay for (delay,) in delays)
         return FleetCounts(
             at_ms=now_ms, fleet_status=status, fleet_by=by, fleet_why=why,
-            working=by_shown.get(SHOWN["others"], 0) - lost[SHOWN["others"]],
+            working=sum(by_shown.get(SHOWN[one], 0) for one in ("others", "warned")) - lost.total(),
             warned=by_shown.get(SHOWN["warned"], 0) - lost[SHOWN["warned"]],
-            halted=by_shown.get(SHOWN["halted"], 0), lost=lost.total(), turns_per_second=turns[0] * 1000 / RATE_MS,
-            spend_usd_micro_per_hour=int(spent[0]), delay_ms=ordered[len(ordered) // 2] if ordered else None,
+            halted=by_shown.get(SHOWN["halted"], 0), stopped=stopped, lost=lost.total(),
+            turns_per_second=turns[0] * 1000 / RATE_MS,
+            spend_usd_micro_per_hour=int(spent[0]) * HOUR_MS // window.span_ms,
+            delay_ms=ordered[len(ordered) // 2] if ordered else None,
             behind_records=sum(one.behind for one in self.health()), caught_up=self.caught_up,
             read_share=1.0 if self.caught_up else self.read_share,
         )  # fmt: skip
@@ -142,11 +157,13 @@ class Queries:
         since_ms: int = 0,
         before_ms: int = 0,
         sort: str = "",
+        stopped: bool | None = None,
     ) -> FleetPage:
         """Return runs of a group, the most urgent first; of the others, running ones before finished ones.
 
         `sort` is one of `SORTS`, with a minus before it from the largest on; anything else sorts by urgency.
-        Of halted runs, `since_ms` and `before_ms` (log times, 0: any) choose those that were halted in between.
+        Of halted runs, `since_ms` and `before_ms` (log times, 0: any) choose those that were halted in between, and
+        `stopped` those that people have stopped, or the others.
         """
         if filter.status == LOST and group != LOST:
             return FleetPage(rows=(), total=0)
@@ -157,6 +174,8 @@ class Queries:
         if group == "halted" and (since_ms or before_ms):
             where.append("rank >= CAST(? AS INTEGER) AND rank < CAST(? AS INTEGER)")
             values += [str(since_ms), str(before_ms or LATEST_MS)]
+        if stopped is not None:
+            where.append(STOPPED if stopped else f"NOT {STOPPED}")
         condition = " AND ".join([GROUPS[group], *where])
         rows = self._all(
             f"SELECT run_id, state FROM runs WHERE {condition} ORDER BY {run_order(sort)} LIMIT ? OFFSET ?",
@@ -201,6 +220,17 @@ class Queries:
         names = ("id", "scope", "status", "by", "why", "at_ms", "state", "reason", "obeyed_runs")
         return tuple(CommandRow(**dict(zip(names, row, strict=True))) for row in rows)
 
+    def series(self, window: str, *, now_ms: int | None = None) -> tuple[SeriesBucket, ...]:
+        """Return what the fleet did in each bucket of a window (`WINDOWS`), the oldest first."""
+        return buckets_of(self._all, WINDOWS[window], int(time.time() * 1000) if now_ms is None else now_ms)
+
+    def spend_by(
+        self, field: SpendField, window: str, *, now_ms: int | None = None, limit: int = 10
+    ) -> tuple[SpendShare, ...]:
+        """Return what workflows or users have spent in a window, the largest first."""
+        at_ms = int(time.time() * 1000) if now_ms is None else now_ms
+        return spend_shares(self._all, WINDOWS[window], field, at_ms, limit)
+
     def accounts(self, *, now_ms: int | None = None, limit: int = ROWS_MAX) -> tuple[AccountRow, ...]:
         """Return what sessions, users and tenants have spent, by limit: those nearest to a limit first."""
         at_ms = int(time.time() * 1000) if now_ms is None else now_ms
@@ -243,13 +273,13 @@ class Queries:
 
     def runs_in_scope(self, scope: str) -> int:
         """Return the number of running runs that a command to this scope would stop."""
-        where, values = _in_scope(scope)
+        where, values = in_scope(scope)
         count: int = self._one(f"SELECT count(*) FROM runs WHERE {STATUSES['running']} AND {where}", *values)[0]
         return count
 
     def stops(self, scope: str, since_ms: int) -> StopCounts:
         """Return what has come of an order that was given then to stop a scope: of the runs that were at work."""
-        where, values = _in_scope(scope)
+        where, values = in_scope(scope)
         found = (
             f"WITH found AS (SELECT run_id, shown = {FINISHED} AS over, count(host) AS guards, "
             "coalesce(sum(stopped_ms < ?1), 0) AS open, min(CASE WHEN stopped_ms < ?1 THEN host END) AS host "
@@ -302,14 +332,6 @@ class Queries:
     def _one(self, sql: str, *values: Any) -> Any:
         with self._read_lock:
             return self._reader.execute(sql, values).fetchone()
-
-
-def _in_scope(scope: str) -> tuple[str, list[str]]:
-    """Return the condition for the runs of a command's scope, and its values; no run fits a scope without a name."""
-    target = FleetCommand(w=1, id="count", status="STOP", scope=scope, at=0)
-    names = {"run_id": target.name if target.part == "run" else "", "user": target.user, "tenant": target.tenant}
-    where, values = equal(names)
-    return " AND ".join(where) or ("1" if target.part == FLEET else "0"), values
 
 
 def _decision(row: Any) -> DecisionRow:

@@ -159,8 +159,9 @@ class ModelReader:
 
     async def _apply(self, batches: Batches) -> None:
         """Apply what a poll has brought, beside the event loop: one change of threads for all of it."""
-        for record in batches.pop(self._heartbeats, ()):
-            self.workers.apply(record, time.monotonic())
+        for at in [one for one in batches if one.topic == self._heartbeats.topic]:  # it may have several partitions
+            for record in batches.pop(at):
+                self.workers.apply(record, time.monotonic())
         if not batches:
             return
         try:

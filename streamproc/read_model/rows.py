@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
+DELIBERATE: Final = frozenset({"OPERATOR001"})  # codes of halts that a person has ordered
 RunGroup = Literal["halted", "warned", "others", "lost"]
 
 
@@ -27,11 +28,18 @@ class LiveRun:
     total_tokens: int = 0
     cost_usd_micro: int = 0
     at_ms: int = 0  # its last sign of life
+    started_ms: int = 0  # its first one that was read; 0: none was
     halted_at_ms: int = 0  # 0: it is not halted
     partition: int = -1
     offset: int = -1  # of its last event that changed the status
     capped_budgets: tuple[str, ...] = ()
+    trace_id: str = ""  # of the last of its events that was published in a span
     lost: bool = False  # its publisher seems to be gone: no event for the time of the policy
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a person has ordered its halt."""
+        return self.status == "halted" and self.code in DELIBERATE
 
     @property
     def group(self) -> RunGroup:
@@ -47,7 +55,7 @@ class LiveRun:
 class RunFilter:
     """Which runs to show. Empty fields match all; `text` is searched in run, workflow, user, code and sentence.
 
-    `since` and `until` are times or ages (`model.time_range`): runs whose last sign of life was in between.
+    `since` and `until` are times or ages (`model.time_range`): runs that were at work in between.
     """
 
     workflow: str = ""
@@ -76,12 +84,13 @@ class FleetCounts:
     fleet_status: str = "CLEAR"  # CLEAR, PAUSE, STOP
     fleet_by: str = ""
     fleet_why: str = ""
-    working: int = 0
+    working: int = 0  # warned ones included
     warned: int = 0
     halted: int = 0
+    stopped: int = 0  # of the halted ones, those that people have stopped
     lost: int = 0  # running runs without an event for the time of the policy; they are not among the others
     turns_per_second: float = 0.0
-    spend_usd_micro_per_hour: int = 0
+    spend_usd_micro_per_hour: int = 0  # the rate of the last 15 minutes
     delay_ms: int | None = None  # from a turn to its decision, the median of the last minute; None: no decision
     behind_records: int = 0  # how far the model is behind its topics
     caught_up: bool = False
@@ -111,7 +120,8 @@ class DecisionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionFilter:
-    """Which decisions to show, the newest first; `before` is the id at which the page before ended."""
+    """Which decisions to show, the newest first; `before` is the id at which the page before ended. `since` and `until`
+    are times or ages (`model.time_range`)."""
 
     run_id: str = ""
     workflow: str = ""
@@ -119,6 +129,8 @@ class DecisionFilter:
     code: str = ""
     severity: str = ""
     text: str = ""
+    since: str = ""
+    until: str = ""
     before: str = ""
 
 

@@ -85,6 +85,10 @@ class RunFacts(msgspec.Struct, array_like=True):
     cost_usd_micro: int = 0
     heard_ms: int = 0
     last_offset: int = -1  # of an event of the run on the turns topic
+    workflow: str = ""  # by its events: they are read before its first status
+    user: str = ""
+    trace_id: str = ""  # of the last event that was published in a span
+    first_ms: int = 0  # of the first sign of life that was read
 
 
 def status_facts(status: Status, at_ms: int) -> StatusFacts:
@@ -158,6 +162,13 @@ def note_finding(run: RunFacts, finding: FindingFacts) -> None:
     part.finding = finding
 
 
+def scope_of(run: RunFacts) -> tuple[str, str]:
+    """Return the workflow and the user of a run, by its status, or by its events before there is one."""
+    statuses = [part.status for part in run.parts.values() if part.status is not None]
+    workflow = next((one.workflow for one in statuses if one.workflow), run.workflow)
+    return workflow, next((one.user for one in statuses if one.user), run.user)
+
+
 def live_run(run_id: str, run: RunFacts) -> LiveRun | None:
     """Return the row of a run; None while no worker has published a status of it, or if only commands name it.
 
@@ -195,7 +206,8 @@ def _row(run_id: str, run: RunFacts, partition: int) -> LiveRun | None:
         cost_usd_micro=max(status.cost_usd_micro, run.cost_usd_micro),
         at_ms=max(status.at_ms, run.heard_ms, finding.at_ms if finding else 0),
         halted_at_ms=halted_at_ms or (status.at_ms if state == "halted" else 0),
-        partition=place.partition, offset=place.offset, capped_budgets=status.capped_budgets,
+        partition=place.partition, offset=place.offset, capped_budgets=status.capped_budgets, trace_id=run.trace_id,
+        started_ms=run.first_ms,
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
+from streamproc.model.fleet_command import FLEET, FleetCommand
 from streamproc.model.time_range import time_or_age_ms
 from streamproc.read_model.run_facts import FINISHED, SHOWN
 
@@ -48,13 +49,10 @@ def run_order(sort: str) -> str:
 
 def run_filter(wanted: RunFilter) -> tuple[list[str], list[str]]:
     """Return the conditions of a filter, and their values."""
-    where, values = equal({name: getattr(wanted, name) for name in FIELDS})
+    where, values = _equal({name: getattr(wanted, name) for name in FIELDS})
     if wanted.status and wanted.status != LOST:  # a group of its own
         where.append(STATUSES.get(wanted.status, "0"))
-    for bound_, sign in ((wanted.since, ">="), (wanted.until, "<")):
-        if at_ms := time_or_age_ms(bound_, now_ms()):
-            where.append(f"at_ms {sign} CAST(? AS INTEGER)")
-            values.append(str(at_ms))
+    _between((("at_ms >=", wanted.since), ("started_ms <", wanted.until)), where, values)
     _search(wanted.text, ("run_id", "workflow", "user", "code", "message"), where, values)
     return where, values
 
@@ -65,15 +63,24 @@ def fits(run: LiveRun, wanted: RunFilter) -> bool:
         if (value := getattr(wanted, name)) and getattr(run, name) != value:
             return False
     since, until = (time_or_age_ms(one, now_ms()) for one in (wanted.since, wanted.until))
-    if run.at_ms < since or (until and run.at_ms >= until):
+    if run.at_ms < since or (until and run.started_ms >= until):
         return False
     texts = (run.run_id, run.workflow, run.user, run.code, run.message)
     return not wanted.text or any(wanted.text.casefold() in one.casefold() for one in texts)
 
 
+def in_scope(scope: str) -> tuple[str, list[str]]:
+    """Return the condition for the runs of a command's scope, and its values; no run fits a scope without a name."""
+    target = FleetCommand(w=1, id="count", status="STOP", scope=scope, at=0)
+    names = {"run_id": target.name if target.part == "run" else "", "user": target.user, "tenant": target.tenant}
+    where, values = _equal(names)
+    return " AND ".join(where) or ("1" if target.part == FLEET else "0"), values
+
+
 def decision_filter(wanted: DecisionFilter) -> tuple[list[str], list[str]]:
     """Return the conditions of a filter of decisions, and their values."""
-    where, values = equal({name: getattr(wanted, name) for name in ("run_id", *FIELDS[:2], "code", "severity")})
+    where, values = _equal({name: getattr(wanted, name) for name in ("run_id", *FIELDS[:2], "code", "severity")})
+    _between((("time_ms >=", wanted.since), ("time_ms <", wanted.until)), where, values)
     _search(wanted.text, ("run_id", "code", "message"), where, values)
     return where, values
 
@@ -83,7 +90,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def equal(wanted: Mapping[str, str]) -> tuple[list[str], list[str]]:
+def _equal(wanted: Mapping[str, str]) -> tuple[list[str], list[str]]:
     """Return the conditions that fields have these values; empty ones match all."""
     given = {name: bound(value) for name, value in wanted.items() if value}
     return [f"{name} = ?" for name in given], list(given.values())
@@ -92,6 +99,14 @@ def equal(wanted: Mapping[str, str]) -> tuple[list[str], list[str]]:
 def bound(text: str) -> str:
     """Return a text that SQLite can store: half of a surrogate pair cannot, and matches nothing."""
     return text.encode("utf-8", "replace").decode()
+
+
+def _between(ends: tuple[tuple[str, str], ...], where: list[str], values: list[str]) -> None:
+    """Add the conditions of times or ages, each with the column and the sign that it is compared by."""
+    for compared, text in ends:
+        if at_ms := time_or_age_ms(text, now_ms()):
+            where.append(f"{compared} CAST(? AS INTEGER)")
+            values.append(str(at_ms))
 
 
 def _search(text: str, columns: tuple[str, ...], where: list[str], values: list[str]) -> None:

@@ -22,10 +22,10 @@ T = TypeVar("T")
 _pack = msgspec.msgpack.Encoder().encode
 unpack_facts = msgspec.msgpack.Decoder(RunFacts).decode
 
-_INSERT: Final = f"INSERT OR REPLACE INTO runs VALUES ({', '.join('?' * 14)})"
+_INSERT: Final = f"INSERT OR REPLACE INTO runs VALUES ({', '.join('?' * 15)})"
 _UPDATE: Final = (
-    "UPDATE runs SET shown = ?, rank = ?, at_ms = ?, turns = ?, cost = ?, loop = ?, failing = ?, state = ? "
-    "WHERE run_id = ?"
+    "UPDATE runs SET shown = ?, rank = ?, at_ms = ?, started_ms = ?, turns = ?, cost = ?, loop = ?, failing = ?, "
+    "state = ? WHERE run_id = ?"
 )
 
 
@@ -62,9 +62,9 @@ class RunTable:
             found = (row.workflow, row.tenant, row.user, row.code, row.message) if row is not None else ("",) * 5
             figures = figures_of(row)
             if texts.get(run_id) == found:  # then only one index changes
-                self._updated.append((shown, rank, at_ms, *figures, _pack(facts), run_id))
+                self._updated.append((shown, rank, at_ms, facts.first_ms, *figures, _pack(facts), run_id))
             else:
-                self._inserted.append((run_id, shown, rank, at_ms, *found, *figures, _pack(facts)))
+                self._inserted.append((run_id, shown, rank, at_ms, facts.first_ms, *found, *figures, _pack(facts)))
         self._new += len(ids) - len(texts)
         return set(ids)
 

@@ -1,4 +1,4 @@
-"""The tables `points` and `rates`: where the turns of each run are in the log, and how many there are.
+"""The table `points`: where the turns of each run are in the log.
 
 Of a turn only its head is read: a run's timeline is read from the log when it is opened. Of each run's turns every 64th
 is remembered: enough to find the last thousands without reading a partition from its beginning.
@@ -13,17 +13,17 @@ import msgspec
 from streamproc.model.guard_report import GUARD, HOST, STATES, TEXT_MAX
 from streamproc.model.wire import HaltAcknowledged, Usage
 from streamproc.read_model.run_facts import AMOUNT_MAX, RunFacts
+from streamproc.tracing.trace_context import TURN_HEADER, find_traceparent, split_traceparent
 
 if TYPE_CHECKING:
     import sqlite3
 
     from streamproc.kafka.reading import Record
+    from streamproc.read_model.series import SeriesTable
 
 POINT_EVERY: Final = 64
 POINTS_MAX: Final = 500_000  # each run has at least one
 TRIMMED_AT_ONCE: Final = 2_000
-SLOT_MS: Final = 10_000  # of one row of `rates`
-SLOTS_MAX: Final = 9_000  # 25 hours
 SILENT: Final = frozenset(
     {"deadline", "budget.reached", "operator.stop", "operator.resume", "feedback", "halt.acknowledged"}
 )
@@ -46,6 +46,9 @@ class TurnHead(NamedTuple):
     cost_usd_micro: int
     guard: str = ""  # of a guard's report: what it says, such as stopped
     host: str = ""
+    workflow: str = ""
+    user: str = ""
+    trace_id: str = ""
 
 
 class _Head(msgspec.Struct):
@@ -53,6 +56,8 @@ class _Head(msgspec.Struct):
     type: str = "turn"
     usage: msgspec.Raw = NO_USAGE
     labels: msgspec.Raw = NO_USAGE
+    workflow: msgspec.Raw = NO_USAGE
+    user: msgspec.Raw = NO_USAGE
 
 
 class _RawUsage(msgspec.Struct):
@@ -63,6 +68,7 @@ class _RawUsage(msgspec.Struct):
 
 _read_head = msgspec.json.Decoder(_Head).decode
 _read_usage = msgspec.json.Decoder(Usage).decode
+_read_name = msgspec.json.Decoder(str).decode
 _read_labels = msgspec.json.Decoder(dict[str, str]).decode
 _read_raw_usage = msgspec.json.Decoder(_RawUsage).decode
 
@@ -89,7 +95,22 @@ def turn_head(record: Record) -> TurnHead:
         if guard in STATES:
             return TurnHead(head.run_id, record.partition, record.offset, record.timestamp, False, 0, 0, 0, guard, host)
     heard, is_turn = head.type not in SILENT, int(head.type == "turn")
-    return TurnHead(head.run_id, record.partition, record.offset, record.timestamp, heard, is_turn, tokens, cost)
+    traceparent = find_traceparent(record.headers, TURN_HEADER)
+    return TurnHead(
+        head.run_id, record.partition, record.offset, record.timestamp, heard, is_turn, tokens, cost,
+        workflow=_name(head.workflow), user=_name(head.user),
+        trace_id=split_traceparent(traceparent).trace_id if traceparent else "",
+    )  # fmt: skip
+
+
+def _name(raw: msgspec.Raw) -> str:
+    """Return the name of a workflow or user; empty if it is none."""
+    if not raw or raw == b'""':
+        return ""
+    try:
+        return _read_name(raw)[:TEXT_MAX]
+    except ValueError:
+        return ""
 
 
 def _raw_tokens(raw: bytes) -> int:
@@ -106,17 +127,20 @@ def note_head(run: RunFacts, head: TurnHead) -> None:
     run.tokens = min(AMOUNT_MAX, run.tokens + head.tokens)
     run.cost_usd_micro = min(AMOUNT_MAX, run.cost_usd_micro + head.cost_usd_micro)
     run.last_offset = max(run.last_offset, head.offset)
+    run.workflow, run.user = head.workflow or run.workflow, head.user or run.user
+    run.trace_id = head.trace_id or run.trace_id
     if head.heard:
         run.heard_ms = max(run.heard_ms, head.at_ms)
+        run.first_ms = min(run.first_ms or head.at_ms, head.at_ms)
 
 
 class TurnTable:
-    """Writes the tables `points` and `rates`."""
+    """Writes the table `points`, and counts turns in the series."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, series: SeriesTable) -> None:
         self._db = connection
+        self._series = series
         self._points: list[tuple[str, int, int, int, int]] = []
-        self._slots: dict[int, tuple[int, int]] = {}  # turns and cost by slot
         self.count()
 
     def count(self) -> None:
@@ -125,33 +149,24 @@ class TurnTable:
 
     def fold(self, run: RunFacts, head: TurnHead) -> None:
         """Count a turn of a run, and remember where its first event and each 64th turn are. `write` writes the rows."""
-        if head.turn:
-            turns, cost = self._slots.get(head.at_ms // SLOT_MS, (0, 0))
-            self._slots[head.at_ms // SLOT_MS] = turns + 1, min(AMOUNT_MAX, cost + head.cost_usd_micro)
         if (head.heard and not run.heard_ms) or (head.turn and run.turns and run.turns % POINT_EVERY == 0):
             self._points.append((head.run_id, run.turns, head.partition, head.offset, head.at_ms))
         note_head(run, head)
+        if head.turn:
+            self._series.note_turn(run, head.at_ms, head.cost_usd_micro)
 
     def write(self) -> None:
         """Write what `fold` has found."""
         self._db.executemany("INSERT OR REPLACE INTO points VALUES (?, ?, ?, ?, ?)", self._points)
         self._count += len(self._points)
-        self._db.executemany(
-            "INSERT INTO rates VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET turns = turns + excluded.turns, "
-            "cost_usd_micro = min(cost_usd_micro + excluded.cost_usd_micro, 4611686018427387904)",
-            [(slot, *sums) for slot, sums in self._slots.items()],
-        )
         self.drop()
 
     def drop(self) -> None:
         """Forget what `fold` has found."""
-        self._points, self._slots = [], {}
+        self._points = []
 
     def trim(self) -> None:
         """Delete the oldest rows beyond the limits."""
-        self._db.execute(
-            "DELETE FROM rates WHERE slot <= (SELECT slot FROM rates ORDER BY slot DESC LIMIT 1 OFFSET ?)", (SLOTS_MAX,)
-        )
         surplus = self._count - POINTS_MAX
         if surplus > POINTS_MAX // 100:
             self._count -= self._db.execute(

@@ -26,7 +26,7 @@ ASSETS: Final = {
     "icon.svg": ("streamproc.web", "static/icon.svg", "image/svg+xml"),
 }
 VIEWS: Final = (
-    ("/", "Fleet"), ("/decisions", "Decisions"), ("/accounts", "Budgets"), ("/policy", "Policy"),
+    ("/", "Fleet"), ("/charts", "Charts"), ("/decisions", "Decisions"), ("/accounts", "Budgets"), ("/policy", "Policy"),
     ("/whatif", "What if"), ("/orders", "Orders"), ("/health", "Health"),
 )  # fmt: skip
 KEYS: Final = (

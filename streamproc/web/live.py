@@ -24,8 +24,10 @@ from streamproc.web.bars import BarFeed
 from streamproc.web.keys import LIVE, MODEL, READER, element_id
 from streamproc.web.order_panel import OrderFeed, followed_order
 from streamproc.web.order_views import own_session
-from streamproc.web.views.fleet import fleet_standing, list_view, strip
+from streamproc.web.views.fleet import list_view
+from streamproc.web.views.run_filters import chosen_any
 from streamproc.web.views.run_rows import GROUPS, ListView, group_of, group_page, order_of, run_row
+from streamproc.web.views.strip import dismissed_ms, fleet_standing, strip
 
 if TYPE_CHECKING:
     from streamproc.read_model import ChangeSubscription, ReadModel
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 BEAT_S: Final = 5.0
 LOOK_S: Final = 0.5  # between two looks at whether the broker answers, and workers decide
+CHARTS_EVERY_S: Final = 5.0
 STRIP_EVERY_S: Final = 1.0  # its counts are queries over all runs
 STRIP_REST: Final = 3  # of all pages: so many times as long as their counts take, nothing is counted
 WRITE_S: Final = 60.0  # for a browser to take what is written; one that sleeps comes back and asks again
@@ -52,7 +55,9 @@ async def events(request: web.Request) -> web.StreamResponse:
         reader = request.app[READER]
         feed: ViewFeed = ChangeFeed(run_id)
         if view == "fleet":
-            feed = FleetFeed(request.app[MODEL], list_view(request, session), lambda: len(live))
+            feed = FleetFeed(request.app[MODEL], list_view(request, session), lambda: len(live), dismissed_ms(request))
+        elif view == "charts":
+            feed = ChartFeed()
         elif view == "health":
             feed = HealthFeed()
         elif view == "bars":
@@ -120,6 +125,20 @@ class NoFeed:
         return []
 
 
+class ChartFeed:
+    """Tells the charts to load themselves again, every few seconds: time passes, whatever changes."""
+
+    def __init__(self) -> None:
+        self._due_s = time.monotonic() + CHARTS_EVERY_S
+
+    def messages(self, _changes: Changes) -> list[tuple[str, Any]]:
+        """Return what the browser must know."""
+        if (now_s := time.monotonic()) < self._due_s:
+            return []
+        self._due_s = now_s + CHARTS_EVERY_S
+        return [("changed", 0)]
+
+
 class HealthFeed:
     """Tells the view of the workers to load itself again: their heartbeats are no changes."""
 
@@ -142,10 +161,14 @@ class ChangeFeed:
 class FleetFeed:
     """Sends the strip and the changed rows that fit the filter of a list. `pages` is the number of open pages."""
 
-    def __init__(self, model: ReadModel, view: ListView, pages: Callable[[], int] = lambda: 1) -> None:
+    def __init__(
+        self, model: ReadModel, view: ListView, pages: Callable[[], int] = lambda: 1, dismissed_ms: int = 0
+    ) -> None:
         self._model = model
         self._view = view
         self._pages = pages
+        self._dismissed_ms = dismissed_ms
+        self._hidden_ms = 0 if chosen_any(view.chosen) else dismissed_ms
         self._strip: Html | None = None
         self._counts_due = 0.0
 
@@ -164,12 +187,14 @@ class FleetFeed:
         return found
 
     def _counts(self) -> list[tuple[str, Any]]:
-        shown = strip(fleet_standing(self._model))
+        shown = strip(fleet_standing(self._model, self._dismissed_ms))
         if shown == self._strip:
             return []
         self._strip = shown
         totals = {
-            f"count-{group}": grouped(group_page(self._model, group, self._view.chosen, limit=1).total)
+            f"count-{group}": grouped(
+                group_page(self._model, group, self._view.chosen, limit=1, dismissed_ms=self._hidden_ms).total
+            )
             for group in GROUPS
         }
         return [("swap", {"strip": shown}), ("texts", totals)]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 from streamproc.model.formats import clock
-from streamproc.report.markup import Html, tag
+from streamproc.model.time_range import time_or_age_ms
+from streamproc.report.markup import NOTHING, Html, tag
 
 
 def moment(at_ms: int, *, ago: bool = False) -> Html:
@@ -14,3 +17,14 @@ def moment(at_ms: int, *, ago: bool = False) -> Html:
     shown = f"{text[11:]} UTC"
     kind = "ago" if ago else "time"
     return tag("time", shown, datetime=f"{text.replace(' ', 'T')}Z", title=f"{text} UTC", data_show=kind)
+
+
+def time_words(since: str, until: str) -> Html:
+    """Return a stretch of time of an address in words; nothing if neither end is a time."""
+    now_ms = time.time_ns() // 1_000_000
+    since_ms, until_ms = time_or_age_ms(since, now_ms), time_or_age_ms(until, now_ms)
+    if since_ms and until_ms:
+        return Html().join(["from ", moment(since_ms), " to ", moment(until_ms)])
+    if since_ms:
+        return Html().join(["since ", moment(since_ms)])
+    return Html().join(["before ", moment(until_ms)]) if until_ms else NOTHING

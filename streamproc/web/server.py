@@ -17,7 +17,7 @@ from streamproc.web.layout import missing, page, static
 from streamproc.web.order_views import order_routes
 from streamproc.web.run_log import RunLog
 from streamproc.web.trials import Trials
-from streamproc.web.views import accounts, decisions, fleet, health, policies, run, what_if
+from streamproc.web.views import accounts, charts, decisions, fleet, health, policies, run, strip, what_if
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
@@ -52,6 +52,8 @@ def make_app(
         web.get("/static/{name}", static),
         web.get("/", fleet.fleet),
         web.get("/events", live.events),
+        web.post("/dismiss", strip.dismiss),
+        web.get("/charts", charts.charts),
         web.get("/decisions", decisions.decisions),
         web.get("/decisions/{id}.json", decisions.raw),
         web.get("/accounts", accounts.accounts),

@@ -133,11 +133,11 @@ def test_the_strip_counts_and_rates_what_there_is() -> None:
     deployment = busy()
     model = filled(ReadModel(), deployment)
 
-    found = model.counts(deployment.now_ms + 10_000)
+    found = model.counts(deployment.now_ms + 15_000)
 
-    assert (found.working, found.warned, found.halted) == (3, 1, 1)
+    assert (found.working, found.warned, found.halted, found.stopped) == (4, 1, 1, 0)
     assert found.turns_per_second == 36 / 60
-    assert found.spend_usd_micro_per_hour == 5 * 6 * 1_000 + 6 * 1_000_000
+    assert found.spend_usd_micro_per_hour == 4 * (5 * 6 * 1_000 + 6 * 1_000_000)  # of a quarter of an hour
     assert found.delay_ms == 1
     assert (found.fleet_status, found.caught_up, found.read_share) == ("CLEAR", False, 0.0)
     assert model.counts(deployment.now_ms + 4_000_000).delay_ms is None

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.browser
 
 STUCK: Final = "nightly/stuck 1"
 STUCK_PATH: Final = f"/runs/{quote(STUCK, safe='')}"
-VIEWS: Final = ("/", STUCK_PATH, "/decisions", "/accounts", "/policy", "/whatif", "/health")
+VIEWS: Final = ("/", STUCK_PATH, "/charts", "/decisions", "/accounts", "/policy", "/whatif", "/health")
 TIMEOUT_MS: Final = 20_000
 
 expect.set_options(timeout=TIMEOUT_MS)
@@ -75,6 +75,55 @@ def test_filters_live_in_the_address(browser: PageBrowser) -> None:
         expect(page.locator(".runs tbody tr")).to_have_count(1)
         page.get_by_role("link", name="Show all").click()
         expect(row(page, STUCK)).to_be_visible()
+
+
+def test_a_bar_of_a_chart_leads_to_its_runs_and_decisions(browser: PageBrowser) -> None:
+    with browser.opened("/charts?window=15m") as page:
+        expect(page.locator("#turns svg a").first).to_have_attribute("href", re.compile(r"^/\?since="))
+        page.locator("#halts svg a").last.click()
+        page.wait_for_url(re.compile(r"/decisions\?severity=halt&since=.+&until="))
+        expect(page.locator("#decisions tbody tr")).not_to_have_count(0)
+        expect(page.locator(".chosen-time")).to_contain_text("Decided from ")
+    with browser.opened("/charts?window=1h") as page:
+        page.locator("#turns svg a").last.click()
+        expect(row(page, STUCK)).to_be_visible()
+        expect(page.locator(".chosen-time")).to_contain_text("Runs that were at work from ")
+    with browser.opened("/charts") as page:  # by keyboard
+        expect(page.locator(".switch [aria-current]")).to_have_text("1 h")
+        page.locator("#figures summary").press("Enter")
+        page.locator("#figures tbody a").first.press("Enter")
+        page.wait_for_url(re.compile(r"/\?since="))
+    with browser.opened("/charts") as page:
+        expect(page.locator("#spend-workflow")).to_contain_text("nightly")
+        page.locator("#spend-workflow").get_by_role("link", name="nightly").click()
+        expect(row(page, STUCK)).to_be_visible()
+        expect(row(page, "works")).to_have_count(0)
+
+
+def test_the_charts_stay_current(browser: PageBrowser, deployment: LiveDeployment) -> None:
+    with browser.opened("/charts?window=15m") as page:
+        before = page.locator("#turns figcaption p").inner_text()
+        deployment.publish(bash("works", "make again", "ok", workflow="bugfix"))
+        expect(page.locator("#turns figcaption p")).not_to_have_text(before)
+
+
+def test_a_stop_by_a_person_is_no_alarm_and_can_be_dismissed(browser: PageBrowser, deployment: LiveDeployment) -> None:
+    stop = {"type": "operator.stop", "run_id": "by-hand", "by": "ada", "reason": "not needed"}
+    with browser.opened(bypass_csp=True) as page:
+        halted = page.locator("#count-halted").inner_text()
+        deployment.publish(bash("by-hand", "ls", "a"), stop)
+        expect(page.locator("#strip")).to_contain_text("by people, last hour")
+        page.reload()
+        expect(group(page, "stopped")).to_contain_text("by-hand")
+        expect(page.locator("#count-halted")).to_have_text(halted)
+        assert barriers(page) == []
+        page.get_by_role("button", name="Dismiss").click()
+        expect(group(page, "stopped").locator("tr")).to_have_count(0)
+        expect(page.locator("#strip")).not_to_contain_text("by people, last hour")
+        page.goto(page.url + "?group=stopped")
+        expect(row(page, "by-hand")).to_be_visible()
+        page.goto(page.url.split("?")[0] + "decisions?severity=halt")
+        expect(page.locator("#decisions")).to_contain_text("by-hand")
 
 
 def test_rows_change_and_move_without_a_reload(browser: PageBrowser, deployment: LiveDeployment) -> None:

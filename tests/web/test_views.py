@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final
@@ -31,13 +32,14 @@ from streamproc.report.writing import report_of
 from streamproc.web.keys import element_id, query_of, run_href
 from streamproc.web.views.accounts import account_table
 from streamproc.web.views.decisions import decision_row
-from streamproc.web.views.fleet import FleetStanding, headline, run_list, strip
+from streamproc.web.views.fleet import run_list
 from streamproc.web.views.health import partitions, refused
 from streamproc.web.views.policies import seen_section, values_sections
 from streamproc.web.views.prints import fingerprints
 from streamproc.web.views.run import now_line, widths_of
-from streamproc.web.views.run_rows import ListView, more, run_row
+from streamproc.web.views.run_rows import ListView, group_of, more, run_row
 from streamproc.web.views.small import identicon, loop_badge, share_bar, sparkline
+from streamproc.web.views.strip import FleetStanding, headline, shown_delay, strip
 from streamproc.web.views.what_if import difference
 from tests.report.runs import HOSTILE, looping, recorded, written
 
@@ -56,7 +58,8 @@ COUNTS: Final = FleetCounts(
 ELEMENTS: Final = {
     "section", "div", "span", "p", "h1", "h2", "h3", "dl", "dt", "dd", "ul", "ol", "li", "b", "strong", "small", "a",
     "bdi", "code", "table", "caption", "thead", "tbody", "tr", "th", "td", "time", "svg", "title", "rect", "path",
-    "details", "summary", "circle", "progress", "input", "label", "output", "pre", "text", "g", "line",
+    "details", "summary", "circle", "progress", "input", "figure", "figcaption", "label", "output", "pre", "text", "g",
+    "line",
 }  # fmt: skip
 anything = st.text(max_size=40)
 
@@ -118,6 +121,26 @@ def test_the_headline_says_how_the_fleet_stands(counts: FleetCounts, halted: int
     assert ("by <bdi" in strip(standing)) == bool(counts.fleet_by)
 
 
+def test_the_strip_says_over_what_time_its_numbers_are() -> None:
+    shown = strip(FleetStanding(replace(COUNTS, working=8, lost=3), 2, stopped=1))
+    assert ">8<small>1 of them warned" in shown
+    assert ">2<small>by detectors and budgets, last hour" in shown
+    assert ">1</a><small>by people, last hour" in shown
+    assert "rate of the last 15 minutes" in shown
+    assert "from turn to decision, median of the last minute" in shown
+    assert ">3</a><small>no event for a long time" in shown
+    assert "no decision in the last minute" in strip(FleetStanding(replace(COUNTS, delay_ms=None), 0))
+    assert [shown_delay(ms) for ms in (84, 1_250, 61_000)] == ["84 ms", "1.2 s", "1 min 1 s"]
+
+
+def test_a_run_that_a_person_has_stopped_is_no_red_halt() -> None:
+    stopped = replace(RUN, code="OPERATOR001")
+    assert group_of(stopped) == "stopped"
+    assert 'class="row-others"' in run_row(stopped)
+    assert "stopped</span>" in run_row(stopped)
+    assert group_of(replace(RUN, halted_at_ms=int(time.time() * 1000))) == "halted"
+
+
 def test_a_page_that_is_reading_says_how_far_it_is() -> None:
     shown = strip(FleetStanding(replace(COUNTS, caught_up=False, read_share=0.4), 0))
     assert "Reading the topics: 40 %" in shown
@@ -140,6 +163,10 @@ def test_a_filter_is_the_read_models() -> None:
     assert fits(RUN, RunFilter(status="halted"))
     assert not fits(RUN, RunFilter(workflow="night"))
     assert not fits(RUN, RunFilter(text="elsewhere"))
+    assert fits(replace(RUN, started_ms=AT - 1_000), RunFilter(since="2026-01-01T00:00:00Z", until="2026-01-01T01:00Z"))
+    assert not fits(RUN, RunFilter(since="2026-01-01T00:00:01Z"))
+    assert not fits(replace(RUN, started_ms=AT), RunFilter(until="2026-01-01T00:00:00Z"))
+    assert fits(RUN, RunFilter(since="yesterday"))
     assert query_of(RunFilter()) == ""
 
 

@@ -12,7 +12,7 @@ from streamproc.read_model import DecisionFilter, DecisionRow
 from streamproc.report.markup import NOTHING, Html, foreign, tag
 from streamproc.web.keys import MODEL, field_of, run_href
 from streamproc.web.layout import empty, page
-from streamproc.web.moments import moment
+from streamproc.web.moments import moment, time_words
 
 ROWS: Final = 200
 FIELDS: Final = tuple(one.name for one in fields(DecisionFilter))
@@ -63,7 +63,16 @@ def _form(chosen: DecisionFilter) -> Html:
         *(tag("label", name, tag("input", name=field, value=getattr(chosen, field), autocomplete="off"))
           for field, name in (("code", "Code"), ("run_id", "Run"), ("workflow", "Workflow"), ("tenant", "Tenant"))),
     ]  # fmt: skip
-    return tag("form", *fields_, tag("button", "Filter"), class_="filters", action="/decisions", role="search")
+    hidden = [
+        tag("input", type="hidden", name=name, value=value) for name in ("since", "until")
+        if (value := getattr(chosen, name))
+    ]  # fmt: skip
+    words = time_words(chosen.since, chosen.until)
+    time = tag("p", "Decided ", words, ". ", tag("a", "At any time", href=_query(replace(chosen, since="", until=""))),
+               class_="chosen-time") if words else NOTHING  # fmt: skip
+    return tag(
+        "form", *fields_, *hidden, tag("button", "Filter"), time, class_="filters", action="/decisions", role="search"
+    )
 
 
 def _table(rows: tuple[DecisionRow, ...]) -> Html:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from urllib.parse import quote
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 ROWS: Final = 200  # of a group on a page
 ID_WHOLE: Final = 24  # characters of a run id that is never shortened
 ID_TAIL: Final = 10  # that a shortened one keeps at its end
-FleetGroup = Literal["halted", "warned", "others", "earlier", "lost"]
+FleetGroup = Literal["halted", "warned", "stopped", "others", "earlier", "lost"]
 GROUPS: Final[dict[FleetGroup, str]] = {
-    "halted": "Halted in the last hour", "warned": "Warned", "others": "Others, by spend",
-    "earlier": "Halted earlier", "lost": "Lost: no event for a long time",
+    "halted": "Halted in the last hour", "warned": "Warned", "stopped": "Stopped by people",
+    "others": "Others, by spend", "earlier": "Halted earlier", "lost": "Lost: no event for a long time",
 }  # fmt: skip
 SORTED: Final[dict[FleetGroup, str]] = {"others": "Others"}  # the headings of a list that is sorted by a column
-LETTERS: Final = {"halt": ("H", "halted"), "warn": ("W", "warned"), "info": ("·", "")}
+LETTERS: Final = {"halt": ("H", "halted"), "warn": ("W", "warned"), "stop": ("S", "stopped"), "info": ("·", "")}
 
 
 class ListView(NamedTuple):
@@ -75,19 +75,31 @@ COLUMNS: Final = (
 
 
 def group_page(
-    model: ReadModel, group: FleetGroup, chosen: RunFilter, *, limit: int = ROWS, offset: int = 0, sort: str = ""
+    model: ReadModel,
+    group: FleetGroup,
+    chosen: RunFilter,
+    *,
+    limit: int = ROWS,
+    offset: int = 0,
+    sort: str = "",
+    dismissed_ms: int = 0,
 ) -> FleetPage:
-    """Return runs of a group of the view."""
+    """Return runs of a group of the view. Stops up to `dismissed_ms` are left out."""
     hour_ago = time.time_ns() // 1_000_000 - HOUR_MS
+    runs = partial(model.runs, filter=chosen, limit=limit, offset=offset, sort=sort)
     if group == "halted":
-        return model.runs("halted", chosen, limit=limit, offset=offset, since_ms=hour_ago, sort=sort)
+        return runs("halted", since_ms=hour_ago, stopped=False)
     if group == "earlier":
-        return model.runs("halted", chosen, limit=limit, offset=offset, before_ms=hour_ago, sort=sort)
-    return model.runs(group, chosen, limit=limit, offset=offset, sort=sort)
+        return runs("halted", before_ms=hour_ago, stopped=False)
+    if group == "stopped":
+        return runs("halted", since_ms=dismissed_ms + 1 if dismissed_ms else 0, stopped=True)
+    return runs(group)
 
 
 def group_of(run: LiveRun) -> FleetGroup:
     """Return the group of the view that a run is in."""
+    if run.stopped:
+        return "stopped"
     recent = run.halted_at_ms >= time.time_ns() // 1_000_000 - HOUR_MS
     return "earlier" if run.group == "halted" and not recent else run.group
 
@@ -157,7 +169,7 @@ def run_row(run: LiveRun, *, selectable: bool = False) -> Html:
         box = tag("input", type="checkbox", name="run", value=quote(run.run_id, safe="", errors="replace"),
                   form="selection", aria_label=f"Select {run.run_id}")  # fmt: skip
         cells.insert(0, tag("td", box, class_="c-select"))
-    return tag("tr", *cells, id=element_id(run.run_id), class_=f"row-{run.group}", data_order=order_of(run))
+    return tag("tr", *cells, id=element_id(run.run_id), class_=f"row-{_look(run)}", data_order=order_of(run))
 
 
 def run_link(run_id: str) -> Html:
@@ -179,10 +191,15 @@ def order_of(run: LiveRun) -> int:
 def run_state(run: LiveRun) -> Html:
     """Return whether a run works, is warned, halted or finished, with the code of its decision. With a code, the word
     is only read out."""
-    letter, word = LETTERS["halt" if run.status == "halted" else run.severity]
+    letter, word = LETTERS["stop" if run.stopped else "halt" if run.status == "halted" else run.severity]
     word = "finished" if run.status == "finished" else word or "working"
     word = "lost" if run.lost else word
-    mark = tag("b", letter, class_=f"flag flag-of-{run.group}", aria_hidden="true")
+    mark = tag("b", letter, class_=f"flag flag-of-{_look(run)}", aria_hidden="true")
     code = tag("code", run.code) if run.code else NOTHING
-    said = tag("span", word, class_=f"word-{run.group}")
+    said = tag("span", word, class_=f"word-{_look(run)}")
     return tag("span", mark, said, code, class_="state")
+
+
+def _look(run: LiveRun) -> str:
+    """Return the ending of the classes of a run: what a person has stopped is no alarm."""
+    return "others" if run.stopped else run.group
