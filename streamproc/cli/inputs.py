@@ -116,15 +116,15 @@ def report_reading(sources: Sequence[Source], reading: Import, unknown_fields: U
         note(sentence)
     for source in sources:
         if source.failure is not None:
-            note(f"skipped the rest of {source.log.name}: {_reason(source.failure)}")
+            note(f"read in part: {_reason(source.failure, source.log.name)}")
         if source.bad:
             note(f"{source.path}: skipped {source.bad} of {source.lines} lines that cannot be used")
     for sentence in unknown_fields.summary():
         note(sentence)
 
 
-def _reason(error: InvalidEvent | OSError) -> str:
-    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
+def _reason(error: InvalidEvent | OSError, name: str) -> str:
+    return f"{name}: {error.strerror or error}" if isinstance(error, OSError) else str(error)
 
 
 def recent_logs(days: int, exclude: Sequence[str] = ()) -> list[str]:

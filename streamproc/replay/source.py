@@ -125,9 +125,10 @@ class Source:
         self.unknown_fields.add(raw)
         return fingerprint(raw, key=key, local=True)
 
-    def name_of(self, run_id: str) -> str:  # noqa: ARG002  # raw turns have none
-        """Return the name by which a person knows a run; empty if the log has none."""
-        return ""
+    @property
+    def names(self) -> Import | None:
+        """What knows the names of runs; None for raw turns, which have none."""
+        return None
 
     def _read_each(self, read: Callable[[bytes], T]) -> Iterator[tuple[int, T]]:
         """Yield the number of each line, and what `read` makes of it."""
@@ -205,8 +206,9 @@ class ImportedSource(Source):
         for found in self._imported():
             yield LogEvent(self._event(found.event, key), found.event, found.number, found.unit)
 
-    def name_of(self, run_id: str) -> str:
-        return self.reading.name_of(run_id)
+    @property
+    def names(self) -> Import | None:
+        return self.reading
 
     def _imported(self) -> Iterator[Imported]:
         """Yield the raw events, and count them."""

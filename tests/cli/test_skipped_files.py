@@ -29,9 +29,7 @@ def test_a_bad_line_of_a_log_in_a_directory_skips_the_rest_of_that_log_only(run,
     assert result.exit_code == 1
     assert "2 runs, " in result.stdout
     assert "1 file skipped, or read in part." in result.stdout
-    assert f"skipped the rest of {logs / 'a_bad.jsonl'}: {logs / 'a_bad.jsonl'}:2: " in result.stderr.replace(
-        "\n  ", " "
-    )
+    assert f"read in part: {logs / 'a_bad.jsonl'}:2: " in " ".join(result.stderr.split())
 
 
 def test_skipped_files_do_not_change_the_exit_code_unless_they_shall(run, logs: Path) -> None:
