@@ -87,8 +87,8 @@ class FindingReport:
         if len(halted) > HALTS_SHOWN:
             self._show(f"… and {len(halted) - HALTS_SHOWN} more", 8)
         if costs := _costs([self._scan.spent_by(run_id) for run_id in turns]):
-            wasted = _costs([self._scan.spent_after_halt(halt.run_id) for halt in halted], "; after halts: ")
-            self._show(f"In all: {costs}{wasted}.", 8)
+            rest = _costs([self._scan.spent_after_halt(halt.run_id) for halt in halted], "; after halts: ")
+            self._show(f"In all: {costs}{rest}.", 8)
         not_read = f" {plural(skipped, 'file')} skipped, or read in part." if skipped else ""
         self._show(counts(decisions, turns) + not_read, 0)
 

@@ -85,11 +85,7 @@ def opened(
     try:
         with progress(title, _total_bytes(files, found, exclude)) as bar:
             sources = OpenedLogs(opener, files, bar, found=found, exclude=exclude, go_on=go_on)
-            try:
-                yield sources
-            finally:
-                if format_name is not None and not any(one.turns for one in sources.reading.tallies.values()):
-                    note_other_format(sources, format_name)
+            yield sources
     except OSError as error:
         raise unreadable(error) from None
     if not quiet:
@@ -104,35 +100,21 @@ def unreadable(error: OSError) -> Exception:
     return fail(f"{where}. Give logs of agents, or - for standard input")
 
 
-def note_other_format(sources: Sequence[Source], named: str) -> None:
-    """Say which logs, read in a named format without finding a turn, have another one by their content."""
-    from streamproc.errors import InvalidEvent
-    from streamproc.importers import FORMATS
-    from streamproc.importers.discovery import RAW, format_of
-
-    for source in sources:
-        with suppress(InvalidEvent):
-            found = format_of(source.log, FORMATS)
-            name = RAW if found is None else found.name
-            if name != named:
-                note(f"{source.path} has the format {name}, and --from {named} finds no turn in it: leave --from out")
-
-
 def report_reading(sources: Sequence[Source], reading: Import, unknown_fields: UnknownFields) -> None:
     """Print what was read in which format, and what was not, on standard error."""
     for sentence in reading.sentences():
         note(sentence)
     for source in sources:
         if source.failure is not None:
-            note(f"skipped the rest of {source.log.name}: {_reason(source.failure)}")
+            note(f"read in part: {_reason(source.failure, source.log.name)}")
         if source.bad:
             note(f"{source.path}: skipped {source.bad} of {source.lines} lines that cannot be used")
     for sentence in unknown_fields.summary():
         note(sentence)
 
 
-def _reason(error: InvalidEvent | OSError) -> str:
-    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
+def _reason(error: InvalidEvent | OSError, name: str) -> str:
+    return f"{name}: {error.strerror or error}" if isinstance(error, OSError) else str(error)
 
 
 def recent_logs(days: int, exclude: Sequence[str] = ()) -> list[str]:

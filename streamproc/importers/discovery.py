@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from streamproc.errors import InvalidEvent, Problem, shown
+from streamproc.errors import InvalidEvent, Problem
 from streamproc.importers.imported import Format
 from streamproc.importers.log_file import EVENT_FOLDER, STDIN, LogFile, Sample, event_files
 from streamproc.importers.not_read import known_as
@@ -120,20 +120,33 @@ def format_of(log: LogFile, formats: Sequence[Format]) -> Format | None:
         return None
     if sample.damage:
         raise InvalidEvent([Problem("format", sample.damage, sample.remedy, log.name)])
+    if misspelt := _misspelt_run_id(sample.rows):
+        remedy = "name it run_id; a turn needs run_id and node"
+        raise InvalidEvent([Problem("format", f"it has {misspelt} in place of run_id", remedy, log.name)])
     if sample.document is not None:
         what = f"it is JSON {UNKNOWN}"
     else:
         what = f"its first lines are {UNKNOWN}"
-    misspelt = next((name for row in sample.rows if isinstance(row, dict) for name in row if _is_run_id(name)), None)
-    if misspelt is not None:
-        what = f"it has {shown(misspelt)}, and no run_id, so its lines are no raw turns"
-        raise InvalidEvent([Problem("run_id", what, "call the field run_id", log.name)])
     remedy = f"name the format with --from: {', '.join(names(formats))}; or leave the file out"
     raise InvalidEvent([Problem("format", what, remedy, log.name)])
 
 
-def _is_run_id(name: str) -> bool:
-    return name.lower().replace("_", "").replace("-", "") == "runid"
+def _misspelt_run_id(rows: Sequence[Any]) -> str:
+    """Return what rows of raw turns have in place of `run_id`; empty if they have nothing like it."""
+    for row in rows:
+        for key in row if isinstance(row, dict) else ():
+            if key.lower().replace("-", "").replace("_", "") == "runid":
+                return str(key)
+    return ""
+
+
+def contradicted(log: LogFile, chosen: Format | None, formats: Sequence[Format]) -> str:
+    """Return the format that the content of a log shows, if it is not at all of the chosen one; None is raw turns."""
+    sample = log.sample()
+    is_raw = any(isinstance(row, dict) and "run_id" in row for row in sample.rows)
+    if is_raw if chosen is None else chosen.matches(sample):
+        return ""
+    return next((one.name for one in formats if one.matches(sample)), RAW if is_raw else "")
 
 
 def others_in(log: LogFile, found: Format, formats: Sequence[Format]) -> list[str]:

@@ -5,11 +5,10 @@ Since 1.2 the store is the SQLite database `opencode.db`; before, it was a JSON 
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
@@ -20,6 +19,9 @@ from streamproc.importers.imported import Format, Import, Imported, ImportTally
 from streamproc.importers.log_bytes import open_regular, read_beside
 from streamproc.importers.log_file import LogFile, Sample
 from streamproc.importers.raw_turns import is_too_deep
+
+if TYPE_CHECKING:
+    import sqlite3
 
 NAME: Final = "opencode"
 DATABASE: Final = "opencode.db"
@@ -91,6 +93,8 @@ def _stored(session: Path, session_id: str) -> Iterator[dict[str, Any]]:
 
 def _database(path: Path, reading: Import) -> Iterator[Imported]:
     """Yield the turns of all sessions of a database. Raises `InvalidEvent` if it cannot be read."""
+    import sqlite3  # some builds of Python lack it, and other logs need none
+
     with open_regular(path) as file:
         if file.read(len(SQLITE)) != SQLITE:
             raise InvalidEvent([Problem("file", "it is no SQLite database", "leave it out", str(path))])

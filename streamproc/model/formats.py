@@ -41,14 +41,16 @@ def usd(micro: int) -> str:
 
 
 def duration(ms: int) -> str:
-    """Return how long something took, such as ``2 min 5 s``."""
+    """Return how long something took, such as ``2 min 5 s`` or ``18 h``."""
     if ms < 10 * SECOND_MS:
         return f"{ms / SECOND_MS:.1f} s"
     if ms < MINUTE_MS:
         return f"{ms // SECOND_MS} s"
     if ms < HOUR_MS:
         return f"{ms // MINUTE_MS} min {ms % MINUTE_MS // SECOND_MS} s"
-    return f"{grouped(ms // HOUR_MS)} h {ms % HOUR_MS // MINUTE_MS} min"
+    if ms < 10 * HOUR_MS:
+        return f"{ms // HOUR_MS} h {ms % HOUR_MS // MINUTE_MS} min"
+    return f"{grouped(ms // HOUR_MS)} h"
 
 
 def age(at_ms: int, now_ms: int) -> str:

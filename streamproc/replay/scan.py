@@ -126,8 +126,8 @@ class Scan:
 
     def name_of(self, run_id: str) -> str:
         """Return the name by which a person knows a run, as its logs have it; empty if they have none."""
-        logs = (self.sources[number] for number in self._sources_of.get(run_id, ()))
-        return next((name for log in logs if (name := log.name_of(run_id))), "")
+        logs = (self.sources[number].names for number in self._sources_of.get(run_id, ()))
+        return next((name for log in logs if log is not None and (name := log.name_of(run_id))), "")
 
     def spent_by(self, run_id: str) -> Spent:
         """Return what a run has spent so far."""

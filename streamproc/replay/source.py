@@ -11,10 +11,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 import orjson
 import xxhash
 
-from streamproc.errors import InvalidEvent, plural
+from streamproc.errors import InvalidEvent, Problem, plural
 from streamproc.fingerprint import HashKey, fingerprint, plain_turn
 from streamproc.importers import FORMATS, Format, Import, Imported, LogFile
-from streamproc.importers.discovery import UNKNOWN, format_of, log_paths, named, others_in
+from streamproc.importers.discovery import UNKNOWN, contradicted, format_of, log_paths, named, others_in
 from streamproc.importers.log_bytes import records_of
 from streamproc.importers.log_file import STDIN as STDIN
 from streamproc.model.nesting import DEPTH_MAX, depth_exceeds
@@ -125,9 +125,10 @@ class Source:
         self.unknown_fields.add(raw)
         return fingerprint(raw, key=key, local=True)
 
-    def name_of(self, run_id: str) -> str:  # noqa: ARG002  # raw turns have none
-        """Return the name by which a person knows a run; empty if the log has none."""
-        return ""
+    @property
+    def names(self) -> Import | None:
+        """What knows the names of runs; None for raw turns, which have none."""
+        return None
 
     def _read_each(self, read: Callable[[bytes], T]) -> Iterator[tuple[int, T]]:
         """Yield the number of each line, and what `read` makes of it."""
@@ -205,8 +206,9 @@ class ImportedSource(Source):
         for found in self._imported():
             yield LogEvent(self._event(found.event, key), found.event, found.number, found.unit)
 
-    def name_of(self, run_id: str) -> str:
-        return self.reading.name_of(run_id)
+    @property
+    def names(self) -> Import | None:
+        return self.reading
 
     def _imported(self) -> Iterator[Imported]:
         """Yield the raw events, and count them."""
@@ -276,36 +278,42 @@ class LogOpener:
         self.skipped.clear()
         away: list[str] = []
         meant = log_paths(paths, away, exclude) if paths else []
+        alone = meant == paths and len(paths) == 1 and not found
         for path in dict.fromkeys((*meant, *found)):
-            if path in leave_out:
-                continue
-            required = meant == paths == [path] and not found if go_on else path in paths
-            log = LogFile(path, lenient=self._lenient)
-            try:
-                source = self.source(log)
-            except InvalidEvent as error:
-                if required and not self._lenient:
-                    raise
-                self.skipped[path] = error
-            except OSError as error:
-                if required or error.filename is None:
-                    raise
-                self.skipped[path] = error
-            else:
-                log.required = required or not go_on
-                sources.append(source)
+            if path not in leave_out:
+                sources += self._opened(path, required=alone if go_on else path in paths, go_on=go_on)
         if not sources and self.skipped:
             raise next(iter(self.skipped.values()))
-        if away:
-            self.reading.notes[f"skipped {plural(len(away), 'link')} out of the directory: {_shown(away)}"] = None
-        foreign = {path: error for path, error in self.skipped.items() if UNKNOWN in str(error)}
-        for errors, why in (
-            (foreign, "of no known format"),
-            ({path: error for path, error in self.skipped.items() if path not in foreign}, "that cannot be read"),
-        ):
-            if errors:
-                self.reading.notes[_skipped(list(errors.values()), why)] = None
+        if not sources and exclude:
+            raise InvalidEvent([Problem("--exclude", "it matches every log", "leave fewer out")])
+        self._note_skipped(away)
         return sources, self.reading
+
+    def _opened(self, path: str, *, required: bool, go_on: bool) -> list[Source]:
+        """Return the source of a path; none if it cannot be opened and is not required."""
+        log = LogFile(path, lenient=self._lenient)
+        log.required = required or not go_on
+        try:
+            return [self.source(log)]
+        except InvalidEvent as error:
+            if required and not self._lenient:
+                raise
+            self.skipped[path] = error
+        except OSError as error:
+            if required or error.filename is None:
+                raise
+            self.skipped[path] = error
+        return []
+
+    def _note_skipped(self, away: Sequence[str]) -> None:
+        notes = self.reading.notes
+        if away:
+            notes[f"skipped {plural(len(away), 'link')} out of the directory: {_shown(away)}"] = None
+        foreign = [error for error in self.skipped.values() if UNKNOWN in str(error)]
+        if foreign:
+            notes[_skipped(foreign, "of no known format")] = None
+        if unreadable := [error for error in self.skipped.values() if error not in foreign]:
+            notes[_skipped(unreadable, "that cannot be read")] = None
 
     def source(self, log: LogFile) -> Source:
         """Return a log as a source. Raises `InvalidEvent` for one of no known format, and `OSError` for a file."""
@@ -316,6 +324,9 @@ class LogOpener:
                 self.reading.notes[f"{told} left out: give each tool's log as a file of its own"] = None
         else:
             found = named(self._format_name, self._formats)
+            if other := contradicted(log, found, self._formats):
+                what, remedy = f"it is no log of {self._format_name}, but of {other}", "leave --from out"
+                raise InvalidEvent([Problem("format", what, remedy, log.name)])
         log.release()
         if found is None:
             return Source(log, lenient=self._lenient, ordinals=self.ordinals, unknown_fields=self.unknown_fields)

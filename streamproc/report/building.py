@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from streamproc.detectors import BY_CODE
 from streamproc.errors import plural
 from streamproc.report import facts
@@ -66,6 +68,7 @@ class ReportBuilder:
         about_main: dict[str, Any] = {} if main is None else self._about(history, main, split, decided)
         return RunReport(
             run_id=history.run_id,
+            name=self._recording.name_of(history.run_id),
             state=facts.standing(history),
             sentence=facts.sentence(history, main),
             workflow=scope.workflow,
@@ -161,7 +164,8 @@ class ReportBuilder:
         stuck = [one for one in histories if facts.standing(one) != "unremarkable"][:reports_shown]
         each = max(FLEET_TURNS_MIN, turns_shown // max(1, len(stuck)))
         places = {id(one): number for number, one in enumerate(stuck, 1)}
-        rows = [_row(one, places.get(id(one), 0)) for one in histories[:ROWS_SHOWN]]
+        name_of = self._recording.name_of
+        rows = [_row(one, places.get(id(one), 0), name_of(one.run_id)) for one in histories[:ROWS_SHOWN]]
         states = Counter(map(facts.standing, histories))
         halted = [one for one in histories if one.halt is not None]
         lost = _sum([facts.after_onset(one, one.halt) for one in halted])
@@ -216,10 +220,12 @@ def _trouble(history: RunHistory) -> tuple[int, int, int]:
     return order, -lost.cost_usd_micro, -lost.turns
 
 
-def _row(history: RunHistory, place: int) -> RunRow:
+def _row(history: RunHistory, place: int, name: str) -> RunRow:
     main = facts.main_decision(history)
     row = RunRow(
         run_id=history.run_id,
+        name=name,
+        at=history.at[0] if history.turns else 0,
         state=facts.standing(history),
         turns=history.turns,
         workflow=facts.scope_of(history)[0],
@@ -228,19 +234,14 @@ def _row(history: RunHistory, place: int) -> RunRow:
     )
     if main is None:
         return row
-    return RunRow(
-        run_id=row.run_id,
-        state=row.state,
-        turns=row.turns,
-        workflow=row.workflow,
+    return msgspec.structs.replace(
+        row,
         code=main.code,
         detector=name_of(main.code),
         sentence=main.message,
         onset=main.onset,
         decided=facts.turn_of(main),
         after_onset=facts.after_onset(history, history.halt),
-        total=row.total,
-        place=place,
     )
 
 
@@ -275,11 +276,14 @@ def _sum(spends: list[SpendShown]) -> SpendShown:
 
 
 def _fleet_sentence(runs: int, halted: int, warned: int, lost: SpendShown) -> str:
+    if not runs:
+        return "The log has no runs."
     if not halted:
-        what = f"{warned} of {plural(runs, 'run')} got warnings" if warned else "no detector had anything to report"
-        return f"No run was stuck: {what}." if runs else "The log has no runs."
+        of = f"{warned} of {plural(runs, 'run')} got warnings" if warned else "no detector had anything to report"
+        return f"No run was halted; {of}."
     were = "was" if halted == 1 else "were"
-    return f"{halted} of {plural(runs, 'run')} {were} stuck. After the loops began, they took {spent(lost)}."
+    more = f", {warned} more got warnings" if warned else ""
+    return f"{halted} of {plural(runs, 'run')} {were} halted{more}. Wasted after the loops began: {spent(lost)}."
 
 
 def name_of(code: str) -> str:

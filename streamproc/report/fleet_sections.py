@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from streamproc.errors import plural
-from streamproc.model.formats import grouped, money
+from streamproc.model.formats import clock, grouped, short, usd
 from streamproc.report.markup import NOTHING, Html, foreign, tag
-from streamproc.report.model import FleetReport, RunReport, RunRow
+from streamproc.report.model import FleetReport, RunReport, RunRow, SpendShown
 from streamproc.report.run_sections import STATES, heading, run_sections
 from streamproc.report.run_tables import LONG_TABLE
 from streamproc.report.tables import Cell, TableRow, filter_bar, muted, number, section, table
@@ -20,7 +20,7 @@ def fleet_sections(report: FleetReport) -> tuple[Html, ...]:
     counts = [
         tag(
             "span",
-            f"{report.halted} HALTED" if report.halted else STATES["unremarkable"],
+            f"{report.halted} HALTED" if report.halted else STATES[state],
             class_=f"badge badge-{state}",
         ),
         tag("span", f"{report.warned} warned"),
@@ -33,8 +33,8 @@ def fleet_sections(report: FleetReport) -> tuple[Html, ...]:
 
 def _total(report: FleetReport) -> Html:
     rest = report.runs_total - report.halted - report.warned
-    return tag("p", f"{plural(report.warned, 'other run')} got warnings, {grouped(rest)} had no findings. In all: "
-                    f"{spent(report.total)}.", class_="lead")  # fmt: skip
+    had = f"{plural(rest, 'run')} had no findings. " if rest else ""
+    return tag("p", f"{had}In all: {spent(report.total)}.", class_="lead")
 
 
 def _runs(report: FleetReport) -> Html:
@@ -44,31 +44,38 @@ def _runs(report: FleetReport) -> Html:
         "State",
         "What happened",
         "Turns",
-        "After the onset",
-        "Cost after",
+        "Wasted turns",
+        "Wasted tokens",
+        "Wasted USD",
     ]
+    legend = (
+        muted("Wasted is what a halted run took from the turn on at which its loop began.")
+        if report.halted
+        else NOTHING
+    )
     more = muted(f"… {plural(report.runs_left_out, 'run')} without findings or with less after the onset left out")
     bar = filter_bar("Filter runs", "only halted") if len(rows) > LONG_TABLE else NOTHING
-    return section("Runs, stuck ones first", bar, table(heads, rows), more if report.runs_left_out else NOTHING)
+    return section("Runs, stuck ones first", legend, bar, table(heads, rows), more if report.runs_left_out else NOTHING)
 
 
 def _run(one: RunRow) -> list[Any]:
     name: Html = foreign(one.run_id, class_="mono")
     if one.place:
         name = tag("a", name, href=f"#run-{one.place}")
-    if one.workflow:
-        name = Html().join([name, tag("br"), tag("small", foreign(one.workflow))])
+    about = [foreign(text) for text in (one.name, one.workflow, clock(one.at)[:16]) if text]
+    if about:
+        name = Html().join([name, tag("br"), tag("small", Html(", ").join(about))])
     what: Html = NOTHING
     if one.code:
         what = Html().join([foreign(one.sentence), " ", tag("small", f"{one.code} at turn {one.decided}")])
-    after = grouped(one.after_onset.turns) if one.state == "halted" else "—"
-    cost = money(one.after_onset.cost_usd_micro) if one.after_onset.cost_usd_micro else (
-        f"{grouped(one.after_onset.tokens)} tokens" if one.after_onset.tokens else "—"
-    )  # fmt: skip
+    wasted = one.after_onset if one.state == "halted" else SpendShown()
     state = {"halted": "sev-halt", "warned": "sev-warn"}.get(one.state, "muted")
     return [
-        Cell(name, "wide"), tag("span", "no findings" if one.state == "unremarkable" else one.state, class_=state),
-        Cell(what, "wide"), number(grouped(one.turns)), number(after), number(cost),
+        Cell(name, "wide"),
+        Cell(tag("span", "no findings" if one.state == "unremarkable" else one.state, class_=state), "tight"),
+        Cell(what, "wide"), number(grouped(one.turns)), number(grouped(wasted.turns) if wasted.turns else "—"),
+        number(short(wasted.tokens) if wasted.tokens else "—"),
+        number(usd(wasted.cost_usd_micro) if wasted.cost_usd_micro else "—"),
     ]  # fmt: skip
 
 

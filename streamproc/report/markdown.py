@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from streamproc.errors import plural
 from streamproc.model.escaping import escape, inert
-from streamproc.model.formats import clock, grouped, money
+from streamproc.model.formats import clock, grouped, short, usd
 from streamproc.report.facts import listed_gaps
 from streamproc.report.model import FleetReport, Report, RunReport, TurnShown
 from streamproc.report.run_sections import STATES
@@ -68,11 +68,13 @@ def _fleet(report: FleetReport) -> Iterator[str]:
     )
     yield ""
     rows = [
-        (code(one.run_id), one.state, prose(one.sentence), one.code, grouped(one.turns), grouped(one.after_onset.turns),
-         money(one.after_onset.cost_usd_micro) if one.after_onset.cost_usd_micro else "")
+        (f"{code(one.run_id)} {prose(one.name)}".rstrip(), one.state, prose(one.sentence), one.code, grouped(one.turns),
+         grouped(one.after_onset.turns), short(one.after_onset.tokens) if one.after_onset.tokens else "",
+         usd(one.after_onset.cost_usd_micro) if one.after_onset.cost_usd_micro else "")
         for one in report.runs if one.state != "unremarkable"
     ]  # fmt: skip
-    yield from _table(["Run", "State", "What happened", "Code", "Turns", "After the onset", "Cost after"], rows)
+    yield from _table(["Run", "State", "What happened", "Code", "Turns", "Wasted turns", "Wasted tokens",
+                       "Wasted USD"], rows)  # fmt: skip
     tallies = [(one.code, one.name, one.runs_halted, one.runs_warned, one.decisions) for one in report.detectors]
     yield from _table(["Code", "Detector", "Runs halted", "Runs warned", "Decisions"], tallies)
     for one in report.reports:
@@ -80,7 +82,7 @@ def _fleet(report: FleetReport) -> Iterator[str]:
 
 
 def _run(report: RunReport, level: str) -> Iterator[str]:
-    yield f"{level} {STATES[report.state]}: {code(report.run_id)}"
+    yield f"{level} {STATES[report.state]}: {code(report.run_id)}{f' ({prose(report.name)})' if report.name else ''}"
     yield ""
     yield prose(report.sentence)
     yield ""

@@ -212,6 +212,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     turns: tuple[TurnShown, ...] = ()
     content: bool = False  # whether the log has the texts of turns
     others: tuple[DetectorLook, ...] = ()
+    name: str = ""  # by which a person knows it: its title or first prompt, and its project
     policy: PolicyShown
     policy_values: tuple[PolicyValue, ...] = ()
     todo: tuple[Advice, ...] = ()
@@ -235,6 +236,8 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     decided: int | None = None  # turn of the halt, or of the first warning
     after_onset: SpendShown = SpendShown()  # from the onset to the end of the log
     total: SpendShown = SpendShown()
+    name: str = ""
+    at: int = 0  # when it began
     place: int = 0  # number of its report in this file, from 1; 0: it has none
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from streamproc.core.outcome import Decisions
     from streamproc.core.run_state import RunState
     from streamproc.fingerprint import HashKey
+    from streamproc.importers import Import
     from streamproc.kafka.reading import Record
     from streamproc.policy import Policy
     from streamproc.replay.source import LogEvent, Source
@@ -47,6 +48,7 @@ class Recording:
         self._engine = ObservedEngine(policy.engine(), self)
         self._place, self._texts = NOWHERE, cast("TurnTexts | None", None)
         self._size = 0
+        self._names: dict[int, Import] = {}  # what the logs that were read share
         self._accounts: LocalAccounts | None = None
 
     @property
@@ -60,6 +62,8 @@ class Recording:
         """Step over the events of files, and yield the decisions in log order. Raises what `Source` raises."""
         for source in sources:
             name = source.log.name
+            if source.names is not None:
+                self._names[id(source.names)] = source.names
             for found in source.read(key):
                 yield from self.step(found, name)
 
@@ -72,6 +76,10 @@ class Recording:
         place = Place(len(self.logs) - 1, found.number, found.unit)
         self._begin(found.event, place, found.raw)
         return self._accounts.step(found.event, found.event.at)
+
+    def name_of(self, run_id: str) -> str:
+        """Return the name by which a person knows a run; empty if its log has none."""
+        return next((name for one in self._names.values() if (name := one.name_of(run_id))), "")
 
     # -- Kafka
 

@@ -26,6 +26,7 @@ def heading(report: RunReport, *, level: str = "h1") -> Html:
                                                    ("user", report.user)) if value]  # fmt: skip
     parts = [
         tag("span", STATES[report.state], class_=f"badge badge-{report.state}"),
+        *([foreign(report.name)] if report.name else []),
         foreign(report.run_id, class_="mono"),
         *map(foreign, scope),
     ]

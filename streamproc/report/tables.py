@@ -9,8 +9,8 @@ from streamproc.report.markup import NOTHING, Html, tag
 
 NUMBERS: Final = frozenset({
     "Turn", "Turns", "Times", "Used", "Limit", "Share", "Tokens", "Cost", "Events with such evidence", "Step",
-    "After the onset", "Cost after", "Runs halted", "Runs warned", "Decisions", "Partition", "Partitions", "Position",
-    "End", "Behind",
+    "Wasted turns", "Wasted tokens", "Wasted USD", "Runs halted", "Runs warned", "Decisions", "Partition", "Partitions",
+    "Position", "End", "Behind",
 })  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from streamproc.errors import plural
-from streamproc.model.formats import duration, grouped, money
+from streamproc.model.formats import duration, grouped, money, short
 from streamproc.report.model import SpendShown
 
 KIND_WORDS: Final = {
@@ -30,7 +30,7 @@ def spent(spend: SpendShown) -> str:
     """Return what a stretch of turns took, without what is not known."""
     parts = [plural(spend.turns, "turn")]
     if spend.tokens:
-        parts.append(f"{grouped(spend.tokens)} tokens")
+        parts.append(f"{short(spend.tokens)} tokens")
     if spend.cost_usd_micro:
         parts.append(money(spend.cost_usd_micro))
     if spend.ms:

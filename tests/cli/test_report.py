@@ -26,7 +26,7 @@ def test_all_runs_of_a_log_become_one_page(run, turns_file: Path) -> None:
 
     assert result.exit_code == 0
     assert result.stderr == ""
-    assert "1 of 2 runs was stuck" in Path("runs.html").read_text()
+    assert "1 of 2 runs was halted" in Path("runs.html").read_text()
 
 
 def test_several_logs_are_one(run, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.conftest import jsonl, stuck
 
+CLAUDE = {"type": "assistant", "sessionId": "s", "uuid": "u", "message": {"content": []}}
 GOOD = {"run_id": "good", "node": "coder", "output": "Done."}
 
 
@@ -29,9 +30,7 @@ def test_a_bad_line_of_a_log_in_a_directory_skips_the_rest_of_that_log_only(run,
     assert result.exit_code == 1
     assert "2 runs, " in result.stdout
     assert "1 file skipped, or read in part." in result.stdout
-    assert f"skipped the rest of {logs / 'a_bad.jsonl'}: {logs / 'a_bad.jsonl'}:2: " in result.stderr.replace(
-        "\n  ", " "
-    )
+    assert f"read in part: {logs / 'a_bad.jsonl'}:2: " in " ".join(result.stderr.split())
 
 
 def test_skipped_files_do_not_change_the_exit_code_unless_they_shall(run, logs: Path) -> None:
@@ -121,3 +120,35 @@ def test_a_line_with_a_second_record_that_is_cut_off_is_refused_with_its_place(r
     joined.write_text(jsonl([GOOD]).strip() + '{"run_id": "x", "no\n' + jsonl([GOOD]))
 
     assert "joined.jsonl:1: " in run("scan", joined).stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        (
+            {"runId": "a", "node": "x"},
+            (),
+            "it has runId in place of run_id (name it run_id; a turn needs run_id and node)",
+        ),
+        ({"Run-ID": "a"}, (), "it has Run-ID in place of run_id"),
+        (CLAUDE, ("--from", "otlp"), "it is no log of otlp, but of claude-code (leave --from out)"),
+        (CLAUDE, ("--from", "raw"), "it is no log of raw, but of claude-code (leave --from out)"),
+    ],
+)
+def test_a_log_that_is_not_what_it_should_be_says_what_it_is(
+    run, tmp_path: Path, content: dict[str, str], options: tuple[str, ...], message: str
+) -> None:
+    log = tmp_path / "a.jsonl"
+    log.write_text(jsonl([content]))
+
+    result = run("scan", log, *options)
+
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+
+
+def test_a_pattern_that_excludes_every_log_is_named(run, logs: Path) -> None:
+    result = run("scan", logs, "--exclude", "*")
+
+    assert result.exit_code == 2
+    assert "--exclude: it matches every log" in result.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import msgspec
@@ -10,9 +11,11 @@ import pytest
 
 from streamproc.policy import load_policy
 from streamproc.replay.scan import Scan
-from streamproc.replay.source import Source
-from streamproc.report import FleetReport, RunReport, json_of, report_of
+from streamproc.replay.source import Source, open_logs
+from streamproc.report import FleetReport, RunReport, html_of, json_of, markdown_of, report_of
 from streamproc.report.writing import fleet_report
+from tests.importers.cli_logs import write_rows
+from tests.importers.test_claude_code import SESSION, Session
 from tests.report.runs import LOOPING, ROOT, SAMPLES, START, call, looping, recorded, turn, written
 
 
@@ -230,3 +233,33 @@ def test_times_are_those_of_the_log(tmp_path: Path) -> None:
     assert report.first_at == START
     assert report.halted is not None
     assert report.halted.at == START + 70_000
+
+
+def test_the_headline_of_all_runs_says_one_thing_only(tmp_path: Path) -> None:
+    def headline(events: list[dict[str, object]]) -> str:
+        return fleet_report([Source(written(tmp_path, events))], load_policy()).sentence
+
+    fine = [turn(n, "fine", output=f"step {n}") for n in range(4)]
+    warned = looping("warned")[:8]
+    assert headline(fine) == "No run was halted; no detector had anything to report."
+    assert headline(warned + fine) == "No run was halted; 1 of 2 runs got warnings."
+    assert headline(looping("halted") + warned).startswith("1 of 2 runs was halted, 1 more got warnings. Wasted after")
+
+
+def test_all_runs_show_what_was_wasted_in_readable_numbers(tmp_path: Path) -> None:
+    events = [event | {"usage": {"total_tokens": 500_000}} for event in looping("h", after=1)]
+    report = fleet_report([Source(written(tmp_path, events))], load_policy())
+    assert re.search(r"Wasted after the loops began: \d turns, 2\.0 M tokens", report.sentence)
+    assert '<td class="number">2.0 M</td>' in html_of(report)
+    assert "| 2.0 M |" in markdown_of(report)
+
+
+def test_sessions_are_named_in_the_report_of_all_runs_and_in_their_own(tmp_path: Path) -> None:
+    session = Session(cwd="/home/me/shop").asks("Fix the login.")
+    for n in range(5):
+        session.runs(f"c{n}", "ls", "a")
+    write_rows(tmp_path / f"{SESSION}.jsonl", session.rows)
+    report = fleet_report(open_logs([str(tmp_path)])[0], load_policy())
+    assert [one.name for one in report.runs] == [report.reports[0].name] == ['"Fix the login.", shop']
+    assert "Fix the login." in html_of(report)
+    assert "Fix the login." in markdown_of(report)
