@@ -237,7 +237,8 @@ def _scope(default: str, **named: str | None) -> str:
     if user is not None and tenant is not None and len(given) == 2:
         return scope_of("user", user, tenant)
     if len(given) > 1 or not (given or default):
-        raise fail(f"name one of {', '.join(f'--{part}' for part in named)}, or --user with --tenant")
+        parts = ", ".join("a run" if part == "run" else f"--{part}" for part in named)
+        raise fail(f"name one of {parts}, or --user with --tenant")
     return scope_of(*given[0]) if given else default
 
 
