@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from streamproc.cli.inputs import Format, Lenient
-from streamproc.cli.options import Brokers, TopicPrefix, kafka_settings
+from streamproc.cli.options import Brokers, Json, TopicPrefix, kafka_settings
 from streamproc.cli.output import refuse_logs, written_file
 from streamproc.cli.ranges import (
     All,
-    Json,
     LogRange,
     Output,
     Quiet,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from streamproc.cli.options import Brokers, Policy, TopicPrefix
+from streamproc.cli.options import Brokers, Policy, Quiet, TopicPrefix
 from streamproc.cli.terminal import clean, columns, examples, line, out, paint, say
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ class SettingRow(NamedTuple):
 
 @app.command(epilog=examples("streamproc config", "streamproc config --brokers kafka-1:9092 --json"))
 def config(
+    _quiet: Quiet = False,
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
     policy: Policy = None,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from streamproc.cli.options import Brokers, Policy, TopicPrefix
-from streamproc.cli.terminal import clean, examples, paint, say
+from streamproc.cli.options import Brokers, Json, Policy, Quiet, TopicPrefix
+from streamproc.cli.terminal import clean, examples, json_row, paint, say
 
 if TYPE_CHECKING:
     from streamproc.cli.checks import CheckResult
@@ -20,7 +20,13 @@ STATUS_WIDTH = 5  # columns
 
 
 @app.command(epilog=examples("streamproc doctor", "streamproc doctor --brokers kafka-1:9092"))
-def doctor(brokers: Brokers = None, topic_prefix: TopicPrefix = None, policy: Policy = None) -> None:
+def doctor(
+    brokers: Brokers = None,
+    topic_prefix: TopicPrefix = None,
+    policy: Policy = None,
+    as_json: Json = False,
+    _quiet: Quiet = False,
+) -> None:
     """Check Python, core, packages, policy, keys, broker, topics, workers and Redis, and name a fix for every problem.
 
     Exit 0: no failure; 1: at least one.
@@ -44,23 +50,28 @@ def doctor(brokers: Brokers = None, topic_prefix: TopicPrefix = None, policy: Po
         *keys_together(settings),
     ]
     for result in found:
-        _show(result)
+        _show(result, as_json=as_json)
 
     async def check_services() -> None:
         async for result in checks.services(settings):
             found.append(result)
-            _show(result)
+            _show(result, as_json=as_json)
         if not any(result.status == "fail" for result in found):
             async for result in homes(settings):
                 found.append(result)
-                _show(result)
+                _show(result, as_json=as_json)
 
     asyncio.run(check_services())
     if any(result.status == "fail" for result in found):
         raise typer.Exit(1)
 
 
-def _show(result: CheckResult) -> None:
+def _show(result: CheckResult, *, as_json: bool) -> None:
+    from streamproc.model.printed import DoctorCheck
+
+    if as_json:
+        json_row(DoctorCheck(status=result.status, what=result.what, remedy=result.remedy))
+        return
     remedy = f". To fix it: {clean(result.remedy)}" if result.remedy else ""
     status = paint(f"{result.status:<{STATUS_WIDTH}}", STATUS_COLOURS[result.status])
     say(f"{status}{clean(result.what)}{remedy}", hang=STATUS_WIDTH)

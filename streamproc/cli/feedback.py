@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from streamproc.cli.completion import complete_runs
 from streamproc.cli.fleet import issuer_name
-from streamproc.cli.options import Brokers, TopicPrefix, kafka_settings
-from streamproc.cli.ranges import Json, Output, Quiet, output_to
+from streamproc.cli.options import Brokers, Json, TopicPrefix, kafka_settings
+from streamproc.cli.ranges import Output, Quiet, output_to
 from streamproc.cli.terminal import clean, examples, fail, json_line, line, note, progress, say
 from streamproc.errors import plural
 
@@ -23,7 +24,10 @@ app = typer.Typer()
 
 PATIENCE_S = 20.0  # for the broker; after that, the feedback counts as not given
 
-RunId = Annotated[str | None, typer.Argument(metavar="[RUN]", help="Id of the halted run.", show_default=False)]
+RunId = Annotated[
+    str | None,
+    typer.Argument(metavar="[RUN]", help="Id of the halted run.", show_default=False, autocompletion=complete_runs),
+]
 Judgement = Annotated[
     Literal["false-alarm", "right"] | None,
     typer.Argument(

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streamproc.cli.options import Brokers, TopicPrefix, kafka_settings
+from streamproc.cli.completion import complete_runs
+from streamproc.cli.options import Brokers, Quiet, TopicPrefix, kafka_settings
 from streamproc.cli.order_answer import OrderAnswer, runs_at_work
 from streamproc.cli.runs import unknown_run
 from streamproc.cli.terminal import clean, examples, fail, note
@@ -49,7 +50,10 @@ Tenant = Annotated[
         show_default=False,
     ),
 ]
-RunToHalt = Annotated[str | None, typer.Argument(metavar="[RUN]", help="Id of the run to halt.", show_default=False)]
+RunToHalt = Annotated[
+    str | None,
+    typer.Argument(metavar="[RUN]", help="Id of the run to halt.", show_default=False, autocompletion=complete_runs),
+]
 RunOption = Annotated[str | None, typer.Option("--run", hidden=True)]  # as earlier versions took the id
 Wait = Annotated[
     str,
@@ -65,6 +69,7 @@ def stop_all(
     why: Why = "",
     wait: Wait = WAIT,
     as_json: Json = False,
+    _quiet: Quiet = False,
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
@@ -81,6 +86,7 @@ def pause_all(
     why: Why = "",
     wait: Wait = WAIT,
     as_json: Json = False,
+    _quiet: Quiet = False,
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
@@ -100,6 +106,7 @@ def clear(
     why: Why = "",
     wait: Wait = WAIT,
     as_json: Json = False,
+    _quiet: Quiet = False,
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
@@ -129,6 +136,7 @@ def kill(
     force: Force = False,
     wait: Wait = WAIT,
     as_json: Json = False,
+    _quiet: Quiet = False,
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
@@ -155,7 +163,7 @@ def kill(
     )
 )
 def resume(
-    run: Annotated[str, typer.Argument(help="Id of the halted run.", show_default=False)],
+    run: Annotated[str, typer.Argument(help="Id of the halted run.", show_default=False, autocompletion=complete_runs)],
     turns: Annotated[int | None, typer.Option(help="Additional turns to grant.", show_default=False)] = None,
     iterations: Annotated[int | None, typer.Option(help="Additional iterations to grant.", show_default=False)] = None,
     tokens: Annotated[
@@ -183,6 +191,7 @@ def resume(
     force: Force = False,
     wait: Wait = WAIT,
     as_json: Json = False,
+    _quiet: Quiet = False,
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
@@ -206,11 +215,12 @@ def resume(
 
 @app.command(epilog=examples('streamproc acknowledge nightly-42 --by ada --why "it finishes by hand"'))
 def acknowledge(
-    run: Annotated[str, typer.Argument(help="Id of the halted run.", show_default=False)],
+    run: Annotated[str, typer.Argument(help="Id of the halted run.", show_default=False, autocompletion=complete_runs)],
     by: By = None,
     why: Why = "",
     wait: Wait = WAIT,
     as_json: Json = False,
+    _quiet: Quiet = False,
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
@@ -227,7 +237,8 @@ def _scope(default: str, **named: str | None) -> str:
     if user is not None and tenant is not None and len(given) == 2:
         return scope_of("user", user, tenant)
     if len(given) > 1 or not (given or default):
-        raise fail(f"name one of {', '.join(f'--{part}' for part in named)}, or --user with --tenant")
+        parts = ", ".join("a run" if part == "run" else f"--{part}" for part in named)
+        raise fail(f"name one of {parts}, or --user with --tenant")
     return scope_of(*given[0]) if given else default
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streamproc.cli.terminal import clean, complain, examples, fail, say
+from streamproc.cli.options import Json, Quiet
+from streamproc.cli.terminal import clean, complain, examples, fail, json_row, say
 
 if TYPE_CHECKING:
     from streamproc.core.graph import CycleShape
@@ -35,6 +36,8 @@ def check(
             "a LangGraph or NetworkX graph in your code, which is imported."
         ),
     ],
+    as_json: Json = False,
+    _quiet: Quiet = False,
 ) -> None:
     """List the cycles of a workflow graph.
 
@@ -42,6 +45,7 @@ def check(
     """
     from streamproc.core.graph import check_graph
     from streamproc.errors import InvalidGraph, UnsafeCycle, plural
+    from streamproc.model.printed import GraphCycle
 
     found = MODULE_AND_NAME.fullmatch(file)
     graph = _imported(file, found[1], found[2]) if found and not Path(file).exists() else _read(Path(file))
@@ -49,6 +53,9 @@ def check(
         cycles = check_graph(graph)
     except UnsafeCycle as error:
         for nodes in error.cycles:
+            if as_json:
+                json_row(GraphCycle(nodes=tuple(nodes), has_exit=False))
+                continue
             say(f"GRAPH001 unsafe_cycle: {_names(nodes)}", hang=4)
         complain(
             f"{file}: {plural(len(error.cycles), 'cycle')} without an exit. "
@@ -57,6 +64,10 @@ def check(
         raise typer.Exit(1) from None
     except InvalidGraph as error:
         raise fail(f"{file}: {error}") from None
+    if as_json:
+        for cycle in cycles:
+            json_row(GraphCycle(nodes=cycle.nodes, has_exit=True, anchor=cycle.anchor, over=cycle.over or ""))
+        return
     for cycle in cycles:
         say(f"cycle {_names(cycle.nodes)}; an iteration ends {_anchor(cycle)}", hang=4)
     say(f"{file}: {plural(len(cycles), 'cycle')}, none without an exit" if cycles else f"{file}: no cycles")

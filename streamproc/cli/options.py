@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from streamproc.cli.terminal import quiet_kafka
+from streamproc.cli.completion import complete_policies, complete_prefixes
+from streamproc.cli.terminal import quiet_kafka, without_notes
 
 if TYPE_CHECKING:
     from streamproc.settings import Settings
@@ -20,10 +25,12 @@ Brokers = Annotated[
 TopicPrefix = Annotated[
     str | None,
     typer.Option(
-        help="Prefix of every topic name. Default: STREAMPROC_TOPIC_PREFIX, else streamproc.", show_default=False
+        help="Prefix of every topic name. Default: STREAMPROC_TOPIC_PREFIX, else streamproc.",
+        show_default=False,
+        autocompletion=complete_prefixes,
     ),
 ]
-Policy = Annotated[str | None, typer.Option(help=POLICY_HELP, show_default=False)]
+Policy = Annotated[str | None, typer.Option(help=POLICY_HELP, show_default=False, autocompletion=complete_policies)]
 Shadow = Annotated[
     str | None,
     typer.Option(
@@ -50,6 +57,26 @@ LogStyle = Annotated[
         "STREAMPROC_LOG_STYLE, else text.",
         show_default=False,
     ),
+]
+
+
+def _silence(ctx: typer.Context, quiet: bool) -> bool:
+    if quiet:
+        ctx.with_resource(without_notes())
+        ctx.with_resource(_without_results())
+    return quiet
+
+
+@contextmanager
+def _without_results() -> Iterator[None]:
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
+        yield
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
+Quiet = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", callback=_silence, help="Print no result; only set the exit code."),
 ]
 
 

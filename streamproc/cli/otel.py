@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from streamproc.cli.completion import complete_topics
 from streamproc.cli.options import Brokers, LogLevel, LogStyle, Metrics, TopicPrefix
 from streamproc.cli.terminal import examples, quiet_kafka
 from streamproc.errors import InvalidSettings
@@ -20,7 +21,12 @@ RUN_NAMES = ("conversation", "session", "trace")
 Listen = Annotated[str, typer.Option(metavar="HOST:PORT", help="Address of OTLP/HTTP; port 0 takes a free one.")]
 SpanTopic = Annotated[
     str | None,
-    typer.Option("--topic", help="Also read this topic of a collector's Kafka exporter.", show_default=False),
+    typer.Option(
+        "--topic",
+        help="Also read this topic of a collector's Kafka exporter.",
+        show_default=False,
+        autocompletion=complete_topics,
+    ),
 ]
 Group = Annotated[
     str | None,

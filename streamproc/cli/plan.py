@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from streamproc.cli.options import Quiet
 from streamproc.cli.output import OutputFile, output_to
 from streamproc.cli.terminal import clean, examples, fail
 
@@ -81,6 +82,7 @@ def plan(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, in bytes and seconds.")] = False,
     output: OutputFile = None,
+    _quiet: Quiet = False,
 ) -> None:
     """Calculate partitions, workers, brokers, memory, disk and network for a load, and the times of recovery.
 

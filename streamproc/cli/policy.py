@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 import typer
 
-from streamproc.cli.options import POLICY_HELP
+from streamproc.cli.completion import complete_policies
+from streamproc.cli.options import POLICY_HELP, Json, Quiet
 from streamproc.cli.terminal import UNUSABLE, clean, complain, examples, fold, json_line, line, say
 
 if TYPE_CHECKING:
@@ -17,12 +18,16 @@ if TYPE_CHECKING:
 
 app = typer.Typer(name="policy", no_args_is_help=True, help="Check policies, and show the limits in force.")
 
-Source = Annotated[str | None, typer.Argument(help=POLICY_HELP, show_default=False)]
+Source = Annotated[str | None, typer.Argument(help=POLICY_HELP, show_default=False, autocompletion=complete_policies)]
 
 
 Sources = Annotated[
     list[str] | None,
-    typer.Argument(help=POLICY_HELP.replace("A policy file", "Policy files", 1), show_default=False),
+    typer.Argument(
+        help=POLICY_HELP.replace("A policy file", "Policy files", 1),
+        show_default=False,
+        autocompletion=complete_policies,
+    ),
 ]
 Format = Annotated[
     Literal["text", "json", "github"],
@@ -34,14 +39,19 @@ AsJson = Annotated[bool, typer.Option("--json", help="The same as --format json.
 
 
 @app.command(epilog=examples("streamproc policy check policy.yaml", "streamproc policy check --format github *.yaml"))
-def check(sources: Sources = None, output_format: Format = "text", as_json: AsJson = False) -> None:
+def check(
+    sources: Sources = None,
+    output_format: Format = "text",
+    as_json: AsJson = False,
+    _quiet: Quiet = False,
+) -> None:
     """Check policies, and report every mistake with its file and line.
 
     Exit 0: all are valid; 2: one is invalid.
     """
     from streamproc.errors import InvalidPolicy
 
-    names: list[str | None] = [*sources] if sources else [None]
+    names: list[str | None] = [*dict.fromkeys(sources)] if sources else [None]
     show = _SHOWN["json" if as_json else output_format]
     valid = True
     for source in names:
@@ -115,6 +125,8 @@ def show(
     tenant: Annotated[str, typer.Option(help="Apply the layer of this tenant.", show_default=False)] = "",
     tier: Annotated[str, typer.Option(help="Apply the layer of this tier.", show_default=False)] = "",
     user: Annotated[str, typer.Option(help="Apply the layer of this user.", show_default=False)] = "",
+    as_json: Json = False,
+    _quiet: Quiet = False,
 ) -> None:
     """Show every limit in force, with presets and layers merged, as YAML for a policy file."""
     import yaml
@@ -122,6 +134,11 @@ def show(
     from streamproc.policy.files import preset_names
 
     policy = _load(source)
+    if as_json:
+        import json
+
+        json_line(json.dumps(_writable(policy, workflow, tenant, tier, user)))
+        return
     line(f"# policy {policy.name}, version {policy.version}, hash {policy.hash}")
     for title, names in (("layers", [layer.name for layer in policy.layers]), ("available presets", preset_names())):
         # A comment has to begin with `#` on every line.

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from streamproc.cli.completion import complete_runs
 from streamproc.cli.inputs import Lenient, opened
-from streamproc.cli.options import Brokers, Policy, TopicPrefix, kafka_settings
+from streamproc.cli.options import Brokers, Json, Policy, TopicPrefix, kafka_settings
 from streamproc.cli.output import refuse_logs, written_file
 from streamproc.cli.ranges import note_strays
 from streamproc.cli.terminal import examples, fail, note, progress
@@ -25,7 +26,12 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 Run = Annotated[
-    str | None, typer.Argument(help="The run to report on. Without it, all runs: stuck ones first.", show_default=False)
+    str | None,
+    typer.Argument(
+        help="The run to report on. Without it, all runs: stuck ones first.",
+        show_default=False,
+        autocompletion=complete_runs,
+    ),
 ]
 Log = Annotated[
     list[str] | None,
@@ -70,6 +76,7 @@ def report(
     dated: Dated = False,
     lenient: Lenient = False,
     quiet: Quiet = False,
+    as_json: Json = False,
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
@@ -81,6 +88,8 @@ def report(
     from streamproc.report.writing import report_text
     from streamproc.settings import load_settings
 
+    if as_json:
+        format_, output = "json", output or "-"
     if log:
         refuse_logs([output], log)
         settings = load_settings(policy=policy)

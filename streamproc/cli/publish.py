@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from streamproc.cli.inputs import Files, Lenient, Strict, opened
-from streamproc.cli.options import Brokers, TopicPrefix
-from streamproc.cli.terminal import complain, examples, line, quiet_kafka
+from streamproc.cli.options import Brokers, Json, Quiet, TopicPrefix
+from streamproc.cli.terminal import complain, examples, json_row, line, note, quiet_kafka, watched
 
 if TYPE_CHECKING:
     from streamproc.client import TurnPublisher
+    from streamproc.model.printed import PublishedCounts
     from streamproc.replay.pacing import SendingPace
     from streamproc.replay.source import Source
     from streamproc.settings import Settings
@@ -22,21 +23,13 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 BROKER_WAIT_S = 60.0  # a file can wait: how long an unreachable broker may take before events count as lost
+PROGRESS_S = 10.0  # between two notes where no terminal shows the progress bar
 SLEEP_S_MIN = 0.005  # timers are not finer, so shorter waits are added up
 
 Speed = Annotated[
     str, typer.Option(help="max; events per second (200); realtime; or a multiple of the recorded speed (10x).")
 ]
 WithContent = Annotated[bool, typer.Option("--include-content", help="Send the texts as well as their fingerprints.")]
-
-
-class Sent(NamedTuple):
-    """How many events of all files were delivered and lost."""
-
-    events: int
-    delivered: int
-    lost: int
-    seconds: float
 
 
 @app.command(
@@ -51,6 +44,8 @@ def publish(
     lenient: Lenient = False,
     strict: Strict = False,
     include_content: WithContent = False,
+    as_json: Json = False,
+    _quiet: Quiet = False,
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
@@ -63,18 +58,23 @@ def publish(
     quiet_kafka()
     with opened(files, lenient, "publishing", strict=strict) as sources:
         sent = asyncio.run(_publish(sources, pace, settings, include_content))
-        rate = sent.events / sent.seconds if sent.seconds else 0.0
-        line(
-            f"{sent.events} events in {sent.seconds:.1f} s ({rate:.0f}/s): {sent.delivered} delivered, {sent.lost} lost"
-        )
+        if as_json:
+            json_row(sent)
+        else:
+            rate = sent.events / sent.seconds if sent.seconds else 0.0
+            counts = f"{sent.delivered} delivered, {sent.lost} lost"
+            line(f"{sent.events} events in {sent.seconds:.1f} s ({rate:.0f}/s): {counts}")
     if sent.lost:
         complain(f"{sent.lost} events were not delivered to {settings.brokers}; run `streamproc doctor`")
         raise typer.Exit(1)
 
 
-async def _publish(sources: list[Source], pace: SendingPace, settings: Settings, include_content: bool) -> Sent:
+async def _publish(
+    sources: list[Source], pace: SendingPace, settings: Settings, include_content: bool
+) -> PublishedCounts:
     from streamproc.client import TurnPublisher
     from streamproc.kafka.reading import partition_count
+    from streamproc.model.printed import PublishedCounts
 
     await partition_count(settings, "turns")  # reports a missing topic at once, not after BROKER_WAIT_S
     began = time.monotonic()
@@ -89,16 +89,21 @@ async def _publish(sources: list[Source], pace: SendingPace, settings: Settings,
     async with publisher:
         for source in sources:
             events += await _send_all(source, pace, publisher)
-    return Sent(events, publisher.delivered, publisher.dropped, time.monotonic() - began)
+    return PublishedCounts(
+        events=events, delivered=publisher.delivered, lost=publisher.dropped, seconds=time.monotonic() - began
+    )
 
 
 async def _send_all(source: Source, pace: SendingPace, publisher: TurnPublisher) -> int:
     from streamproc.errors import InvalidEvent
     from streamproc.replay.pacing import timed
 
-    began = time.monotonic()
+    began = said = time.monotonic()
     events = 0
     for due_s, found in timed(source, pace):
+        if not watched() and time.monotonic() - said >= PROGRESS_S:
+            said = time.monotonic()
+            note(f"{source.path}: {events} events read, {publisher.delivered} delivered of all files")
         ahead_s = due_s - (time.monotonic() - began)
         if ahead_s > SLEEP_S_MIN:
             await asyncio.sleep(ahead_s)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, overload
 import typer
 from typer.core import TyperCommand
 
+from streamproc.cli.completion import complete_runs
 from streamproc.cli.output import written_file
 from streamproc.cli.terminal import fail, note
 from streamproc.errors import plural, shown
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from streamproc.kafka.reading import Extent, TopicReader
     from streamproc.replay.window import Selection
 
-Run = Annotated[str | None, typer.Option(help="Only this run.", show_default=False)]
+Run = Annotated[str | None, typer.Option(help="Only this run.", show_default=False, autocompletion=complete_runs)]
 Workflow = Annotated[str | None, typer.Option(help="Only runs of this workflow.", show_default=False)]
 User = Annotated[str | None, typer.Option(help="Only runs of this user.", show_default=False)]
 All = Annotated[bool, typer.Option("--all", help="Every run in the log.")]
@@ -46,7 +47,6 @@ Offsets = Annotated[
         show_default=False,
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
 Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", help="Write the result to this file.", dir_okay=False, show_default=False),

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import typer
 
 from streamproc.cli.inputs import Format
-from streamproc.cli.options import Brokers, Policy, TopicPrefix, kafka_settings
+from streamproc.cli.options import Brokers, Json, Policy, TopicPrefix, kafka_settings
 from streamproc.cli.output import refuse_logs
 from streamproc.cli.ranges import (
     All,
-    Json,
     LogRange,
     Offsets,
     Output,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from streamproc.cli.options import Brokers, TopicPrefix, kafka_settings
+from streamproc.cli.completion import complete_runs
+from streamproc.cli.options import Brokers, Json, Quiet, TopicPrefix, kafka_settings
 from streamproc.cli.ranges import Since, Until, time_ms
 from streamproc.cli.terminal import COLOURS, clean, examples, fail, fold, json_line, line, note, paint
 from streamproc.cli.watched import show_watched
@@ -27,7 +28,6 @@ ORDER = {"halted": 0, "running": 1, "finished": 2}
 Format = Annotated[
     Literal["text", "jsonl"], typer.Option("--format", help="text: a table; jsonl: one status a line, as --json.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
 
 
 @app.command(
@@ -46,6 +46,7 @@ def runs(
     until: Until = None,
     format_: Format = "text",
     as_json: Json = False,
+    _quiet: Quiet = False,
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
@@ -98,13 +99,14 @@ def runs(
     epilog=examples("streamproc status nightly-42", "streamproc status nightly-42 --export nightly-42.status.json")
 )
 def status(
-    run: Annotated[str, typer.Argument(help="Id of the run.", show_default=False)],
+    run: Annotated[str, typer.Argument(help="Id of the run.", show_default=False, autocompletion=complete_runs)],
     export: Annotated[
         Path | None,
         typer.Option(help="Also write the status and all decisions about the run to this file.", show_default=False),
     ] = None,
     format_: Format = "text",
     as_json: Json = False,
+    _quiet: Quiet = False,
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from streamproc.cli.inputs import Format, Lenient, opened
-from streamproc.cli.options import Brokers, Policy, TopicPrefix, kafka_settings
+from streamproc.cli.options import Brokers, Policy, Quiet, TopicPrefix, kafka_settings
 from streamproc.cli.ranges import RangeCommand, Since, Until, time_ms
 from streamproc.cli.terminal import ProgressReporter, clean, examples, json_line, line, note, progress
 from streamproc.errors import plural
@@ -58,6 +58,7 @@ def stats(
         typer.Option("--acknowledgements", help="How long halts waited for a person; reads the turns topic as well."),
     ] = False,
     as_json: Json = False,
+    _quiet: Quiet = False,
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:

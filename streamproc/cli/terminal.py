@@ -20,6 +20,7 @@ import typer
 from streamproc.model.escaping import INDENT, LogFormatter, escape, escape_json, indented
 
 if TYPE_CHECKING:
+    import msgspec
     from rich.console import Console
 
 UNUSABLE: Final = 2  # exit code: the command or its input cannot be used
@@ -27,6 +28,7 @@ PLAIN_WIDTH: Final = 120  # columns of a table in a file or a pipe
 COLOURS: Final = {"halt": "red", "warn": "yellow", "info": "cyan"}  # by severity
 
 _STYLE = re.compile(r"(\x1b\[(?:0|1|22|3[0-7])m)")  # what `paint` writes; any other escape sequence is foreign
+_muted = False
 _WORD = re.compile(r" *[^ ]+")  # with the spaces before it
 
 
@@ -104,6 +106,13 @@ def json_line(text: str) -> None:
     typer.echo(escape_json(text))
 
 
+def json_row(row: msgspec.Struct) -> None:
+    """Print a record as JSON on one line."""
+    import msgspec
+
+    json_line(msgspec.json.encode(row).decode())
+
+
 def say(text: str, hang: int = 0, *, prose: bool = False) -> None:
     """Print results for people, folded at the terminal's width. `prose` is folded regardless of its own line breaks."""
     if prose and columns(sys.stdout):
@@ -128,8 +137,24 @@ def printable(text: str) -> str:
     return "".join(part if number % 2 else escape(part, keep="\n") for number, part in enumerate(_STYLE.split(text)))
 
 
+@contextmanager
+def without_notes() -> Iterator[None]:
+    """Leave out remarks inside of this; errors are printed all the same."""
+    global _muted  # a process has one standard error
+    before, _muted = _muted, True
+    try:
+        yield
+    finally:
+        _muted = before
+
+
 def note(text: str) -> None:
     """Print a remark about the work on standard error; every line but the first is indented."""
+    if not _muted:
+        _to_stderr(text)
+
+
+def _to_stderr(text: str) -> None:
     _erase_bar()
     width = columns(sys.stderr)
     text = printable(text).replace("\n", "\n  ")
@@ -138,7 +163,7 @@ def note(text: str) -> None:
 
 def complain(text: str) -> None:
     """Print an error on standard error."""
-    note(f"{paint('error:', 'red')} {text}")
+    _to_stderr(f"{paint('error:', 'red')} {text}")
 
 
 def report_bug() -> None:

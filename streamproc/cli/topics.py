@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from streamproc.cli.options import Brokers, Shadow, TopicPrefix, kafka_settings
-from streamproc.cli.terminal import complain, examples, fail, line, say
+from streamproc.cli.options import Brokers, Json, Quiet, Shadow, TopicPrefix, kafka_settings
+from streamproc.cli.terminal import complain, examples, fail, json_row, line, say
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from streamproc.kafka.topic_drift import Report
     from streamproc.settings import Settings
+
+TopicStateName = Literal["created", "present", "missing", "differs", "hidden"]
 
 app = typer.Typer(name="topics", no_args_is_help=True, help="Create and check the topics on Kafka.")
 
@@ -34,6 +38,8 @@ Replicas = Annotated[
     epilog=examples("streamproc topics apply", "streamproc topics apply --partitions 48 --replication-factor 3")
 )
 def apply(
+    as_json: Json = False,
+    _quiet: Quiet = False,
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
     partitions: Partitions = None,
@@ -49,11 +55,13 @@ def apply(
     settings = kafka_settings(
         brokers, topic_prefix, partitions=partitions, replication_factor=replication_factor, shadow=shadow
     )
-    _show(asyncio.run(topics.apply(settings)), settings)
+    _show(asyncio.run(topics.apply(settings)), settings, as_json=as_json)
 
 
 @app.command(epilog=examples("streamproc topics check"))
 def check(
+    as_json: Json = False,
+    _quiet: Quiet = False,
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
     partitions: Partitions = None,
@@ -69,7 +77,7 @@ def check(
     settings = kafka_settings(
         brokers, topic_prefix, partitions=partitions, replication_factor=replication_factor, shadow=shadow
     )
-    _show(asyncio.run(topics.check(settings)), settings)
+    _show(asyncio.run(topics.check(settings)), settings, as_json=as_json)
 
 
 @app.command(
@@ -91,11 +99,14 @@ def acls(
         ),
     ] = None,
     apply_: Annotated[bool, typer.Option("--apply", help="Grant the rights of the role to the principal.")] = False,
+    as_json: Json = False,
+    _quiet: Quiet = False,
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
     """List the Kafka rights that each role needs, or grant them."""
     from streamproc.kafka import acls
+    from streamproc.model.printed import KafkaRight
 
     settings = kafka_settings(brokers, topic_prefix)
     roles = acls.ROLES if role is None else (acls.role_of(role),)
@@ -107,6 +118,14 @@ def acls(
         if apply_ and principal is not None:
             asyncio.run(acls.apply(settings, one, principal))
         for right in one.rights:
+            if as_json:
+                json_row(
+                    KafkaRight(
+                        role=one.name, resource=right.resource, name=acls.full_name(right, settings),
+                        operations=right.operations,
+                    )
+                )  # fmt: skip
+                continue
             if principal is not None and not apply_:
                 line(acls.command(right, settings, principal))  # to be copied, so never folded
             else:
@@ -114,18 +133,23 @@ def acls(
                 say(f"{one.name:<10}{right.resource:<6}{acls.full_name(right, settings)}  {operations}", hang=16)
 
 
-def _show(report: Report, settings: Settings) -> None:
+def _show(report: Report, settings: Settings, *, as_json: bool) -> None:
     from streamproc.kafka import topics
+    from streamproc.model.printed import TopicState
 
-    for status, texts in (
+    states: tuple[tuple[TopicStateName, Iterable[object]], ...] = (
         ("created", report.created),
         ("present", report.present),
         ("missing", report.missing),
         ("differs", report.drift),
         ("hidden", report.denied),
-    ):
+    )
+    for state, texts in states:
         for text in texts:
-            say(f"{status}  {text}", hang=9)
+            if as_json:
+                json_row(TopicState(state=state, topic=str(text)))
+            else:
+                say(f"{state}  {text}", hang=9)
     if report.missing:
         complain("topics are missing: create them with `streamproc topics apply`")
     if report.drift:

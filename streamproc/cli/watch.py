@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from streamproc.cli.fleet import By, issuer_name
-from streamproc.cli.options import Brokers, TopicPrefix, kafka_settings
+from streamproc.cli.options import Brokers, Quiet, TopicPrefix, kafka_settings
 from streamproc.cli.ranges import time_ms
 from streamproc.cli.terminal import COLOURS, clean, examples, fail, fold, json_line, line, note, paint
 
@@ -70,6 +70,7 @@ def watch(
     count: Count = None,
     tui: Tui = False,
     by: By = None,
+    _quiet: Quiet = False,
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:

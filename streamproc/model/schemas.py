@@ -22,6 +22,7 @@ from streamproc.model.controls import ControlEvent, RunStatus
 from streamproc.model.fleet_command import FleetCommand, read_command
 from streamproc.model.heartbeat import Heartbeat, read_heartbeat
 from streamproc.model.notification import Notice
+from streamproc.model.printed import PRINTED
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
@@ -58,6 +59,10 @@ def _heartbeat() -> dict[str, Any]:
     return msgspec.json.schema(Heartbeat) | {"title": "WorkerHeartbeat", "description": description}
 
 
+def _printed(name: str, struct: type[msgspec.Struct]) -> Kind:
+    return Kind(name, 1, lambda: msgspec.json.schema(struct), msgspec.json.Decoder(struct).decode)
+
+
 KINDS: Final = (
     _raw("turn", raw_events.RawTurn),
     _raw("run.started", raw_events.RawRunStarted),
@@ -81,6 +86,7 @@ KINDS: Final = (
     Kind("worker-heartbeat", 1, _heartbeat, read_heartbeat),
     Kind("run-status", 1, _model(RunStatus), RunStatus.model_validate_json),
     Kind("notification", 1, _model(Notice), Notice.model_validate_json),
+    *(_printed(name, struct) for name, struct in PRINTED.items()),
 )
 
 

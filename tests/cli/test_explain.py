@@ -48,11 +48,11 @@ def test_the_codes_of_fleet_commands_have_a_page(run, code: str) -> None:
         assert heading in result.stdout
 
 
-def test_an_unknown_code_gets_an_error_that_lists_the_known_ones(run) -> None:
+def test_an_unknown_code_gets_an_error_that_names_a_close_one(run) -> None:
     result = run("explain", "LOOP999")
 
     assert result.exit_code == 2
-    assert "LOOP003" in result.stderr
+    assert "did you mean LOOP009?" in result.stderr
 
 
 class Mine:

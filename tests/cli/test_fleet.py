@@ -89,8 +89,8 @@ def test_a_run_is_resumed_with_a_grant(run, settings: Settings) -> None:
 @pytest.mark.parametrize(
     ("command", "fault"),
     [
-        (("kill",), "name one of --run, --user, --tenant"),
-        (("kill", "--run", "r1", "--user", "eve"), "name one of --run, --user, --tenant"),
+        (("kill",), "name a run, --user, --tenant, or --user with --tenant"),
+        (("kill", "--run", "r1", "--user", "eve"), "name one of a run, --user, --tenant"),
         (("clear", "--user", ""), "has no name"),
         (("resume", "r1", "--grant", "lots"), "BUDGET=AMOUNT"),
         (("resume", "r1", "--grant", "lots=1"), "grant.lots: no such budget"),

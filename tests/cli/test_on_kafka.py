@@ -15,7 +15,7 @@ import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 from typer.testing import CliRunner
 
-from streamproc.cli import build
+from streamproc.cli import build, publish
 from streamproc.kafka.reading import Record, committed_offsets, open_consumer, open_topic
 from streamproc.model.controls import ControlEvent, read_control
 from streamproc.settings import Settings, load_settings
@@ -447,3 +447,16 @@ async def test_a_worker_logs_json_with_the_run_and_its_partition_as_fields(
     assert (halt["run"], halt["code"], halt["turn"], halt["node"]) == ("stuck", "LOOP001", 2, "coder")
     assert halt["partition"] in range(4)
     assert not [row for row in rows if row["level"] in ("error", "critical")]
+
+
+def test_publishing_outside_of_a_terminal_says_how_far_it_is(
+    run, workerless: Settings, turns_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publish, "PROGRESS_S", 0.0)
+
+    sent = run("publish", turns_file, "--json", *options(workerless))
+
+    counts = json.loads(sent.stdout)
+    assert (counts["events"], counts["delivered"], counts["lost"]) == (8, 8, 0)
+    assert f"{turns_file}: 1 events read, 0 delivered of all files" in sent.stderr
+    assert "events read" not in run("publish", turns_file, "--quiet", *options(workerless)).stderr

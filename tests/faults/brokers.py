@@ -60,7 +60,7 @@ async def broker_away(scenario: Scenario) -> None:
     async with own_broker(scenario) as (broker, port):
         worker, other = scenario.start(), scenario.start()
         for one in (worker, other):
-            await until(lambda one=one: one.said("does not answer: start it, or set"), PATIENCE_S)  # type: ignore[misc]
+            await until(lambda one=one: one.said("no Kafka broker answers at"), PATIENCE_S)  # type: ignore[misc]
         scenario.result.times += 1
         back_at = time.monotonic() + away_s
         await until(lambda: time.monotonic() >= back_at or not (worker.running and other.running), PATIENCE_S)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streamproc.errors import InvalidSettings
-from streamproc.settings import _report_unread_file, load_settings
+from streamproc.model.setting_hints import report_unread_file
+from streamproc.settings import load_settings
 from tests.cli.conftest import ROOT
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def test_a_cloned_repository_cannot_redirect_a_command_and_its_credentials(tmp_p
 @pytest.fixture
 def _first_load() -> None:
     """Make the next load of settings the first one of this process."""
-    _report_unread_file.cache_clear()
+    report_unread_file.cache_clear()
 
 
 @pytest.mark.parametrize("line", ["STREAMPROC_BROKERS=x:1", "  export STREAMPROC_REDIS=redis://x", "STREAMPROC_X='"])

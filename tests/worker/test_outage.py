@@ -21,12 +21,12 @@ async def test_a_worker_gives_up_after_the_time_limit_and_logs_why(start_worker)
     worker = start_worker(settings_for(NO_BROKER, "no-broker"), give_up_after_s=1)
     await until(lambda: not worker.running, 30)
     assert worker.end() == 1
-    assert f"gave up: broker at {NO_BROKER} does not answer" in worker.text
+    assert f"gave up: no Kafka broker answers at {NO_BROKER}: {NO_BROKER} refuses connections" in worker.text
 
 
 async def test_a_worker_that_waits_for_its_broker_can_be_stopped(start_worker) -> None:
     worker = start_worker(settings_for(NO_BROKER, "no-broker"))
-    await until(lambda: worker.said("does not answer"), 30)
+    await until(lambda: worker.said("no Kafka broker answers at"), 30)
     assert worker.end() == 0
 
 
