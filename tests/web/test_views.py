@@ -56,7 +56,8 @@ COUNTS: Final = FleetCounts(
 ELEMENTS: Final = {
     "section", "div", "span", "p", "h1", "h2", "h3", "dl", "dt", "dd", "ul", "ol", "li", "b", "strong", "small", "a",
     "bdi", "code", "table", "caption", "thead", "tbody", "tr", "th", "td", "time", "svg", "title", "rect", "path",
-    "details", "summary", "circle", "progress", "input", "figure", "figcaption", "label", "output", "pre", "text", "g", "line",
+    "details", "summary", "circle", "progress", "input", "figure", "figcaption", "label",
+    "output", "pre", "text", "g", "line",
 }  # fmt: skip
 anything = st.text(max_size=40)
 
