@@ -35,7 +35,7 @@ ROOT: Final = Path(__file__).parents[1]
 FOLDER: Final = ROOT / "docs" / "images"
 BYTES_MAX: Final = 200_000
 TIMEOUT_S: Final = 120.0
-PAUSE_S: Final = 0.15  # between two turns, so that the charts have several bars
+PAUSE_S: Final = 0.05  # between two turns, so that the charts have several bars
 LOOP: Final = "release/coder-verifier"
 WORKFLOWS: Final = ("bugfix", "triage", "migration")
 TENANTS: Final = ("acme", "globex")
@@ -66,7 +66,8 @@ async def publish(settings: Settings) -> None:
             usage = {"input_tokens": 9_000, "output_tokens": 700, "cost_usd": "0.21"}
             await turns.turn(run_id=LOOP, node="coder", artifact={"sort.py": patch}, usage=usage)
             await turns.send({"run_id": LOOP, "node": "verifier", "from": "coder", "tests": report})
-        for number, one in enumerate(trajectories[:RUNS]):
+        last = sorted(trajectories[:RUNS], key=lambda one: one.run_id in HALTED)  # decisions come last
+        for number, one in enumerate(last):
             scope = {"workflow": WORKFLOWS[number % 3], "tenant": TENANTS[number % 2], "user": USERS[number % 2]}
             whole = one.run_id in HALTED or one.halt_at is None
             for turn in one.turns if whole else one.turns[: one.halt_at]:
