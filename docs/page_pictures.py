@@ -1,4 +1,4 @@
-"""Take docs/images/page-light.png, page-dark.png, page-narrow.png and page-run.png: the page over the runs of the demo.
+"""Take the pictures of the page in docs/images, over the runs of the demo.
 
     .venv/bin/python deploy/local/with_services.py -- .venv/bin/python docs/page_pictures.py [FOLDER]
 
@@ -35,6 +35,7 @@ ROOT: Final = Path(__file__).parents[1]
 FOLDER: Final = ROOT / "docs" / "images"
 BYTES_MAX: Final = 200_000
 TIMEOUT_S: Final = 120.0
+PAUSE_S: Final = 0.05  # between two turns, so that the charts have several bars
 LOOP: Final = "release/coder-verifier"
 WORKFLOWS: Final = ("bugfix", "triage", "migration")
 TENANTS: Final = ("acme", "globex")
@@ -46,6 +47,7 @@ TAKEN: Final = {  # name: path, width, height, colour scheme
     "page-light": ("/", 1280, 860, "light"),
     "page-dark": ("/", 1280, 860, "dark"),
     "page-narrow": ("/", 390, 844, "light"),
+    "page-charts": ("/charts?window=15m", 1280, 820, "light"),
     "page-run": (f"/runs/{quote(SHOWN, safe='')}", 1280, 1180, "light"),
 }
 
@@ -64,13 +66,15 @@ async def publish(settings: Settings) -> None:
             usage = {"input_tokens": 9_000, "output_tokens": 700, "cost_usd": "0.21"}
             await turns.turn(run_id=LOOP, node="coder", artifact={"sort.py": patch}, usage=usage)
             await turns.send({"run_id": LOOP, "node": "verifier", "from": "coder", "tests": report})
-        for number, one in enumerate(trajectories[:RUNS]):
+        last = sorted(trajectories[:RUNS], key=lambda one: one.run_id in HALTED)  # decisions come last
+        for number, one in enumerate(last):
             scope = {"workflow": WORKFLOWS[number % 3], "tenant": TENANTS[number % 2], "user": USERS[number % 2]}
             whole = one.run_id in HALTED or one.halt_at is None
             for turn in one.turns if whole else one.turns[: one.halt_at]:
                 usage = {"input_tokens": 6_000 + 700 * number, "output_tokens": 500, "cost_usd": f"0.0{1 + number % 8}"}
                 raw = turn.model_dump(by_alias=True, exclude_none=True, mode="json") | scope | {"usage": usage}
                 await turns.send(raw | {"at": None})
+                await asyncio.sleep(PAUSE_S)
 
 
 @contextmanager
@@ -105,7 +109,7 @@ def take(browser: Any, address: str, folder: Path) -> None:
     page.locator(f"text={SHOWN}").first.wait_for()
     page.locator(".flag-of-halted").nth(2).wait_for()
     # What is counted in a time is shown once the time is over.
-    while any(re.fullmatch(r"0(\.0+)?|—", text) for text in page.locator(".tiles dd").all_inner_texts()):
+    while any(re.match(r"(0(\.0+)?(/s)?|—)\s", text) for text in page.locator(".tiles dd").all_inner_texts()):
         time.sleep(0.2)
     state, origin = context.storage_state(), page.url.rstrip("/")
     for name, (path, width, height, scheme) in TAKEN.items():

@@ -13,10 +13,11 @@ import sys
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from streamproc.errors import InvalidSettings, shown
+from streamproc.model.addresses import TRACE_ID
 from streamproc.model.bounded_file import bounded_text
 from streamproc.model.redaction import redact_text
 from streamproc.model.setting_hints import report_unread_file, take_misspelt
@@ -126,6 +127,13 @@ class Settings(BaseSettings):
     page_oidc_secret: SecretStr = Field(
         SecretStr(""), description="client secret of `page --oidc-issuer`; empty: a public client"
     )
+    page_url: str = Field(
+        "", description="address of `page` for people, such as https://ops.example.com: notifications lead to it"
+    )
+    trace_url: str = Field(
+        "",
+        description="address of a trace, with `{trace_id}` in it: page and notifications lead from a run to its trace",
+    )
     notify_file: str = Field("", description="notify file: triggers, urgency, rates, destinations")
     metrics: str = Field(
         "",
@@ -224,6 +232,15 @@ class Settings(BaseSettings):
             if not (host if colon else port) or (colon and not (port.isascii() and port.isdigit())):
                 example = "name at least one HOST:PORT, such as localhost:9092"
                 raise ValueError(f"{shown(server)} is no address of a broker: {example}, here or with --brokers")
+        return value
+
+    @field_validator("page_url", "trace_url")
+    @classmethod
+    def _check_address(cls, value: str, info: ValidationInfo) -> str:
+        if value and not value.startswith(("https://", "http://")):
+            raise ValueError("must begin with https:// or http://")
+        if value and info.field_name == "trace_url" and TRACE_ID not in value:
+            raise ValueError(f"must contain {TRACE_ID}, where the id of the trace belongs")
         return value
 
     @field_validator("run_token", "hash_key")

@@ -58,6 +58,8 @@ class Notice(_Model):
     tenant: str = ""
     user: str = ""
     at: str = Field("", description="log time, RFC 3339")
+    page_url: str = Field("", description="the decision on the page of the run; empty: the page's address is not set")
+    trace_url: str = Field("", description="the trace of the turn that caused it; empty: it is not known")
     repeats: int = Field(0, description="similar notifications suppressed since the last one")
     lost_before: int = Field(0, description="earlier notifications that could not be delivered to this service")
 
@@ -93,6 +95,8 @@ def message_of(notice: Notice, *, as_json: bool = False, lost: int = 0) -> Messa
         return Message(title=title, body=body, urgency=notice.urgency)
     lines = [f"{name}: {inert(getattr(notification, name)) or '-'}" for name in Notification.model_fields]
     lines += [f"{name}: {inert(getattr(notice, name))}" for name in SCOPE if getattr(notice, name)]
+    links = (("open", notice.page_url), ("trace", notice.trace_url))
+    lines += [f"{name}: {address}" for name, address in links if address]  # ours, so services may link them
     if notice.repeats:
         lines.append(f"suppressed since the last one: {notice.repeats} similar")
     return Message(title=title, body="\n".join([*lines, *_lost_lines(lost)]), urgency=notice.urgency)

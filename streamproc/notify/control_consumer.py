@@ -28,9 +28,11 @@ from streamproc.kafka.group import GroupFollower
 from streamproc.kafka.session import Outage, run_until_one_ends
 from streamproc.model.controls import read_control
 from streamproc.notify.delivery_queue import DeliveryQueue
+from streamproc.notify.links import NoticeLinks
 from streamproc.notify.notifier import Notifier
 from streamproc.notify.service import Service
 from streamproc.notify.worker_watch import WorkerWatch
+from streamproc.tracing.trace_context import CONTROL_HEADER, find_traceparent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,7 +59,7 @@ class NotificationConsumer:
     ) -> None:
         services = [(destination, Service(destination, n)) for n, destination in enumerate(config.destinations, 1)]
         queues = [(one, DeliveryQueue(service, config, as_json=one.as_json)) for one, service in services]
-        self.notifier = Notifier(config, queues)
+        self.notifier = Notifier(config, queues, links=NoticeLinks(settings.page_url, settings.trace_url))
         self.skipped = 0
         """Number of unreadable records, and of those that a worker should have signed and has not."""
         self._settings = settings
@@ -129,7 +131,7 @@ class NotificationConsumer:
     def _add(self, record: Record) -> None:
         settled = self._follower.settling.begin(TopicPartition(record.topic, record.partition), record.offset, 1)
         try:
-            control = read_control(record.value or b"")
+            control = read_control(record.value or b"", find_traceparent(record.headers, CONTROL_HEADER))
             if self._signer.required:
                 self._signer.check_about("control", record, control.run_id)
         except (ValueError, InvalidEvent) as error:

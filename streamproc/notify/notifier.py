@@ -6,10 +6,11 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from streamproc.notify.dedup import Dedup
 from streamproc.notify.delivery_queue import DeliveryQueue
+from streamproc.notify.links import NoticeLinks
 from streamproc.notify.triggers import notice_of, trigger_of
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from streamproc.model.notification import Notice
     from streamproc.notify.notification_config import Destination, NotificationConfig
 
+NO_LINKS: Final = NoticeLinks()
 Settled = Callable[[], None]
 
 
@@ -47,7 +49,10 @@ class Notifier:
         config: NotificationConfig,
         destinations: list[tuple[Destination, DeliveryQueue]],
         clock: Callable[[], float] = time.monotonic,
+        *,
+        links: NoticeLinks = NO_LINKS,
     ) -> None:
+        self._links = links
         self._config = config
         self._destinations = destinations
         self._dedup = Dedup(config.repeat_after_s)
@@ -91,7 +96,7 @@ class Notifier:
         urgency = self._config.urgency_of(trigger) if trigger is not None else None
         if trigger is None or urgency is None:
             return None, []
-        notice = notice_of(control, trigger, urgency)
+        notice = notice_of(control, trigger, urgency).model_copy(update=self._links.of(control))
         minimum = self._config.minimum
         queues = [queue for destination, queue in self._destinations if destination.accepts(notice, minimum)]
         if not queues:

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import fields
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from aiohttp import web
 
+from streamproc.model.addresses import run_path
 from streamproc.read_model import RunFilter
 
 if TYPE_CHECKING:
@@ -30,22 +31,14 @@ RUN_LOG: Final[web.AppKey[RunLog]] = web.AppKey("run_log")
 ORDERS: Final[web.AppKey[PageOrders]] = web.AppKey("orders")
 TRIALS: Final[web.AppKey[Trials]] = web.AppKey("trials")
 
+run_href: Final = run_path
 QUERY_MAX: Final = 300  # characters of a field of a query
 FIELDS: Final = tuple(one.name for one in fields(RunFilter))
-UNQUOTABLE: Final = (".", "..")  # browsers take these out of a path, quoted or not
 
 
 def element_id(run_id: str) -> str:
     """Return the `id` attribute of a run: ids of runs are any text."""
     return f"r{sha256(run_id.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
-
-
-def run_href(run_id: str, ending: str = "", **query: str) -> str:
-    """Return the address of a run's page, or of what is below it, such as `report.html`."""
-    text = quote(run_id, safe="", errors="replace")
-    if run_id in UNQUOTABLE:
-        return f"/run/{ending}?{urlencode({'id': run_id} | query)}"
-    return f"/runs/{text}{f'/{ending}' if ending else ''}{f'?{urlencode(query)}' if query else ''}"
 
 
 def run_of(request: web.Request) -> str:

@@ -169,3 +169,16 @@ def test_a_chart_of_many_runs_is_read_in_milliseconds() -> None:
         model.series(name, now_ms=made.now_ms)
         model.spend_by("workflow", name, now_ms=made.now_ms)
     assert time.perf_counter() - began_s < 0.5
+
+
+def test_a_run_has_the_trace_of_its_last_turn_in_a_span() -> None:
+    made = Deployment()
+    made.send(turn("r", 0))
+    record = made.records("turns")[0]
+    for number, trace_id in enumerate(("0af7651916cd43dd8448eb211c80319c", "4bf92f3577b34da6a3ce929d0e0e4736")):
+        traceparent = f"00-{trace_id}-b7ad6b7169203331-01".encode()
+        made.write("turns", b"r", wire.encode(turn("r", number + 1)), headers=[("traceparent", traceparent)])
+    made.write("turns", b"r", record.value, headers=[("traceparent", b"<script>")])
+    run = filled(ReadModel(), made).run("r")
+    assert run is not None
+    assert run.trace_id == "4bf92f3577b34da6a3ce929d0e0e4736"

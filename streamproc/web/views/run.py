@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from streamproc.fleet.verbs import RULES
+from streamproc.model.addresses import trace_address
 from streamproc.model.formats import grouped, money
 from streamproc.report.building import ReportBuilder
 from streamproc.report.drawings import TimelineForm
@@ -46,7 +47,11 @@ async def run(request: web.Request) -> web.Response:
     recording = await request.app[RUN_LOG].read(live)
     history = recording.histories.get(run_id)
     about, width = field_of(request, "decision"), field_of(request, "width")
-    body = [now_line(live), _downloads(run_id), _orders(request, live)]
+    body = [
+        now_line(live),
+        _downloads(run_id, trace_address(request.app[SETTINGS].trace_url, live.trace_id)),
+        _orders(request, live),
+    ]
     if history is None or not history.turns:
         body.insert(0, _plain_head(live))
     else:
@@ -95,14 +100,15 @@ def now_line(live: LiveRun) -> Html:
     return tag("div", *facts, class_="live-facts", data_live=True, id="run-now")
 
 
-def _downloads(run_id: str) -> Html:
+def _downloads(run_id: str, trace: str) -> Html:
     links = [tag("a", name, href=run_href(run_id, f"report.{kind}"), download=True)
              for kind, name in (("html", "Download the report"), ("md", "Markdown"), ("json", "JSON"))]  # fmt: skip
     keys = tag(
         "span", tag("kbd", "j"), " ", tag("kbd", "k"), " flags, ", tag("kbd", "."), " next repeat", class_="keys"
     )
     decisions = tag("a", "Its decisions", href=f"/decisions?{urlencode({'run_id': run_id}, errors='replace')}")
-    return tag("div", *links, decisions, keys, class_="actions")
+    traced = tag("a", "Its trace", href=trace, rel="noreferrer") if trace else NOTHING
+    return tag("div", *links, decisions, traced, keys, class_="actions")
 
 
 def _orders(request: web.Request, live: LiveRun) -> Html:
