@@ -31,6 +31,7 @@ class LiveRun:
     partition: int = -1
     offset: int = -1  # of its last event that changed the status
     capped_budgets: tuple[str, ...] = ()
+    doing: str = ""  # of a running one: node and last call of its last turn, such as `coder: bash`
     lost: bool = False  # its publisher seems to be gone: no event for the time of the policy
 
     @property

@@ -85,6 +85,7 @@ class RunFacts(msgspec.Struct, array_like=True):
     cost_usd_micro: int = 0
     heard_ms: int = 0
     last_offset: int = -1  # of an event of the run on the turns topic
+    doing: str = ""  # what its last turn did
 
 
 def status_facts(status: Status, at_ms: int) -> StatusFacts:
@@ -188,6 +189,7 @@ def _row(run_id: str, run: RunFacts, partition: int) -> LiveRun | None:
         at_ms=max(status.at_ms, run.heard_ms, finding.at_ms if finding else 0),
         halted_at_ms=halted_at_ms or (status.at_ms if state == "halted" else 0),
         partition=place.partition, offset=place.offset, capped_budgets=status.capped_budgets,
+        doing=run.doing if state == "running" else "",
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ is remembered: enough to find the last thousands without reading a partition fro
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -23,6 +23,7 @@ POINT_EVERY: Final = 64
 POINTS_MAX: Final = 500_000  # each run has at least one
 TRIMMED_AT_ONCE: Final = 2_000
 SLOT_MS: Final = 10_000  # of one row of `rates`
+DOING_MAX: Final = 120  # characters
 SLOTS_MAX: Final = 9_000  # 25 hours
 SILENT: Final = frozenset(
     {"deadline", "budget.reached", "operator.stop", "operator.resume", "feedback", "halt.acknowledged"}
@@ -46,6 +47,7 @@ class TurnHead(NamedTuple):
     cost_usd_micro: int
     guard: str = ""  # of a guard's report: what it says, such as stopped
     host: str = ""
+    doing: str = ""  # of a turn: its node and its last call, such as `coder: bash`
 
 
 class _Head(msgspec.Struct):
@@ -53,6 +55,17 @@ class _Head(msgspec.Struct):
     type: str = "turn"
     usage: msgspec.Raw = NO_USAGE
     labels: msgspec.Raw = NO_USAGE
+    node: str = ""
+    calls: msgspec.Raw = NO_USAGE
+    tool_calls: msgspec.Raw = NO_USAGE  # of a raw turn
+
+
+class _CallName(msgspec.Struct, array_like=True):
+    name: str = ""
+
+
+class _RawCallName(msgspec.Struct):
+    name: str = ""
 
 
 class _RawUsage(msgspec.Struct):
@@ -64,6 +77,8 @@ class _RawUsage(msgspec.Struct):
 _read_head = msgspec.json.Decoder(_Head).decode
 _read_usage = msgspec.json.Decoder(Usage).decode
 _read_labels = msgspec.json.Decoder(dict[str, str]).decode
+_read_calls = msgspec.json.Decoder(list[_CallName]).decode
+_read_raw_calls = msgspec.json.Decoder(list[_RawCallName]).decode
 _read_raw_usage = msgspec.json.Decoder(_RawUsage).decode
 
 
@@ -89,7 +104,22 @@ def turn_head(record: Record) -> TurnHead:
         if guard in STATES:
             return TurnHead(head.run_id, record.partition, record.offset, record.timestamp, False, 0, 0, 0, guard, host)
     heard, is_turn = head.type not in SILENT, int(head.type == "turn")
-    return TurnHead(head.run_id, record.partition, record.offset, record.timestamp, heard, is_turn, tokens, cost)
+    doing = _doing(head) if is_turn else ""
+    return TurnHead(
+        head.run_id, record.partition, record.offset, record.timestamp, heard, is_turn, tokens, cost, doing=doing
+    )
+
+
+def _doing(head: _Head) -> str:
+    """Return what a turn did last: its node and its last call."""
+    try:
+        calls: list[Any] = _read_calls(head.calls) if head.calls else []
+        if head.tool_calls:
+            calls = list(_read_raw_calls(head.tool_calls))
+    except ValueError:  # the words of another tool: the worker decides
+        calls = []
+    name = calls[-1].name if calls else ""
+    return f"{head.node}: {name}"[:DOING_MAX] if name else head.node[:DOING_MAX]
 
 
 def _raw_tokens(raw: bytes) -> int:
@@ -105,6 +135,8 @@ def note_head(run: RunFacts, head: TurnHead) -> None:
     run.turns += head.turn
     run.tokens = min(AMOUNT_MAX, run.tokens + head.tokens)
     run.cost_usd_micro = min(AMOUNT_MAX, run.cost_usd_micro + head.cost_usd_micro)
+    if head.turn and head.offset > run.last_offset:
+        run.doing = head.doing
     run.last_offset = max(run.last_offset, head.offset)
     if head.heard:
         run.heard_ms = max(run.heard_ms, head.at_ms)

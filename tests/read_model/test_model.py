@@ -114,6 +114,10 @@ def test_what_runs_have_spent_since_their_last_status_is_counted_from_their_turn
         row = model.run("dear")
         assert row is not None
         assert (row.turns, row.cost_usd_micro) == (turns, cost)
+        assert row.doing == ("coder" if turns else "")
+    halted = with_turns.run("halted")
+    assert halted is not None
+    assert halted.doing == ""
     dear = with_turns.run("dear")
     assert dear is not None
     assert dear.at_ms == max(one.timestamp for one in deployment.records("turns") if one.key == b"dear")

@@ -137,6 +137,12 @@ def test_a_column_without_content_is_left_out(lists: Lists) -> None:
         expect(page.locator("th.c-tests")).to_be_hidden()
 
 
+def test_a_run_that_works_says_what_it_does_now(lists: Lists) -> None:
+    with lists.opened() as page:
+        assert set(column(page, "what")) == {"coder: bash"}
+        assert all("ago" in one for one in column(page, "heard"))
+
+
 def test_a_sentence_that_does_not_fit_is_whole_under_the_pointer_and_with_the_focus(lists: Lists) -> None:
     with lists.opened(width=1024) as page:
         cell = rows(page).first.locator(".c-what > span")
