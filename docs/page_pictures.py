@@ -33,7 +33,7 @@ from streamproc.settings import Settings, load_settings
 
 ROOT: Final = Path(__file__).parents[1]
 FOLDER: Final = ROOT / "docs" / "images"
-BYTES_MAX: Final = 200_000
+BYTES_MAX: Final = 300_000
 TIMEOUT_S: Final = 120.0
 PAUSE_S: Final = 0.05  # between two turns, so that the charts have several bars
 LOOP: Final = "release/coder-verifier"

@@ -165,8 +165,8 @@ class OrderProgress:
 
 ENDS: Final = frozenset({"unsent", "replaced", "refused", "obeyed"})
 WORDS: Final[Mapping[Stage, str]] = {
-    "sending": "being sent", "unsent": "not sent", "sent": "sent", "standing": "standing", "accepted": "accepted",
-    "replaced": "replaced", "refused": "refused", "obeyed": "obeyed", "unanswered": "unanswered",
+    "sending": "being sent", "unsent": "not sent", "sent": "sent", "standing": "active", "accepted": "accepted",
+    "replaced": "replaced", "refused": "refused", "obeyed": "done", "unanswered": "unanswered",
 }  # fmt: skip
 APPLIED: Final = {
     ("resume", "halted"): "the run is halted", ("resume", ""): "no worker knows this run: there was nothing to resume",

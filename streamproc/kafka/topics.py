@@ -215,7 +215,8 @@ def may_not_describe(settings: Settings, names: Sequence[str]) -> AccessDenied:
 
 def broker_unavailable(settings: Settings, problem: BaseException | None = None) -> Unavailable:
     """Return the error for a broker that does not answer, with its cause if it has a message."""
-    why = f" ({problem})" if problem is not None and str(problem) else ""
+    said = str(problem).partition(" from [")[0] if problem is not None else ""  # it lists objects of Python
+    why = f" ({said})" if said else ""
     return Unavailable(f"broker at {settings.brokers} does not answer: start it, or set STREAMPROC_BROKERS{why}")
 
 

@@ -34,6 +34,7 @@ class LiveRun:
     offset: int = -1  # of its last event that changed the status
     capped_budgets: tuple[str, ...] = ()
     trace_id: str = ""  # of the last of its events that was published in a span
+    doing: str = ""  # of a running one: node and last call of its last turn, such as `coder: bash`
     lost: bool = False  # its publisher seems to be gone: no event for the time of the policy
 
     @property

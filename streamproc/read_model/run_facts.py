@@ -89,6 +89,7 @@ class RunFacts(msgspec.Struct, array_like=True):
     user: str = ""
     trace_id: str = ""  # of the last event that was published in a span
     first_ms: int = 0  # of the first sign of life that was read
+    doing: str = ""  # what its last turn did
 
 
 def status_facts(status: Status, at_ms: int) -> StatusFacts:
@@ -207,7 +208,7 @@ def _row(run_id: str, run: RunFacts, partition: int) -> LiveRun | None:
         at_ms=max(status.at_ms, run.heard_ms, finding.at_ms if finding else 0),
         halted_at_ms=halted_at_ms or (status.at_ms if state == "halted" else 0),
         partition=place.partition, offset=place.offset, capped_budgets=status.capped_budgets, trace_id=run.trace_id,
-        started_ms=run.first_ms,
+        started_ms=run.first_ms, doing=run.doing if state == "running" else "",
     )  # fmt: skip
 
 

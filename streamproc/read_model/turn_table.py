@@ -6,7 +6,7 @@ is remembered: enough to find the last thousands without reading a partition fro
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 POINT_EVERY: Final = 64
 POINTS_MAX: Final = 500_000  # each run has at least one
 TRIMMED_AT_ONCE: Final = 2_000
+DOING_MAX: Final = 120  # characters
 SILENT: Final = frozenset(
     {"deadline", "budget.reached", "operator.stop", "operator.resume", "feedback", "halt.acknowledged"}
 )
@@ -49,6 +50,7 @@ class TurnHead(NamedTuple):
     workflow: str = ""
     user: str = ""
     trace_id: str = ""
+    doing: str = ""  # of a turn: its node and its last call, such as `coder: bash`
 
 
 class _Head(msgspec.Struct):
@@ -58,6 +60,17 @@ class _Head(msgspec.Struct):
     labels: msgspec.Raw = NO_USAGE
     workflow: msgspec.Raw = NO_USAGE
     user: msgspec.Raw = NO_USAGE
+    node: str = ""
+    calls: msgspec.Raw = NO_USAGE
+    tool_calls: msgspec.Raw = NO_USAGE  # of a raw turn
+
+
+class _CallName(msgspec.Struct, array_like=True):
+    name: str = ""
+
+
+class _RawCallName(msgspec.Struct):
+    name: str = ""
 
 
 class _RawUsage(msgspec.Struct):
@@ -70,6 +83,8 @@ _read_head = msgspec.json.Decoder(_Head).decode
 _read_usage = msgspec.json.Decoder(Usage).decode
 _read_name = msgspec.json.Decoder(str).decode
 _read_labels = msgspec.json.Decoder(dict[str, str]).decode
+_read_calls = msgspec.json.Decoder(list[_CallName]).decode
+_read_raw_calls = msgspec.json.Decoder(list[_RawCallName]).decode
 _read_raw_usage = msgspec.json.Decoder(_RawUsage).decode
 
 
@@ -100,6 +115,7 @@ def turn_head(record: Record) -> TurnHead:
         head.run_id, record.partition, record.offset, record.timestamp, heard, is_turn, tokens, cost,
         workflow=_name(head.workflow), user=_name(head.user),
         trace_id=split_traceparent(traceparent).trace_id if traceparent else "",
+        doing=_doing(head) if is_turn else "",
     )  # fmt: skip
 
 
@@ -111,6 +127,18 @@ def _name(raw: msgspec.Raw) -> str:
         return _read_name(raw)[:TEXT_MAX]
     except ValueError:
         return ""
+
+
+def _doing(head: _Head) -> str:
+    """Return what a turn did last: its node and its last call."""
+    try:
+        calls: list[Any] = _read_calls(head.calls) if head.calls else []
+        if head.tool_calls:
+            calls = list(_read_raw_calls(head.tool_calls))
+    except ValueError:  # the words of another tool: the worker decides
+        calls = []
+    name = calls[-1].name if calls else ""
+    return f"{head.node}: {name}"[:DOING_MAX] if name else head.node[:DOING_MAX]
 
 
 def _raw_tokens(raw: bytes) -> int:
@@ -126,6 +154,8 @@ def note_head(run: RunFacts, head: TurnHead) -> None:
     run.turns += head.turn
     run.tokens = min(AMOUNT_MAX, run.tokens + head.tokens)
     run.cost_usd_micro = min(AMOUNT_MAX, run.cost_usd_micro + head.cost_usd_micro)
+    if head.turn and head.offset > run.last_offset:
+        run.doing = head.doing
     run.last_offset = max(run.last_offset, head.offset)
     run.workflow, run.user = head.workflow or run.workflow, head.user or run.user
     run.trace_id = head.trace_id or run.trace_id

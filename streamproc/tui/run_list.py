@@ -80,7 +80,7 @@ class ListLayout(NamedTuple):
         room = max(ID_MIN, width - taken)
         id_width = min(max(ID_MIN, longest), ID_MAX, room)
         sentence = width - taken - id_width - GAP
-        if sentence < SENTENCE_MIN or not any(run.message for run in runs):
+        if sentence < SENTENCE_MIN or not any(run.message or run.doing for run in runs):
             return cls(min(max(ID_MIN, longest), room), columns, 0)
         return cls(id_width, columns, sentence)
 
@@ -96,7 +96,7 @@ class ListLayout(NamedTuple):
         cells = [joined(mark, letter(run), " ", _fit(styled(run.run_id, "bold" if chosen else ""), self.id_width))]
         cells += [_fit(one.cell(run, now_ms), one.width, right=one.right) for one in self.columns]
         if self.sentence:
-            cells.append(_fit(styled(run.message), self.sentence))
+            cells.append(_fit(styled(run.message) if run.message else styled(run.doing, "$quiet"), self.sentence))
         return Content(" " * GAP).join(cells)
 
 

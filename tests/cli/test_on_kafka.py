@@ -422,7 +422,7 @@ def test_commands_about_a_run_say_whether_it_is_known_and_what_came_of_it(run, d
     assert unknown.exit_code == 0
     assert "has no status of run nonesuch (it is kept for 24 h after a run has finished, 30 d" in unknown.stderr
     assert "`streamproc report nonesuch` reads its turns" in unknown.stderr
-    assert "obeyed: no worker knows this run: there was nothing to resume" in unknown.stdout
+    assert "done: no worker knows this run: there was nothing to resume" in unknown.stdout
     killed = run("kill", "--run", STUCK, "--by", "ada", "--why", "enough", "--wait", 20, *options(deployment))
     assert "halt OPERATOR001: " in killed.stdout
     assert "enough" in killed.stdout

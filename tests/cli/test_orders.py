@@ -198,7 +198,7 @@ def test_an_unknown_run_is_asked_about_at_a_terminal(operator: Settings, typed: 
 def test_a_run_that_is_not_halted_has_nothing_to_resume_and_that_is_an_answer(run, operator: Settings) -> None:
     done = run("resume", "nightly-41", "--by", "ada", "--wait", "60s")
     assert done.exit_code == 0
-    assert "obeyed: the run is running, not halted: there was nothing to resume" in done.stdout
+    assert "done: the run is running, not halted: there was nothing to resume" in done.stdout
     again = run("acknowledge", "nightly-41", "--by", "ada", "--wait", "60s")
     assert (again.exit_code, "nothing to acknowledge" in again.stdout) == (0, True)
     assert "the halt is not escalated" in run("acknowledge", "stuck", "--wait", "60s").stdout

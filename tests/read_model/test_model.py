@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -16,8 +17,10 @@ from streamproc.model import wire
 from streamproc.model.fleet_command import FleetCommand, encode_command
 from streamproc.model.guard_report import encode_guard_report
 from streamproc.model.signing_keys import read_signing_keys
+from streamproc.model.time_range import address_time
 from streamproc.policy import load_policy
 from streamproc.read_model import DecisionFilter, ReadModel, RunFilter, decision_table, run_table
+from streamproc.read_model.run_filters import SORTS, fits
 from streamproc.replay.log import LogReplay
 from streamproc.replay.stats import read_status
 from tests.read_model.deployment import NOON_MS, Deployment, spend, turn
@@ -111,6 +114,10 @@ def test_what_runs_have_spent_since_their_last_status_is_counted_from_their_turn
         row = model.run("dear")
         assert row is not None
         assert (row.turns, row.cost_usd_micro) == (turns, cost)
+        assert row.doing == ("coder" if turns else "")
+    halted = with_turns.run("halted")
+    assert halted is not None
+    assert halted.doing == ""
     dear = with_turns.run("dear")
     assert dear is not None
     assert dear.at_ms == max(one.timestamp for one in deployment.records("turns") if one.key == b"dear")
@@ -425,3 +432,41 @@ def test_made_up_guards_of_a_run_are_bounded() -> None:
     made.turn(b"dear", encode_guard_report("dear", "last", "stopped", "box/3"))
     model = filled(ReadModel(), made)
     assert model._one("SELECT count(*) FROM guards WHERE stopped_ms > 0")[0] == 1
+
+
+def test_any_column_sorts_the_runs_of_a_group_both_ways() -> None:
+    model = filled(ReadModel(), busy())
+
+    def sorted_by(sort: str) -> list[str]:
+        return [row.run_id for row in model.runs("others", ALL, sort=sort).rows]
+
+    assert sorted_by("run") == ["dear", "finished", "honest", "resumed"]
+    assert sorted_by("-run") == sorted_by("run")[::-1]
+    assert sorted_by("-cost")[0] == sorted_by("cost")[-1] == "dear"
+    assert sorted_by("user") == ["dear", "finished", "honest", "resumed"]
+    assert sorted_by("-heard") == sorted_by("heard")[::-1]
+    for name in SORTS:
+        found = model.runs("others", ALL, sort=f"-{name}").rows
+        assert {row.run_id for row in found} == set(sorted_by("run"))
+    assert sorted_by("run; DROP TABLE runs") == sorted_by("") == ["dear", "honest", "resumed", "finished"]
+
+
+def test_a_time_range_chooses_runs_by_their_last_event() -> None:
+    model = filled(ReadModel(), busy())
+    last = model.run("finished")
+    assert last is not None
+    everything = sorted(run_id for group in ids(model) for run_id in group)
+    late = RunFilter(since=datetime.fromtimestamp(last.at_ms / 1000, UTC).isoformat())
+    early = RunFilter(until=address_time(last.at_ms - 60_000))
+
+    def chosen(wanted: RunFilter) -> list[str]:
+        return sorted(run_id for group in ids(model, wanted) for run_id in group)
+
+    assert chosen(RunFilter(since="2023-01-01T00:00:00Z")) == everything
+    assert chosen(RunFilter(since="1h")) == chosen(early) == []
+    assert chosen(RunFilter(since="rubbish")) == everything
+    assert "finished" in chosen(late) != everything
+    for run_id in everything:
+        run = model.run(run_id)
+        assert run is not None
+        assert all(fits(run, wanted) == (run_id in chosen(wanted)) for wanted in (late, early, RunFilter(since="1h")))

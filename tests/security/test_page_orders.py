@@ -13,6 +13,7 @@ from pydantic import SecretStr
 from streamproc.errors import InvalidSettings
 from streamproc.fleet.commands import signing_first
 from streamproc.read_model.order_progress import OrderModel
+from streamproc.read_model.rows import LiveRun
 from streamproc.settings import Settings
 from streamproc.web.access import AccessOptions
 from streamproc.web.orders import PageOrders
@@ -315,3 +316,76 @@ def test_the_key_of_the_page_signs_before_others() -> None:
     assert [key.name for key in first] == ["page", "ops", "bob"]
     assert {key.line() for key in first} == set(keys.split(","))
     assert signing_first(Settings(), "page").command_keys() == ()
+
+
+def runs(**statuses: str) -> FewRuns:
+    """Runs with these statuses."""
+    return FewRuns(runs={one: LiveRun(run_id=one, status=status, severity="info") for one, status in statuses.items()})
+
+
+async def several(browser: Signed, verb: str, *run_ids: str, **fields: str) -> Answer:
+    """Send the form of the selected runs."""
+    csrf = await browser.csrf()
+    given = {"csrf": csrf, "verb": verb, "run": " ".join(quote(one, safe="") for one in run_ids), "reason": REASON}
+    return await browser.post("/orders/runs", given | fields)
+
+
+async def test_several_runs_are_halted_by_their_number_and_only_those_that_were_shown() -> None:
+    model = runs(a="running", b="running", c="halted")
+    async with page("halt", model=model) as (served, browser):
+        shown = await several(browser, "halt", "a", "b", "c", back="/?user=ada&order=old")
+        assert "1 selected run left out: not running" in shown.text
+        form = shown.fields("halt")
+        assert (form["run"], form["reason"]) == ("a b", REASON)
+        assert (await browser.post("/orders", form)).status == 400
+        for bad in ({"run": "a b c"}, {"run": "a"}, {"verb": "acknowledge"}, {"counted": "1"}):
+            assert (await browser.post("/orders", form | {"typed": "2"} | bad)).status in (400, 403)
+        assert sent(served) == []
+        answer = await browser.post("/orders", form | {"typed": "2"})
+        assert answer.location == f"/?user=ada&order={form['order']}"
+        assert [one.scope for one in sent(served)] == ["run:a", "run:b"]
+        assert len({one.id for one in sent(served)}) == 2
+        await browser.post("/orders", form | {"typed": "2"})  # the same form again is the same order
+        assert len(sent(served)) == 2
+
+
+async def test_feedback_needs_no_reason_and_goes_at_once() -> None:
+    async with page("halt", model=runs(a="halted", b="halted")) as (served, browser):
+        assert (await several(browser, "false-alarm", "a", "b", reason="", back="/")).status == 303
+        assert (await several(browser, "acknowledge", "a", reason="", back="/")).status == 400
+        assert [(one.verb, one.scope, one.why) for one in sent(served)] == [
+            ("false-alarm", "run:a", ""), ("false-alarm", "run:b", ""),
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("verb", "ids", "said"),
+    [
+        ("halt", ("c",), "none of them is running"), ("resume", ("a",), "none of them is halted"),
+        ("halt", (), "no run is selected"), ("stop", ("a",), "no such order"), ("", ("a",), "no such order"),
+        ("halt", tuple(map(str, range(101))), "At most 100 runs"),
+    ],
+)  # fmt: skip
+async def test_what_cannot_be_ordered_of_several_runs_is_refused(verb: str, ids: tuple[str, ...], said: str) -> None:
+    async with page("fleet", model=runs(a="running", c="halted")) as (served, browser):
+        refused = await several(browser, verb, *ids, back="/?user=ada")
+        assert refused.status == 400
+        assert said in refused.text
+        assert 'href="/?user=ada"' in refused.text
+        assert sent(served) == []
+
+
+@pytest.mark.parametrize(("right", "orders"), [("view", True), ("halt", False)])
+async def test_several_runs_need_the_right_and_the_option(right: str, orders: bool) -> None:
+    async with page(right, orders=orders, model=runs(a="halted")) as (served, browser):
+        assert (await several(browser, "right", "a")).status == 403
+        assert sent(served) == []
+
+
+@pytest.mark.parametrize(
+    "back", ["//evil.example", "https://evil.example", "/\\evil.example", "/login?next=/", "/a\nb"]
+)
+async def test_an_order_returns_to_no_other_site(back: str) -> None:
+    async with page("halt") as (_, browser):
+        answer = await browser.post("/orders", await browser.form() | {"back": back})
+        assert answer.location.startswith("/?order=")

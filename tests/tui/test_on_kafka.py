@@ -127,11 +127,11 @@ async def test_a_stuck_agent_is_understood_and_another_is_halted_by_a_key(
             assert "wrong branch" in output
             assert "ada" in output
             assert agent.returncode == 0
-            await until(lambda: news(app) == "halt run victim: obeyed: the run is halted: stopped 1 of 1", 60)
+            await until(lambda: news(app) == "halt run victim: done: the run is halted: stopped 1 of 1", 60)
 
             # And it is resumed with a grant, which a worker's decision confirms.
             await ordered(pilot, "victim", "r", "the branch was right")
-            await until(lambda: news(app).startswith("resume run victim: obeyed: Resumed by ada"), 60, news(app))
+            await until(lambda: news(app).startswith("resume run victim: done: Resumed by ada"), 60, news(app))
 
             # The fleet is paused, and cleared again.
             for key, verb in (("P", "pause"), ("C", "clear")):
@@ -139,7 +139,7 @@ async def test_a_stuck_agent_is_understood_and_another_is_halted_by_a_key(
                 await until(lambda: isinstance(app.screen, OrderDialog))
                 app.screen.query_one("#reason").value = "a drill"  # type: ignore[attr-defined]
                 app.screen.query_one("#send").press()  # type: ignore[attr-defined]
-                await until(lambda verb=verb: news(app).startswith(f"{verb} the fleet: obeyed"), 60)
+                await until(lambda verb=verb: news(app).startswith(f"{verb} the fleet: done"), 60)
             assert app.model.counts(app.now_ms()).fleet_status == "CLEAR"
     finally:
         agent.kill()

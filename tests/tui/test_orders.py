@@ -219,7 +219,7 @@ async def test_the_news_of_an_order_are_on_the_screen(sent: list[Order]) -> None
         await until(lambda: "standing" in str(app.screen.query_one("#news", Static).render()))
 
         model.put(LiveRun(run_id=WORKING, status="halted", severity="halt"))
-        await until(lambda: "obeyed: the run is halted" in str(app.screen.query_one("#news", Static).render()))
+        await until(lambda: "done: the run is halted" in str(app.screen.query_one("#news", Static).render()))
 
 
 def standing(**fields: Any) -> CommandRow:
@@ -238,13 +238,11 @@ def test_an_order_is_followed_as_on_the_page() -> None:
     halt = Order(id="c1", verb="halt", scope=f"run:{WORKING}", by="ada", sent=True, place=PLACE)
     assert stage(halt, None, at_work) == f"halt run {WORKING}: sent: the broker has stored it"
     assert "standing: guards and workers" in stage(halt, standing(), at_work)
-    assert "obeyed: the run is halted" in stage(halt, standing(obeyed_runs=1), at_work)
+    assert "done: the run is halted" in stage(halt, standing(obeyed_runs=1), at_work)
     refused = standing(state="refused", reason="not signed")
     assert stage(halt, refused, at_work) == f"halt run {WORKING}: refused: not signed"
     stop = Order(id="c1", verb="stop", scope="fleet", by="ada", sent=True, place=PLACE, counted=2)
-    assert stage(stop, standing(scope="fleet"), at_work) == (
-        "stop the fleet: standing: guards act on it: stopped 0 of 0"
-    )
+    assert stage(stop, standing(scope="fleet"), at_work) == ("stop the fleet: active: guards act on it: stopped 0 of 0")
 
 
 def test_a_resume_is_obeyed_when_a_decision_names_its_event() -> None:

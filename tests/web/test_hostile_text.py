@@ -40,7 +40,7 @@ def turns() -> list[dict[str, Any]]:
 def published(deployment: LiveDeployment, browser: PageBrowser) -> Iterator[None]:
     with browser.opened() as page:  # is open while the runs arrive, so that rows come by script, too
         deployment.publish(*turns())
-        expect(page.locator(".group-halted tbody tr")).to_have_count(2)
+        expect(page.locator("#rows-halted tr")).to_have_count(2)
         assert harmless(page)
     return
 
@@ -81,7 +81,7 @@ def test_a_text_is_shown_on_the_page_of_a_run_that_is_missing(browser: PageBrows
 
 def test_a_run_is_opened_by_its_row_whatever_its_name_is(browser: PageBrowser) -> None:
     with browser.opened() as page:
-        page.locator(".group-halted tbody tr", has_text="r/</script>").get_by_role("link").click()
+        page.locator("#rows-halted tr", has_text="r/</script>").get_by_role("link").click()
         expect(page.locator(".culprit, .facts").first).to_be_visible()
         expect(page.locator("#run-now")).to_contain_text("halted")
         assert harmless(page)

@@ -141,11 +141,11 @@ def order(page: Any, verb: str, reason: str, **fields: str) -> None:
         form.locator(f"[name={name}]").fill(value)
     form.locator("[name=reason]").fill(reason)
     form.locator("button").click()
-    page.wait_for_url(re.compile(r"/orders/[0-9a-f-]{36}$"))
+    page.wait_for_url(re.compile(r"(/orders/|[?&]order=)[0-9a-f-]{36}$"))
 
 
 def stage(page: Any, name: str) -> None:
-    """Wait until the page of an order says that it has reached a stage; the page loads itself again."""
+    """Wait until the page that follows an order says that it has reached a stage."""
     page.locator(f'#order-state[data-stage="{name}"]').wait_for()
 
 
@@ -153,6 +153,46 @@ def commands(settings: Settings) -> list[dict[str, Any]]:
     """The commands topic, by time: it has several partitions."""
     records = apart(Topics(settings).read("commands"))
     return sorted((msgspec.json.decode(record.value) for record in records), key=lambda one: one["at"])
+
+
+def turns_of(settings: Settings) -> list[dict[str, Any]]:
+    """The turns topic."""
+    return [msgspec.json.decode(record.value) for record in apart(Topics(settings).read("turns"))]
+
+
+@pytest.mark.kafka
+def test_selected_runs_are_halted_and_followed_until_all_are_done(
+    chromium: Any, settings: Settings, worker: WorkerProcess, start: Callable[..., Program]
+) -> None:
+    server = start("page", "--listen", "127.0.0.1:0", "--orders")
+    names = ("b1", "b2", "b3")
+    agents = {run: start("agent", run, "eve", "acme") for run in names}
+    for agent in agents.values():
+        agent.said("WORKING")
+    address = server.said("open ")
+    tab = Tab(chromium, address.partition("/login")[0])
+    page = tab.page
+    page.goto(address)
+    for run in names[:2]:
+        page.get_by_label(f"Select {run}").check()
+    page.keyboard.press("h")
+    page.keyboard.type("both of them")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Halt: 2 runs").wait_for()
+    page.locator("[name=typed]").fill("2")
+    page.get_by_role("button", name="Halt", exact=True).click()
+    page.wait_for_url(re.compile(r"/\?order=[0-9a-f-]{36}$"))
+    stage(page, "obeyed")
+    assert "2 of 2 runs done" in page.locator("#order-state").inner_text()
+    for run in names[:2]:
+        assert "both of them" in agents[run].said("CANCELLED ")
+    assert agents["b3"].process.poll() is None
+    assert {one["scope"] for one in commands(settings)} == {"run:b1", "run:b2"}
+    page.get_by_label("Select b1").check()
+    page.keyboard.press("f")
+    stage(page, "obeyed")
+    page.get_by_role("heading", name="This halt was a false alarm").wait_for()
+    tab.close()
 
 
 @pytest.mark.kafka
@@ -189,10 +229,21 @@ def test_a_click_cancels_an_agent_of_another_process(
     [sent] = commands(settings)
     assert (sent["scope"], sent["status"], sent["issuer"]) == (f"run:{RUN}", "STOP", "page")
     assert (sent["by"], sent["why"]) == ("loopback", "it goes round")
-    assert page.url.endswith(sent["id"])
+    assert page.url.endswith(f"?order={sent['id']}")
     assert f"order {sent['id']} verb=halt" in server.text
 
-    page.get_by_role("link", name=RUN).click()
+    if script:  # the forms have changed with the run, on the same page
+        page.locator('form.order[data-verb="false-alarm"]').wait_for()
+    page.get_by_role("link", name="Close").click()
+    page.locator('form.order[data-verb="right"] button').click()
+    stage(page, "obeyed")
+    page.locator('form.order[data-verb="acknowledge"] [name=reason]').fill("looked at")
+    page.locator('form.order[data-verb="acknowledge"] button').click()
+    page.get_by_text("Acknowledge the halt").first.wait_for()
+    stage(page, "obeyed")
+    [said] = [one for one in turns_of(settings) if one["type"] == "feedback"]
+    assert (said["run_id"], said["verdict"], said["by"]) == (RUN, "right", "loopback")
+    assert said["decision"]
     order(page, "resume", "one more try", turns="50")
     stage(page, "obeyed")
     start("agent", RUN, "ada", "acme").said("WORKING")

@@ -91,6 +91,7 @@ def now_line(live: LiveRun) -> Html:
         tag("span", tag("b", money(live.cost_usd_micro)), " spent") if live.cost_usd_micro else NOTHING,
         tag("span", tag("b", grouped(live.total_tokens)), " tokens") if live.total_tokens else NOTHING,
         tag("span", "last sign of life ", moment(live.at_ms, ago=True)),
+        tag("span", "last call ", foreign(live.doing, code=True)) if live.doing else NOTHING,
         loop_badge(live.badge),
         sparkline(live.failing_trend),
     ]

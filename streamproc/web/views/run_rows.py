@@ -53,6 +53,13 @@ class ListColumn(NamedTuple):
     has: Callable[[LiveRun], bool] | None = None
 
 
+def _what(run: LiveRun) -> Html:
+    """Return the decision in force in a sentence; of a run without one, what it does now."""
+    if run.message or not run.doing:
+        return tag("span", foreign(run.message)) if run.message else NOTHING
+    return tag("span", foreign(run.doing, class_="mono"), class_="doing")
+
+
 def _small(text: str) -> Html:
     return foreign(text) if text else NOTHING
 
@@ -60,7 +67,7 @@ def _small(text: str) -> Html:
 COLUMNS: Final = (
     ListColumn("run", "Run", lambda run: run_link(run.run_id)),
     ListColumn("state", "State", lambda run: run_state(run)),
-    ListColumn("what", "What happened", lambda run: tag("span", foreign(run.message)) if run.message else NOTHING),
+    ListColumn("what", "What happened", lambda run: _what(run)),
     ListColumn("loop", "Loop", lambda run: loop_badge(run.badge), True, lambda run: bool(run.badge)),
     ListColumn("tests", "Failing tests", lambda run: sparkline(run.failing_trend), True,
               lambda run: len(run.failing_trend) > 1),
