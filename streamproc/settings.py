@@ -17,7 +17,7 @@ from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_va
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from streamproc.errors import InvalidSettings, shown
-from streamproc.model.addresses import TRACE_ID
+from streamproc.model.addresses import TRACE_ID, check_brokers
 from streamproc.model.bounded_file import bounded_text
 from streamproc.model.redaction import redact_text
 from streamproc.model.setting_hints import report_unread_file, take_misspelt
@@ -225,13 +225,7 @@ class Settings(BaseSettings):
     @field_validator("brokers")
     @classmethod
     def _check_brokers(cls, value: str) -> str:
-        for server in value.split(","):
-            host, colon, port = server.strip().rpartition(":")
-            if colon and not host.endswith("]") and ":" in host:
-                continue  # an IPv6 address without a port
-            if not (host if colon else port) or (colon and not (port.isascii() and port.isdigit())):
-                example = "name at least one HOST:PORT, such as localhost:9092"
-                raise ValueError(f"{shown(server)} is no address of a broker: {example}, here or with --brokers")
+        check_brokers(value)
         return value
 
     @field_validator("page_url", "trace_url")

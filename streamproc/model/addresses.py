@@ -1,9 +1,11 @@
-"""Addresses that lead people from one place to another: the page of a run, and its trace."""
+"""Addresses: of the page of a run and of its trace, for people; of brokers."""
 
 from __future__ import annotations
 
 from typing import Final
 from urllib.parse import quote, urlencode
+
+from streamproc.errors import shown
 
 UNQUOTABLE: Final = (".", "..")  # browsers take these out of a path, quoted or not
 TRACE_ID: Final = "{trace_id}"  # in the template of a trace's address
@@ -20,3 +22,14 @@ def run_path(run_id: str, ending: str = "", **query: str) -> str:
 def trace_address(template: str, trace_id: str) -> str:
     """Return the address of a trace; empty without a template or a trace."""
     return template.replace(TRACE_ID, trace_id) if template and trace_id else ""
+
+
+def check_brokers(value: str) -> None:
+    """Check a list of brokers, each HOST or HOST:PORT. Raises `ValueError`."""
+    for server in value.split(","):
+        host, colon, port = server.strip().rpartition(":")
+        if colon and not host.endswith("]") and ":" in host:
+            continue  # an IPv6 address without a port
+        if not (host if colon else port) or (colon and not (port.isascii() and port.isdigit())):
+            example = "name at least one HOST:PORT, such as localhost:9092"
+            raise ValueError(f"{shown(server)} is no address of a broker: {example}, here or with --brokers")

@@ -72,9 +72,9 @@ BAD_LINES: list[tuple[bytes | str, str, str]] = [
 ]
 
 BAD_RAW: list[tuple[Any, str, str]] = [
-    ({}, "run_id", "required"),
-    ({"run_id": "r"}, "node", "required"),
-    ({"run_id": None, "node": "n"}, "run_id", "required"),
+    ({}, "run_id", "missing"),
+    ({"run_id": "r"}, "node", "missing"),
+    ({"run_id": None, "node": "n"}, "run_id", "missing"),
     ({"run_id": "", "node": "n"}, "run_id", "at least 1"),
     ({"run_id": 5, "node": "n"}, "run_id", "string"),
     (TURN | {"run_id": "x" * 257}, "run_id", "longer than 256 bytes"),
@@ -133,12 +133,12 @@ BAD_RAW: list[tuple[Any, str, str]] = [
     (TURN | {"progress": ["score"]}, "progress", "dictionary"),
     (TURN | {"errors": 5}, "errors", "list"),
     (TURN | {"errors": [5]}, "errors[0]", "dictionary"),
-    (TURN | {"errors": [{"class": "X"}]}, "errors[0].message", "required"),
+    (TURN | {"errors": [{"class": "X"}]}, "errors[0].message", "missing"),
     (TURN | {"tool_calls": {"name": "ls"}}, "tool_calls", "list"),
-    (TURN | {"tool_calls": [{"args": {}}]}, "tool_calls[0].name", "required"),
+    (TURN | {"tool_calls": [{"args": {}}]}, "tool_calls[0].name", "missing"),
     (TURN | {"tool_calls": [{"name": HALF}]}, "tool_calls[0].name", "not valid Unicode"),
     (TURN | {"tool_calls": [{"name": "x" * 257}]}, "tool_calls[0].name", "longer than 256 bytes"),
-    (TURN | {"decision": {"reason": "because"}}, "decision.next", "required"),
+    (TURN | {"decision": {"reason": "because"}}, "decision.next", "missing"),
     (TURN | {"convergence": 1.5}, "convergence", "less than or equal to 1"),
     (TURN | {"structured_output": nested(DEPTH_MAX + 1)}, "structured_output", "nested deeper"),
     (TURN | {"structured_output": nested(100_000)}, "structured_output", "nested deeper"),

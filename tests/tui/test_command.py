@@ -19,7 +19,7 @@ def test_without_a_terminal_it_names_the_command_for_a_pipe() -> None:
     result = CliRunner().invoke(build(), ["watch", "--tui"])
     assert result.exit_code == 2
     assert "--tui: it needs a terminal" in result.output
-    assert "streamproc watch --format jsonl" in result.output
+    assert "streamproc watch --json" in result.output
 
 
 def test_a_terminal_for_the_output_alone_is_not_enough() -> None:
@@ -44,4 +44,4 @@ def test_without_its_package_it_says_what_to_install(monkeypatch: pytest.MonkeyP
 def test_options_of_the_list_do_not_go_with_it(options: list[str]) -> None:
     result = CliRunner().invoke(build(), ["watch", "--tui", *options])
     assert result.exit_code == 2
-    assert "leave out --format and --count" in result.output
+    assert "leave out --format, --json and --count" in result.output

@@ -216,7 +216,7 @@ async def test_the_news_of_an_order_are_on_the_screen(sent: list[Order]) -> None
         [order] = app.followed
         model.ordered = [standing(id=order.id)]
         model.put()
-        await until(lambda: "standing" in str(app.screen.query_one("#news", Static).render()))
+        await until(lambda: "active" in str(app.screen.query_one("#news", Static).render()))
 
         model.put(LiveRun(run_id=WORKING, status="halted", severity="halt"))
         await until(lambda: "done: the run is halted" in str(app.screen.query_one("#news", Static).render()))
@@ -237,7 +237,7 @@ def test_an_order_is_followed_as_on_the_page() -> None:
     at_work = LiveRun(run_id=WORKING, status="running", severity="info")
     halt = Order(id="c1", verb="halt", scope=f"run:{WORKING}", by="ada", sent=True, place=PLACE)
     assert stage(halt, None, at_work) == f"halt run {WORKING}: sent: the broker has stored it"
-    assert "standing: guards and workers" in stage(halt, standing(), at_work)
+    assert "active: guards and workers" in stage(halt, standing(), at_work)
     assert "done: the run is halted" in stage(halt, standing(obeyed_runs=1), at_work)
     refused = standing(state="refused", reason="not signed")
     assert stage(halt, refused, at_work) == f"halt run {WORKING}: refused: not signed"
