@@ -339,7 +339,7 @@ def test_topics_that_differ_are_reported_and_unchanged(run, workerless: Settings
 def test_runs_lists_halted_runs_first_and_says_why(run, deployment: Settings) -> None:
     table = run("runs", "--all", *options(deployment))
     rows = table.stdout.splitlines()
-    assert rows[0].split() == ["STATUS", "RUN", "TURNS", "SPENT", "LAST", "EVENT", "WHY"]
+    assert rows[0].split() == ["STATUS", "RUN", "TURNS", "SPENT", "LAST", "EVENT", "AGE", "WHY"]
     states = [row.split()[0].rstrip(",") for row in rows[1:]]
     assert states == sorted(states, key=["halted", "running", "finished"].index)
     assert any(row.startswith("halted") and STUCK in row and "LOOP0" in row for row in rows)
