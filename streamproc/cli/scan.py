@@ -137,8 +137,7 @@ def scan(
 ) -> None:
     """Find loops, stalls and overspending in recorded runs.
 
-    A bad file of several is skipped and named. Exit 0: no halt; 1: at least one; 2: a file that you named is unusable,
-    or nothing could be read.
+    A bad file of several is skipped. Exit 0: no halt; 1: at least one; 2: a file that you named cannot be read.
     """
     from streamproc.policy import load_policy
     from streamproc.settings import load_settings

@@ -129,5 +129,5 @@ def test_logs_of_other_tools_are_read_by_content_or_in_the_format_that_is_named(
 
     assert (found.exit_code, named.exit_code, named.stdout) == (0, 0, found.stdout)
     assert "read as: messages (1 session, 3 turns" in named.stderr
-    assert (wrong.exit_code, "no events in " in wrong.stderr) == (2, True)
+    assert (wrong.exit_code, "it is no log of otlp, but of messages" in wrong.stderr) == (2, True)
     assert (missing.exit_code, "--from is the format of files" in missing.stderr) == (2, True)

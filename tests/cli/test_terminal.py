@@ -31,7 +31,7 @@ from streamproc.cli import main
 from streamproc.demo import scenario
 from tests.cli.test_demo import NOW_MS, load_trajectories, ran
 
-def outcome(display, pause_s):
+def outcome(display, pause_s, page=None):
     runs = [ran(one, one.halt_at) for one in load_trajectories(NOW_MS)]
     return scenario.DemoOutcome(runs, 0, 12.0)
 
@@ -53,7 +53,7 @@ def test_the_report_of_a_scan_fits_and_nothing_of_the_bar_remains(run, columns: 
     assert "scanning" in shown.written
     assert BAR in shown.written
     assert not any(BAR in line or "scanning" in line for line in shown.lines)
-    assert any(re.fullmatch(r"HALTED  \S+  at turn \d+ of \d+, \d+ more followed", line) for line in shown.lines)
+    assert any(re.fullmatch(r"HALTED  \S+  at turn \d+ of \d+, \d+ more followed(: .+)?", line) for line in shown.lines)
     assert shown.lines[-1].endswith(("halt.", "turns"))
     assert max(map(len, shown.lines)) <= columns
     assert words(shown.lines) == run("scan", SAMPLES).stdout.split()
