@@ -26,7 +26,8 @@ def trace_address(template: str, trace_id: str) -> str:
 
 def check_brokers(value: str) -> None:
     """Check a list of brokers, each HOST or HOST:PORT. Raises `ValueError`."""
-    for server in value.split(","):
+    named = [server for server in value.split(",") if server.strip()]
+    for server in named or [value]:
         host, colon, port = server.strip().rpartition(":")
         if colon and not host.endswith("]") and ":" in host:
             continue  # an IPv6 address without a port

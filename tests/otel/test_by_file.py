@@ -67,7 +67,8 @@ def test_tokens_of_the_model_calls_count_once(tmp_path: Path, aggregated: bool) 
 @pytest.mark.parametrize("mode", MODES)
 def test_an_honest_agent_is_left_alone(scan: Scan, mode: str) -> None:
     result = scan(RESULTS, **MODES[mode])
-    assert (result.exit_code, result.stdout) == (0, "1 run, 8 turns: 0 halted, 0 warned, 1 without findings.\n")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[-1] == "1 run, 8 turns: 0 halted, 0 warned, 1 without findings."
 
 
 @pytest.mark.parametrize("results", [[FAILING] * 40, RESULTS], ids=["stuck", "honest"])
@@ -75,5 +76,6 @@ def test_without_content_nothing_is_halted_and_what_cannot_be_seen_is_said(scan:
     """Stuck and honest look alike there: a repeat that is not recorded must not be made up."""
     result = scan(results, include_content=False)
     assert result.exit_code == 0
-    assert result.stdout == f"1 run, {len(results) + 1} turns: 0 halted, 0 warned, 1 without findings.\n"
+    last = result.stdout.splitlines()[-1]
+    assert last == f"1 run, {len(results) + 1} turns: 0 halted, 0 warned, 1 without findings."
     assert "no arguments and no results of tools in these traces: repeated calls cannot be seen" in result.stderr
