@@ -100,7 +100,7 @@ def page(
             role="alert", hidden=True),
         bars(request.app[READER]) if session is not None else NOTHING,
         tag("main", body, id="main"),
-        keys() if session is not None else NOTHING,
+        KEYS_DIALOG if session is not None else NOTHING,
         data_events=(f"/events?{events}&seen={version}" if events else "/events?view=bars") if session else None,
     )  # fmt: skip
     text = Html("<!DOCTYPE html>\n") + tag("html", tag("head", *head), shell, lang="en") + Html("\n")
@@ -150,8 +150,7 @@ def as_of(at_ms: int) -> Html:
     return tag("span", "as of ", moment(at_ms), id="asof")
 
 
-@cache
-def keys() -> Html:
+def _keys() -> Html:
     """Return the keys, in a dialog that the script opens."""
     rows = [
         part for key, what in KEYS for part in (tag("dt", *(tag("kbd", one) for one in key.split())), tag("dd", what))
@@ -159,6 +158,9 @@ def keys() -> Html:
     close = tag("form", tag("button", "Close"), method="dialog")
     return tag("dialog", tag("h2", "Keys", id="keys-name"), tag("dl", *rows, class_="inline"), close, id="keys",
                aria_labelledby="keys-name")  # fmt: skip
+
+
+KEYS_DIALOG: Final = _keys()
 
 
 def empty(title: str, *text: Any) -> Html:

@@ -311,7 +311,10 @@ class Worker:
         await self.heartbeats.stop(clean=clean and bool(done))
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        _, hanging = await asyncio.wait(tasks, timeout=CANCEL_AGAIN_S)
+        if hanging:
+            log.warning("parts of the worker do not end; leaving them")
+            dump_tasks()
         flush_limits()
         self.pipelines.retain(set())
         self.account_pipelines.retain(set())

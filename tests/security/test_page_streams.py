@@ -67,10 +67,10 @@ def test_counts_of_all_pages_leave_time_for_others(monkeypatch: pytest.MonkeyPat
     now, counted = [1_000.0], [0]
     model, count = ReadModel(), live.fleet_standing
 
-    def slow(asked: ReadModel) -> Any:
+    def slow(asked: ReadModel, dismissed_ms: int) -> Any:
         now[0] += 0.1
         counted[0] += 1
-        return count(asked)
+        return count(asked, dismissed_ms)
 
     monkeypatch.setattr(live, "fleet_standing", slow)
     monkeypatch.setattr(live.time, "monotonic", lambda: now[0])

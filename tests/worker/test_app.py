@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import signal
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth
@@ -11,6 +15,7 @@ from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth
 from streamproc.kafka import topics as kafka_topics
 from streamproc.kafka.options import connection_options
 from streamproc.settings import load_settings
+from streamproc.worker.composition import Worker
 from streamproc.worker.faust_app import credentials_of
 from streamproc.worker.logs import Calm
 from tests.waiting import until
@@ -94,3 +99,32 @@ async def test_a_flood_of_run_ids_stays_within_the_run_limit_and_is_logged(setti
         await topics.done()
     await until(lambda: worker.said("run limit of 20 reached; evicted "), 30, "the worker to log it")
     await until(lambda: worker.said(" evicted=1"), 30, "the worker to count them")
+
+
+async def test_a_part_that_does_not_end_does_not_hold_up_a_stop(caplog: pytest.LogCaptureFixture) -> None:
+    """A Kafka client may wait for a request that is under way, however often it is cancelled."""
+    ended = asyncio.Event()
+
+    async def stubborn() -> None:
+        while not ended.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await ended.wait()
+
+    async def done(**_options: Any) -> None: ...
+
+    def nothing(*_arguments: Any) -> None: ...
+
+    pipelines = SimpleNamespace(retain=nothing)
+    parts: Any = SimpleNamespace(
+        app=SimpleNamespace(stop=done), heartbeats=SimpleNamespace(stop=done), pipelines=pipelines,
+        account_pipelines=pipelines, store=SimpleNamespace(close=nothing), rocksdb_stores=None,
+        publisher=SimpleNamespace(stop=done),
+    )  # fmt: skip
+    part = asyncio.ensure_future(stubborn())
+    await asyncio.sleep(0)
+    try:
+        await asyncio.wait_for(Worker._end(parts, [part], 1.0, clean=True), 5)
+    finally:
+        ended.set()
+        await part
+    assert "parts of the worker do not end" in caplog.text

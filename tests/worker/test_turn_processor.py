@@ -258,7 +258,7 @@ def test_each_halt_is_logged_in_one_line(caplog: pytest.LogCaptureFixture) -> No
     with caplog.at_level(logging.INFO):
         halt = controls(processor().accept(runs(), records_of(looping_run("r"))))[-1]
     [line] = [record.message for record in caplog.records if record.message.startswith("halt ")]
-    assert f"run=r code={halt.code} turn=2 reason={halt.halt_reason} node=coder id={halt.id}" in line
+    assert f"run=r code={halt.code} turn=2 partition=0 reason={halt.halt_reason} node=coder id={halt.id}" in line
 
 
 def test_ten_thousand_nodes_in_one_run_stay_within_four_kibibytes() -> None:
