@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.admin import AIOKafkaAdminClient
@@ -11,10 +10,14 @@ from streamproc.core.status import Status
 from streamproc.fleet.keyring import new_keys
 from streamproc.kafka import topics as kafka_topics
 from streamproc.kafka.options import connection_options
+from streamproc.policy import load_policy
 from streamproc.replay.published import LatestStatuses, status_of_run, statuses
-from streamproc.worker.limits import ACTIVITY_INTERVAL_S
+from streamproc.worker.run_limits import RunLimits
+from streamproc.worker.tables import Runs
+from streamproc.worker.turn_processor import TurnProcessor
 from tests.waiting import until
 from tests.worker.conftest import settings_for
+from tests.worker.records import TOPIC, records_of
 from tests.worker.running import Topics, honest_run, looping_run
 
 if TYPE_CHECKING:
@@ -43,21 +46,16 @@ async def test_the_status_of_a_run_that_works_undisturbed_is_current(settings, t
     assert (await statuses(settings, current=True))["stuck"].status == "halted"
 
 
-async def test_a_run_is_published_once_in_an_interval_and_only_if_it_has_changed(
-    settings, topics, start_worker
-) -> None:
-    start_worker(settings)
-    for number in range(6):
-        await topics.send(honest_run("calm", 6)[number : number + 1])
-        await topics.done()
-
-    async def is_current() -> bool:
-        return await turns_shown(settings, "calm") == 6
-
-    await until(is_current, 60, "the latest turn", every_s=0.2)
-    await asyncio.sleep(2 * ACTIVITY_INTERVAL_S)
-
-    assert len(await topics.read("activity")) <= 2
+def test_a_run_is_published_once_in_a_round_however_often_it_was_written_and_only_if_it_has_changed() -> None:
+    processor = TurnProcessor(load_policy().engine(), TOPIC, event_bytes_max=4096, dead_letter_bytes=4096, version="1")
+    runs = Runs(0, RunLimits())
+    for number in range(3):
+        processor.accept(runs, records_of(honest_run("calm", 3)[number:][:1], first=number))
+        runs.stored(runs.take(), None)
+    assert list(runs.take_active()) == [b"calm"]
+    assert list(runs.take_active()) == []
+    assert runs.peek(b"calm") is not None
+    assert b"calm" not in runs.dirty
 
 
 async def test_a_worker_works_on_without_the_topic_and_says_so(settings, topics, start_worker) -> None:

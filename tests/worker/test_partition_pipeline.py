@@ -10,7 +10,7 @@ import pytest
 from streamproc.policy import load_policy
 from streamproc.worker import partition_pipeline as pipeline_module
 from streamproc.worker.codec import decode_run
-from streamproc.worker.limits import BACKLOG_RECORDS_MAX, SLICE_RECORDS_MAX, STORE_LINGER_S
+from streamproc.worker.limits import BACKLOG_RECORDS_MAX, SLICE_RECORDS_MAX
 from streamproc.worker.partition_pipeline import PartitionPipeline, PartitionPipelines
 from streamproc.worker.run_limits import RunLimits
 from streamproc.worker.tables import Runs
@@ -139,7 +139,8 @@ async def test_records_that_are_read_again_hold_up_nothing_and_are_published_bef
     pipeline.accept(records_of(looping_run("other", 1)))  # it has a status to publish
     settling = asyncio.ensure_future(pipeline.settle())
     stored = len(broker.stores)
-    await asyncio.sleep(2 * STORE_LINGER_S)
+    await until(lambda: not pipeline._runs.dirty)  # taken, to be stored
+    await asyncio.sleep(0)
     assert len(broker.stores) == stored
     broker.may_publish.set()
     await settling
