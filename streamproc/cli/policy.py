@@ -165,6 +165,7 @@ def _writable(policy: Policy, workflow: str, tenant: str, tier: str, user: str) 
         limit = value / USD_MICRO if find_budget(name).unit == "micro_usd" else value
         found["budgets"][name] = {"limit": limit, "overridable": True} if name in overridable else limit
     found["lost_after_s"] = policy.lost_after_s
+    found["evidence_excerpts"] = policy.evidence_excerpts
     found["tier_from"] = "run" if policy.tiers.believed else "policy"
     if named := [name for layer in policy.layers for name in layer.plugins]:
         found["plugins"] = named

@@ -2,7 +2,7 @@
 
 They go to the turns topic by a connection of their own, which is opened when a guard has watched a run for a moment or
 has stopped one. They never delay a guard: what cannot be sent is dropped, and who may not write to the topic reports
-nothing.
+nothing. Where the workers' policy asks for it, the report that a run has stopped has excerpts of its last turns.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 
+from streamproc.client.recent_texts import RECENT
 from streamproc.errors import AccessDenied, StreamprocError
 from streamproc.kafka import access
 from streamproc.kafka.options import connection_options
@@ -185,7 +186,8 @@ class GuardReports:
         while self._queue:
             run_id, state = self._queue[0]
             name = redact_id(run_id)
-            value = encode_guard_report(name, str(uuid.uuid4()), state, self._host)
+            excerpts = RECENT.take(self._settings, name) if state == "stopped" else ""
+            value = encode_guard_report(name, str(uuid.uuid4()), state, self._host, excerpts)
             sent.append(await self._producer.send(topic, value, name.encode("utf-8", "surrogatepass")))
             if self._queue and self._queue[0] == (run_id, state):  # else the full queue has dropped it
                 self._queue.popleft()

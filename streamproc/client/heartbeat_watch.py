@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal, cast, get_args
 
 from aiokafka import TopicPartition
 
+from streamproc.client.recent_texts import RECENT
 from streamproc.errors import shown
 from streamproc.fleet.hearing import note_contact
 from streamproc.fleet.record_signing import record_signer
@@ -73,7 +74,9 @@ class HeartbeatWatch:
 
     def apply(self, record: Record) -> None:
         """Apply a record of the workers topic."""
-        self.workers.apply(record, time.monotonic())
+        heartbeat = self.workers.apply(record, time.monotonic())
+        if heartbeat is not None:
+            RECENT.want(self._settings, heartbeat.evidence_excerpts)
 
     def note_contact(self, follower: Follower) -> None:
         """Note when the broker has answered, if all that is on the topic was read."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
 from streamproc.client.delivery import Delivery
 from streamproc.client.encoding import Encoded, encode_event
 from streamproc.client.outbox import Outbox
+from streamproc.client.recent_texts import RECENT
 from streamproc.errors import InvalidEvent, Undelivered, plural
 from streamproc.fingerprint import HashKey, fingerprint, plain_turn
 from streamproc.fleet.signing import command_signer
@@ -286,6 +287,8 @@ class TurnPublisher:
                 signer=self._signer,
                 run_token=self._run_token,
             )
+            if isinstance(event, Mapping) and event.get("type", "turn") == "turn":
+                RECENT.note(self.settings, encoded.key.decode(), encoded.event_id, event)
             if not traceparent:
                 traceparent = current_traceparent()
             elif not is_traceparent(traceparent):

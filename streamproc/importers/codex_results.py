@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any, Final, NamedTuple
 
-from streamproc.importers.content import exited, mapping, parsed, string
+from streamproc.importers.content import exited, mapping, string
 from streamproc.importers.raw_turns import is_too_deep, result_text
+from streamproc.model.expansion import parsed
 
 BODY: Final = "Output:\n"  # ends the header of an envelope
 HEADER_MAX: Final = 400  # characters

@@ -7,8 +7,6 @@ from typing import Any, Final
 
 import orjson
 
-from streamproc.model.expansion import INNER_BYTES_MAX, json_expands_beyond
-
 TEXT_KEYS: Final = ("text", "content", "input_text", "output_text")
 
 
@@ -35,16 +33,6 @@ def count(value: Any) -> int:
         return max(0, int(value))
     except (ValueError, OverflowError):
         return 0
-
-
-def parsed(value: Any) -> Any:
-    """Return the JSON value of a text, or the value as it is; so a text that would take too much memory stays one."""
-    if not isinstance(value, str) or json_expands_beyond(value, INNER_BYTES_MAX):
-        return value
-    try:
-        return orjson.loads(value)
-    except orjson.JSONDecodeError:
-        return value
 
 
 def text_of(content: Any) -> str:

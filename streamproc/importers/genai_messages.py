@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from streamproc.fingerprint.requests import request_of
-from streamproc.importers.content import items, mapping, parsed, string, text_of
+from streamproc.importers.content import items, mapping, string, text_of
+from streamproc.model.expansion import parsed
 
 DEPTH_MAX: Final = 12  # levels of messages in messages; deeper ones are not read
 LITERAL_CHARACTERS_MAX: Final = 100_000  # of Python source that is parsed as a value

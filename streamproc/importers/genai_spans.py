@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from streamproc.importers import genai_names as names
-from streamproc.importers.content import count, items, mapping, parsed, string, text_of
+from streamproc.importers.content import count, items, mapping, string, text_of
 from streamproc.importers.genai_messages import (
     ModelAnswer,
     ModelInput,
@@ -25,6 +25,7 @@ from streamproc.importers.genai_messages import (
     unflattened,
 )
 from streamproc.importers.trace_steps import AGENT, CONTROL_FLOW, MODEL, QUERY, SCOPE, TOOL, Step, failed
+from streamproc.model.expansion import parsed
 
 ERROR_STATUS: Final = 2
 SERVER_KIND: Final = 2  # the other side of a call that its client records, too

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from streamproc.importers.content import count, items, mapping, parsed, string, text_of, utc_ms
+from streamproc.importers.content import count, items, mapping, string, text_of, utc_ms
 from streamproc.importers.genai_messages import arguments, as_id, call_id_in, said, told, tool_message
 from streamproc.importers.genai_names import CALL_ID, DEFERRED
 from streamproc.importers.genai_spans import agent_name, kind_by_attributes, unwrapped_args
@@ -13,6 +13,7 @@ from streamproc.importers.imported import Format, Import, Imported
 from streamproc.importers.log_file import LogFile, Sample
 from streamproc.importers.trace_buffer import TraceBuffer
 from streamproc.importers.trace_steps import AGENT, MODEL, QUERY, SCOPE, TOOL, Step, failed
+from streamproc.model.expansion import parsed
 
 NAME: Final = "langfuse"
 KINDS: Final = {

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from streamproc.importers.content import count, items, mapping, parsed, string, text_of
+from streamproc.importers.content import count, items, mapping, string, text_of
 from streamproc.importers.fitting import seconds
+from streamproc.model.expansion import parsed
 
 ASSISTANT: Final = "assistant"
 USER: Final = "user"

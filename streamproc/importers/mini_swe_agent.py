@@ -7,12 +7,13 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from streamproc.importers.content import count, exited, items, mapping, parsed, string, text_of
+from streamproc.importers.content import count, exited, items, mapping, string, text_of
 from streamproc.importers.fitting import fitted, seconds
 from streamproc.importers.imported import Format, Import, Imported
 from streamproc.importers.log_file import LogFile, Sample
 from streamproc.importers.pairing import Pairing
 from streamproc.importers.run_names import run_name
+from streamproc.model.expansion import parsed
 
 NAME: Final = "mini-swe-agent"
 UNIT: Final = "message"

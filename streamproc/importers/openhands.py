@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from streamproc.importers.content import count, exited, items, mapping, parsed, string, text_of, utc
+from streamproc.importers.content import count, exited, items, mapping, string, text_of, utc
 from streamproc.importers.fitting import fitted, name
 from streamproc.importers.imported import Format, Import, Imported, ImportTally
 from streamproc.importers.log_bytes import read_beside
@@ -14,6 +14,7 @@ from streamproc.importers.log_file import LogFile, Sample
 from streamproc.importers.openhands_v0 import RUNNING, stripped
 from streamproc.importers.pairing import Pairing
 from streamproc.importers.run_names import run_name
+from streamproc.model.expansion import parsed
 
 NAME: Final = "openhands"
 UNIT: Final = "event"

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from streamproc.importers.content import count, exited, items, mapping, parsed, string, text_of, utc
+from streamproc.importers.content import count, exited, items, mapping, string, text_of, utc
 from streamproc.importers.fitting import fitted, name
 from streamproc.importers.imported import Format, Import, Imported, ImportTally
 from streamproc.importers.log_file import LogFile, Sample
 from streamproc.importers.pairing import Pairing
 from streamproc.importers.run_names import run_name
+from streamproc.model.expansion import parsed
 
 NAME: Final = "openhands-v0"
 UNIT: Final = "event"

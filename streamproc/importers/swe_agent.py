@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from streamproc.errors import InvalidEvent, Problem
-from streamproc.importers.content import items, mapping, parsed, string, text_of
+from streamproc.importers.content import items, mapping, string, text_of
 from streamproc.importers.fitting import fitted
 from streamproc.importers.imported import Format, Import, Imported
 from streamproc.importers.log_file import LogFile, Sample
 from streamproc.importers.run_names import in_directory
+from streamproc.model.expansion import parsed
 
 NAME: Final = "swe-agent"
 

@@ -7,7 +7,9 @@ object that refers to the value.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
+
+import orjson
 
 TEXT_BYTES: Final = 4  # of a character: one beyond the basic plane makes all of its text as wide
 OBJECT_BYTES: Final = 240  # of an object with up to five fields
@@ -31,3 +33,13 @@ def json_bytes(text: bytes | str) -> int:
     signs = ("{", "[", ",") if isinstance(text, str) else (b"{", b"[", b",")
     objects, lists, commas = (text.count(sign) for sign in signs)  # type: ignore[arg-type]
     return TEXT_BYTES * len(text) + OBJECT_BYTES * objects + LIST_BYTES * lists + VALUE_BYTES * commas
+
+
+def parsed(value: Any) -> Any:
+    """Return the JSON value of a text, or the value as it is; so a text that would take too much memory stays one."""
+    if not isinstance(value, str) or json_expands_beyond(value, INNER_BYTES_MAX):
+        return value
+    try:
+        return orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return value

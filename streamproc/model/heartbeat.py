@@ -55,6 +55,8 @@ class Heartbeat(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     version: _Text = ""
     policy: _Text = ""
     policy_hash: _Text = ""
+    evidence_excerpts: bool = False
+    """Whether its policy asks guards for redacted excerpts of what halted runs said last."""
     shadow: _Text = ""
     """The name of its shadow; empty for a worker whose decisions count."""
     of: Annotated[int, msgspec.Meta(ge=0, le=PARTITIONS_MAX)] = 0

@@ -104,8 +104,9 @@ class Layer(Overlay):
     plugins: list[str] = Field([], exclude_if=_empty)
     locked: list[str] = Field([], exclude_if=_empty)
     tier_from: Literal["policy", "run"] | None = Field(None, exclude_if=_unset)
-    # It decides nothing, so it is no part of the policy's hash.
+    # They decide nothing, so they are no part of the policy's hash.
     lost_after_s: int | None = Field(None, ge=0, exclude=True)
+    evidence_excerpts: bool | None = Field(None, exclude=True)
     workflows: dict[str, Overlay] = {}
     tenants: dict[str, TenantOverlay] = {}
     tiers: dict[str, Overlay] = {}

@@ -93,6 +93,10 @@ class Policy:
             (one.lost_after_s for one in reversed(self.layers) if one.lost_after_s is not None), LOST_AFTER_S
         )
         """After how many seconds without an event a running run is shown as lost; 0: never."""
+        self.evidence_excerpts = next(
+            (one.evidence_excerpts for one in reversed(self.layers) if one.evidence_excerpts is not None), False
+        )
+        """Whether guards are to report redacted excerpts of what halted runs said last."""
 
     @property
     def name(self) -> str:

@@ -12,11 +12,14 @@ import msgspec
 
 from streamproc.detectors import BY_CODE
 from streamproc.errors import plural
+from streamproc.model.turn_texts import CALLS_MAX, CallTexts, excerpt
 from streamproc.report import facts
 from streamproc.report.model import (
+    CallShown,
     DetectorLook,
     DetectorTally,
     FleetReport,
+    Outcome,
     PolicyShown,
     PolicyValue,
     RunReport,
@@ -26,7 +29,6 @@ from streamproc.report.model import (
 )
 from streamproc.report.occurrences import occurrences
 from streamproc.report.policy_values import PolicyPlaces, PolicyScope
-from streamproc.report.texts import CALLS_MAX, SHOWN_MAX, excerpt, shown_call
 from streamproc.report.words import spent
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ ROWS_SHOWN: Final = 500  # runs in the table of all runs
 REPORTS_SHOWN: Final = 40  # runs whose reports are in a report about all runs
 FLEET_TURNS: Final = 1_200  # turns that are listed over all runs of such a report
 FLEET_TURNS_MIN: Final = 24  # of each run
+SHOWN_MAX: Final = 240  # characters of each text in the timeline
 
 
 class ReportBuilder:
@@ -297,3 +300,10 @@ def installed_version() -> str:
         return version("streamproc")
     except PackageNotFoundError:
         return "from a checkout that is not installed"
+
+
+def shown_call(call: CallTexts, limit: int = SHOWN_MAX) -> CallShown:
+    """Return a call as the report shows it."""
+    answer = excerpt(call.answer, limit)
+    outcome: Outcome = "failed" if call.failed else "answered" if call.answer is not None else "no answer"
+    return CallShown(tool=excerpt(call.tool, SHOWN_MAX), args=excerpt(call.args, limit), answer=answer, outcome=outcome)

@@ -253,7 +253,8 @@ def notes(history: RunHistory, left_out: int = 0) -> Iterator[str]:
     if history.turns and not history.has_content:
         yield (
             "The log has fingerprints and no texts, so calls and answers cannot be shown. Texts are there in a report "
-            "from a log file, and where turns are published with include_content."
+            "from a log file, where turns are published with include_content, and, of halted runs, where the policy "
+            "has evidence_excerpts."
         )
     if history.life:
         reused = plural(history.life, "time")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from streamproc.core.engine import Engine
     from streamproc.core.run_state import RunState
     from streamproc.core.scope import Scope
-    from streamproc.report.texts import TurnTexts
+    from streamproc.model.turn_texts import TurnTexts
 
 HEAD: Final = 24  # first turns whose texts are kept
 TAIL: Final = 320  # last turns whose texts are kept
@@ -160,6 +160,14 @@ class RunHistory:
                 ErrorShown(turn=index, node=turn.node, text=errors.excerpt, error_class=errors.error_class)
             )
         self._keep(index, Detail(turn, texts))
+
+    def add_texts(self, event_id: str, texts: TurnTexts | None) -> None:
+        """Add what a turn said, as the guard of a halted run reports it, unless its own event says so."""
+        at = next((at for at, one in self.details.items() if one.turn.event_id == event_id and one.texts is None), None)
+        if at is not None and texts is not None:
+            self.details[at] = self.details[at]._replace(texts=texts)
+            self.has_content = True
+            self.size += texts.size
 
     def _keep(self, index: int, detail: Detail) -> None:
         self.details[index] = detail

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streamproc.core.signals.similarity import NEAR_SHORT
 from streamproc.errors import plural
+from streamproc.model.turn_texts import LONG_MAX, CallTexts, excerpt
 from streamproc.model.wire import NO_ANSWER, Call, Content, Turn
 from streamproc.report.model import Match, Occurrence
-from streamproc.report.texts import LONG_MAX, CallTexts, excerpt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

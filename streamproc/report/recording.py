@@ -10,10 +10,11 @@ from streamproc.core.local_accounts import LocalAccounts
 from streamproc.core.states import KeptRuns
 from streamproc.fleet.record_signing import record_signer
 from streamproc.fleet.signing import command_signer
+from streamproc.model.guard_report import read_excerpts
+from streamproc.model.turn_texts import TurnTexts, turn_texts
 from streamproc.model.wire import Event, Turn
 from streamproc.replay.log import LogReplay
 from streamproc.report.history import TEXTS_MAX, Place, RunHistory
-from streamproc.report.texts import TurnTexts, turn_texts
 
 if TYPE_CHECKING:
     from streamproc.core.charges import Charge
@@ -119,6 +120,8 @@ class Recording:
         if texts is None and type(event) is Turn and event.content is not None and self._place.unit == "offset":
             texts = turn_texts(event.content)
         before = history.size
+        for event_id, fields in read_excerpts(event).items():
+            history.add_texts(event_id, turn_texts(fields))
         history.note(self._engine.engine, run, event, self._place, texts)
         found = list(decisions)
         if found and len(run.cycles.table):

@@ -71,7 +71,8 @@ class Heartbeats:
         self._swept_s = float("-inf")
         self._constant: dict[str, Any] = {
             "w": 1, "worker": self.name, "version": version[:TEXT_MAX], "policy": policy.name[:TEXT_MAX],
-            "policy_hash": policy.hash, "shadow": settings.shadow, "of": count,
+            "policy_hash": policy.hash, "evidence_excerpts": policy.evidence_excerpts, "shadow": settings.shadow,
+            "of": count,
         }  # fmt: skip
 
     async def run(self) -> None:

@@ -274,6 +274,16 @@ def test_when_a_run_is_lost_decides_nothing_and_changes_no_hash(policy_of: Calla
     assert plain.hash == patient.hash
 
 
+def test_excerpts_of_evidence_are_asked_for_by_the_last_layer_and_change_no_hash(
+    policy_of: Callable[[str], Policy],
+) -> None:
+    plain, asking = policy_of("name: p"), policy_of("name: p\nevidence_excerpts: true")
+    assert (plain.evidence_excerpts, asking.evidence_excerpts) == (False, True)
+    assert plain.hash == asking.hash
+    with pytest.raises(InvalidPolicy, match="evidence_excerpts"):
+        policy_of("name: p\nevidence_excerpts: perhaps")
+
+
 @pytest.mark.parametrize("seconds", ["-1", "60", "1199", "soon"])
 def test_a_run_is_not_lost_before_its_status_is_published_again(
     policy_of: Callable[[str], Policy], seconds: str

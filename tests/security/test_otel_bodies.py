@@ -11,9 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
-from streamproc.importers.content import parsed
 from streamproc.importers.genai_messages import arguments
-from streamproc.model.expansion import INNER_BYTES_MAX, json_bytes
+from streamproc.model.expansion import INNER_BYTES_MAX, json_bytes, parsed
 from streamproc.otel import wire_size
 from streamproc.otel.decoding import EXPANDED_BYTES_MAX, TooManyValues, UnreadableSpans, encoding_of, read_spans
 from streamproc.otel.receiver import BODY_BYTES_MAX

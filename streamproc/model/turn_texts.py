@@ -1,18 +1,17 @@
-"""What a turn says in words: cut to what a report can show, kept for a while, redacted when it is shown."""
+"""What a turn says in words: cut to what a person may see, kept for a while, redacted when it is shown or sent."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from streamproc.importers.content import parsed
 from streamproc.model.aliases import rename_tool_call, rename_turn
+from streamproc.model.expansion import parsed
 from streamproc.model.redaction import READ_PER_SHOWN, redact, redact_json
-from streamproc.report.model import CallShown, Outcome
 
-SHOWN_MAX: Final = 240  # characters of each text in the timeline
 LONG_MAX: Final = 400  # characters of each text of an occurrence
 READ_MAX: Final = LONG_MAX * READ_PER_SHOWN  # characters that are kept until a text is redacted
 CALLS_MAX: Final = 6  # calls of a turn that are shown
@@ -53,7 +52,7 @@ def turn_texts(raw: Mapping[str, Any] | None) -> TurnTexts | None:
     if not made and not said and not left:
         return None
     said = said if isinstance(said, str) else _json(said)
-    size = len(said) + _size(left) + sum(_size(one.args) + _size(one.answer) for one in made)
+    size = len(said) + size_of(left) + sum(size_of(one.args) + size_of(one.answer) for one in made)
     return TurnTexts(said, left, tuple(made), size)
 
 
@@ -74,21 +73,24 @@ def cut(value: Any, depth: int = DEPTH_MAX) -> _Cut:
     """Return a value with short texts, lists and mappings."""
     if isinstance(value, str):
         return value[: READ_MAX + 1]
-    if isinstance(value, Mapping):
-        if not depth:
-            return "{…}"
-        return {str(name)[:READ_MAX]: cut(part, depth - 1) for name, part in list(value.items())[:ITEMS_MAX]}
+    if value is None or isinstance(value, (int, float)):
+        return value
     if isinstance(value, (list, tuple)):
         return [cut(part, depth - 1) for part in value[:ITEMS_MAX]] if depth else "[…]"
-    return value
+    if isinstance(value, (dict, Mapping)):  # the check of an abstract class takes a microsecond
+        if not depth:
+            return "{…}"
+        return {str(name)[:READ_MAX]: cut(part, depth - 1) for name, part in islice(value.items(), ITEMS_MAX)}
+    return type(value).__name__
 
 
-def _size(value: _Cut) -> int:
+def size_of(value: _Cut) -> int:
+    """Return about how many characters a cut value has."""
     if isinstance(value, str):
         return len(value)
     if isinstance(value, dict):
-        return sum(len(name) + _size(part) for name, part in value.items())
-    return sum(map(_size, value)) if isinstance(value, list) else 8
+        return sum(len(name) + size_of(part) for name, part in value.items())
+    return sum(map(size_of, value)) if isinstance(value, list) else 8
 
 
 def excerpt(value: _Cut, limit: int) -> str:
@@ -115,10 +117,3 @@ def _json(value: Any) -> str:
         return msgspec.json.encode(value).decode()
     except (TypeError, ValueError, RecursionError):
         return str(type(value).__name__)
-
-
-def shown_call(call: CallTexts, limit: int = SHOWN_MAX) -> CallShown:
-    """Return a call as the report shows it."""
-    answer = excerpt(call.answer, limit)
-    outcome: Outcome = "failed" if call.failed else "answered" if call.answer is not None else "no answer"
-    return CallShown(tool=excerpt(call.tool, SHOWN_MAX), args=excerpt(call.args, limit), answer=answer, outcome=outcome)
