@@ -338,10 +338,10 @@ def _chosen(runs: list[SpooledRun], wanted: LogRange) -> set[str] | None:
 
 
 def _print_json(rows: list[ComparedPolicy]) -> None:
-    import orjson
+    from streamproc.model.printed import PolicyComparison, printed
 
     for row in rows:
-        json_line(orjson.dumps(row.as_json()).decode())
+        json_line(printed(row.as_json(), PolicyComparison))
 
 
 def _print_text(rows: list[ComparedPolicy], *, verbose: bool) -> None:

@@ -65,11 +65,11 @@ def _print_one(one: Explained, colour: str, *, verbose: bool) -> None:
 
 def print_json(difference: Difference, causes: Causes, policy: Policy) -> None:
     """Print one object for each difference, then one of the kind ``summary``."""
-    import orjson
+    from streamproc.model.printed import ReplayDifference, ReplaySummary, printed
 
     explained = causes.explain(difference)
     for one in explained:
-        json_line(orjson.dumps(_row(one)).decode())
+        json_line(printed(_row(one), ReplayDifference))
     counts = {kind: sum(one.kind == kind for one in explained) for kind in COLOURS}
     row = {
         "kind": "summary",
@@ -83,7 +83,7 @@ def print_json(difference: Difference, causes: Causes, policy: Policy) -> None:
         "policy": _ref(policy.ref),
         "published_policies": [_ref(ref) for ref in causes.policies.values()],
     }
-    json_line(orjson.dumps(row).decode())
+    json_line(printed(row, ReplaySummary))
 
 
 def _row(one: Explained) -> dict[str, Any]:

@@ -95,10 +95,10 @@ def feedback(
 
 
 def _print_json(run: str, verdict: str, decision: str, by: str, reason: str, event_id: str) -> None:
-    import orjson
+    from streamproc.model.printed import FeedbackGiven, printed
 
     row = {"run_id": run, "verdict": verdict, "decision": decision, "by": by, "reason": reason, "event_id": event_id}
-    json_line(orjson.dumps(row).decode())
+    json_line(printed(row, FeedbackGiven))
 
 
 def _print_list(found: list[Feedback], as_json: bool) -> None:

@@ -48,6 +48,8 @@ class OrderAnswer:
     def _json(self, progress: OrderProgress) -> str:
         import msgspec
 
+        from streamproc.model.printed import CommandAnswer, printed
+
         order, stops = self._order, self._stops
         row = {
             "id": order.id, "verb": order.verb, "scope": order.scope, "by": order.by, "reason": order.why,
@@ -57,7 +59,7 @@ class OrderAnswer:
             "stopped": stops.stopped if stops is not None else None,
             "not_stopped": stops.names if stops is not None else [],
         }  # fmt: skip
-        return msgspec.json.encode(row).decode()
+        return printed(msgspec.to_builtins(row), CommandAnswer)
 
 
 def _show(order: Order, found: OrderProgress, decision: Decision | None) -> None:

@@ -90,7 +90,7 @@ def _show_text(checked: _Checked) -> None:
 
 
 def _show_json(checked: _Checked) -> None:
-    import json
+    from streamproc.model.printed import PolicyCheck, printed
 
     policy = checked.policy
     found: dict[str, Any] = {"source": checked.source or None, "valid": policy is not None}
@@ -103,7 +103,7 @@ def _show_json(checked: _Checked) -> None:
         }
         for problem in checked.problems
     ]  # fmt: skip
-    json_line(json.dumps(found))
+    json_line(printed(found, PolicyCheck))
 
 
 def _show_github(checked: _Checked) -> None:

@@ -79,9 +79,9 @@ def stats(
         if acknowledgements:
             asyncio.run(_count_acknowledgements(tally, settings))
     if as_json:
-        import orjson
+        from streamproc.model.printed import RunStatistics, printed
 
-        json_line(orjson.dumps(tally.as_json()).decode())
+        json_line(printed(tally.as_json(), RunStatistics))
         return
     for text in _table(tally, acknowledgements):
         line(text)

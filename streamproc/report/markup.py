@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 from html import escape as entities
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from streamproc.model.escaping import escape
+from streamproc.model.formats import clock
 
 VOID: Final = frozenset({"meta", "link", "line", "rect", "circle", "path", "br", "input"})  # written without an end tag
 UNCLOSED: Final = frozenset({"meta", "link", "br", "input"})  # of those, written as HTML does
@@ -85,3 +86,13 @@ def written_lines(text: str) -> Html:
 def foreign(text: Any, *, code: bool = False, class_: str | None = None) -> Html:
     """Return the text of others, isolated in its own direction."""
     return tag("code" if code else "bdi", text, dir="auto", class_=class_)
+
+
+def moment(at_ms: int, show: Literal["time", "ago", "of-day", "whole"] = "time") -> Html:
+    """Return a time in UTC, which the script of the page shows in the reader's zone: the time of day, with the day if
+    that is another one (``time``), the age (``ago``), only the time of day, or both. Nothing for 0."""
+    text = clock(at_ms)
+    if not text:
+        return NOTHING
+    shown = {"of-day": text[11:], "whole": text}.get(show, f"{text[11:]} UTC")
+    return tag("time", shown, datetime=f"{text.replace(' ', 'T')}Z", title=f"{text} UTC", data_show=show)

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from streamproc.errors import plural
-from streamproc.model.formats import clock
 from streamproc.report import drawings
-from streamproc.report.markup import NOTHING, Html, foreign, tag
+from streamproc.report.markup import NOTHING, Html, foreign, moment, tag
 from streamproc.report.model import KINDS, Moment, Occurrence, RunReport, SpendShown
 from streamproc.report.run_tables import called, decisions, others, policy, reproduce, turns, where_cell
 from streamproc.report.tables import Cell, TableRow, muted, number, section, table
@@ -115,9 +114,9 @@ def _brief(one: Occurrence) -> Html:
     return tag("span", called(one.what, args), tag("span", foreign(answer), class_="answer") if answer else NOTHING)
 
 
-def _when(moment: Moment) -> Html:
-    parts = [text for text in (clock(moment.at), moment.place) if text]
-    return tag("small", ", ".join(parts)) if parts else NOTHING
+def _when(at: Moment) -> Html:
+    parts = [part for part in (moment(at.at, "whole"), at.place) if part]
+    return tag("small", Html(", ").join(parts)) if parts else NOTHING
 
 
 def _facts(report: RunReport) -> Html:

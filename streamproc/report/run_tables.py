@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from streamproc.core.decision import Decision
 from streamproc.errors import plural
-from streamproc.model.formats import grouped, money, time_of_day
+from streamproc.model.formats import grouped, money
 from streamproc.report import drawings
 from streamproc.report.facts import listed_gaps
-from streamproc.report.markup import NOTHING, Html, foreign, tag
+from streamproc.report.markup import NOTHING, Html, foreign, moment, tag
 from streamproc.report.model import RunReport, TurnShown
 from streamproc.report.tables import Cell, TableRow, filter_bar, folded, muted, number, section, table
 from streamproc.report.words import KIND_WORDS
@@ -20,7 +20,7 @@ LONG_TABLE: Final = 24  # rows from which a table has a filter
 
 def where_cell(node: str, at: int, place: str) -> Cell:
     """Return the cell that says which node, when, and where in the log."""
-    small = ", ".join(text for text in (time_of_day(at), place) if text)
+    small = Html(", ").join(part for part in (moment(at, "of-day"), place) if part)
     return Cell(Html().join([foreign(node), " ", tag("small", small) if small else NOTHING]), "where")
 
 

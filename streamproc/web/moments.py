@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import time
 
-from streamproc.model.formats import clock
 from streamproc.model.time_range import time_or_age_ms
+from streamproc.report import markup
 from streamproc.report.markup import NOTHING, Html, tag
 
 
 def moment(at_ms: int, *, ago: bool = False) -> Html:
-    """Return a time in UTC, which the script shows in the reader's zone, or as an age. Nothing for 0."""
-    text = clock(at_ms)
-    if not text:
-        return tag("span", "—", class_="muted")
-    shown = f"{text[11:]} UTC"
-    kind = "ago" if ago else "time"
-    return tag("time", shown, datetime=f"{text.replace(' ', 'T')}Z", title=f"{text} UTC", data_show=kind)
+    """Return a time in the reader's zone, or as an age; a dash for 0."""
+    return markup.moment(at_ms, "ago" if ago else "time") or tag("span", "—", class_="muted")
 
 
 def time_words(since: str, until: str) -> Html:

@@ -42,7 +42,9 @@ const showTimes = (root = document) => {
   for (const one of all("time[data-show]", root)) {
     const at = new Date(one.dateTime);
     const seconds = (Date.now() - at) / 1000;
-    const text = one.dataset.show === "ago" ? age(seconds) : (Math.abs(seconds) < 72000 ? clock : day).format(at);
+    const show = one.dataset.show;
+    const chosen = show === "whole" ? whole : show === "of-day" || Math.abs(seconds) < 72000 ? clock : day;
+    const text = show === "ago" ? age(seconds) : chosen.format(at);
     if (one.textContent !== text) one.textContent = text;
     one.title = `${whole.format(at)} ${zone}`;
   }
