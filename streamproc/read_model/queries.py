@@ -33,6 +33,7 @@ from streamproc.read_model.rows import (
 )
 from streamproc.read_model.run_facts import FINISHED, SHOWN, live_run
 from streamproc.read_model.run_filters import (
+    COUNTS,
     FIELDS,
     GROUPS,
     LOST,
@@ -152,7 +153,7 @@ class Queries:
         group: RunGroup,
         filter: RunFilter,  # noqa: A002
         *,
-        limit: int = 200,
+        limit: int = 100,
         offset: int = 0,
         since_ms: int = 0,
         before_ms: int = 0,
@@ -181,7 +182,10 @@ class Queries:
             f"SELECT run_id, state FROM runs WHERE {condition} ORDER BY {run_order(sort)} LIMIT ? OFFSET ?",
             *values, min(limit, ROWS_MAX), max(0, offset),
         )  # fmt: skip
-        total = self._one(f"SELECT count(*) FROM runs WHERE {condition}", *values)[0]
+        count = f"SELECT count(*) FROM runs WHERE {condition}"
+        if not where:
+            count = COUNTS.get(group, count)
+        total = self._one(count, *values)[0]
         found = (self._shown(run_id, state, lost_ms) for run_id, state in rows)
         return FleetPage(rows=tuple(row for row in found if row is not None), total=total)
 

@@ -26,6 +26,13 @@ GROUPS: Final = {
     "others": f"shown >= {SHOWN['others']} AND (shown = {FINISHED} OR at_ms >= {LOST_MS})",
     "lost": f"{RUNNING} AND at_ms < {LOST_MS}",
 }
+# Those of a whole group, by what its index counts: runs that are not lost are many, lost ones few.
+COUNTS: Final = {
+    "warned": f"SELECT (SELECT count(*) FROM runs WHERE shown = {SHOWN['warned']}) - (SELECT count(*) FROM runs "
+    f"WHERE {RUNNING} AND shown = {SHOWN['warned']} AND at_ms < {LOST_MS})",
+    "others": f"SELECT (SELECT count(*) FROM runs WHERE shown >= {SHOWN['others']}) - (SELECT count(*) FROM runs "
+    f"WHERE {RUNNING} AND shown = {SHOWN['others']} AND at_ms < {LOST_MS})",
+}
 STATUSES: Final = {
     "halted": f"shown = {SHOWN['halted']}",
     "running": RUNNING,
