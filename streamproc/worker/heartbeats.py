@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("streamproc.worker")
 
 STEADY_MS: Final = 1_000  # our estimate of the broker's clock varies by some ms: the time of the start does not
+CLOCK_MIN_MS: Final = 1_500_000_000_000  # earlier is no clock: the embedded broker says 1234 of every record
 NOWHERE: Final = -1  # a heartbeat follows from no event of the turns topic
 
 
@@ -149,7 +150,7 @@ class Heartbeats:
             [self._signer.sign(ROLE, key, value, LogPlace(NOWHERE, NOWHERE, at_ms))] if self._signer.required else []
         )
         metadata = await producer.send_and_wait(self._topic, value, key=key, headers=headers)
-        if metadata.timestamp_type == LOG_APPEND_TIME:
+        if metadata.timestamp_type == LOG_APPEND_TIME and metadata.timestamp > CLOCK_MIN_MS:
             self._ahead_ms = metadata.timestamp - round(time.time() * 1000)
 
     async def _sweep(self, producer: AIOKafkaProducer) -> None:

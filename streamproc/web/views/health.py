@@ -102,7 +102,7 @@ def _worker(row: WorkerRow, lag: Lag | None) -> TableRow:
     policy = Html().join([foreign(beat.policy), " ", foreign(beat.policy_hash[:8], code=True)])
     return TableRow([
         tag("strong", foreign(beat.worker)), tag("span", STATES[row.state], class_="sev-warn" if bad else None),
-        owned,
+        number(owned),
         tag("span", f"{grouped(lag.delay_ms // 1000)} s", class_="sev-warn") if lag is not None else NONE,
         policy, foreign(beat.version), Cell(moment(beat.started)), Cell(moment(beat.decided_at, ago=True)),
         Cell(moment(row.at_ms, ago=True)),
