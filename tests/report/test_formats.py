@@ -21,8 +21,8 @@ GOLDEN: Final = Path(__file__).parent / "golden"
 ALLOWED: Final = {
     "html", "head", "meta", "title", "link", "style", "body", "header", "main", "footer", "section", "article", "div",
     "span", "p", "h1", "h2", "dl", "dt", "dd", "ul", "ol", "li", "b", "strong", "small", "a", "bdi", "code", "pre",
-    "br", "time", "table", "thead", "tbody", "tr", "th", "td", "details", "summary", "input", "label", "output", "script",
-    "svg", "g", "line", "rect", "circle", "path", "text",
+    "br", "time", "table", "thead", "tbody", "tr", "th", "td", "details", "summary", "input", "label", "output",
+    "script", "svg", "g", "line", "rect", "circle", "path", "text",
 }  # fmt: skip
 
 
