@@ -153,6 +153,17 @@ class AccessDenied(Unavailable):
         return type(self), (self.what, self.remedy)
 
 
+class StatesOfAnotherVersion(StreamprocError):
+    """A worker found states of runs that another version of streamproc wrote, and that this one cannot read."""
+
+    def __init__(self, partition: int, runs: int, example: bytes) -> None:
+        super().__init__(
+            f"another version of streamproc wrote the states of {plural(runs, 'run')} in partition {partition}, such "
+            f"as {shown(example.decode('utf-8', 'replace'))}, and this version cannot read them: it stops, as their "
+            "halts would be lifted and their budgets forgotten. Start the version that wrote them, or a later one"
+        )
+
+
 class Refused(StreamprocError):
     """A run, session, user or tenant lacks budget for this."""
 

@@ -56,9 +56,6 @@ class PackedStates:
 
     def unpacked(self, raw: bytes) -> Held:
         self.held = None
-        run = load(raw, self.run)
-        check(run)
-        if run is not self.run:  # of an older version
-            return dump(run)
+        check(load(raw, self.run))
         self.held = raw
         return raw

@@ -50,8 +50,6 @@ from streamproc.core.signals.spend import COUNTS_MAX, Ledger, NodeCounts
 from streamproc.core.signals.statements import Pending
 from streamproc.core.signals.text_streaks import TextStreak
 from streamproc.core.signals.tools import Tools
-from streamproc.core.upgrade import upgrade
-from streamproc.core.version1 import FIRST_BYTE, peek as peek_version1
 from streamproc.model.log_time import AT_MS_MAX
 
 IDS_MAX: Final = 24  # event ids; a producer resends what was in flight, which is a handful
@@ -265,15 +263,6 @@ def peek(raw: bytes, at: int = 0) -> Peek | None:
     return Peek(offset, turns, halted, finished) if (version, layout) == (STATE_VERSION, LAYOUT) else None
 
 
-def peek_before(raw: bytes) -> tuple[Peek, Scope] | None:
-    """Read the first fields of a state of the version before this one, and who it belongs to; None if it is none."""
-    found = peek_version1(raw)
-    if found is None:
-        return None
-    head, scope = found
-    return Peek(head.offset, head.turns, head.halted, head.finished), scope
-
-
 def peek_scope(raw: bytes) -> Scope:
     """Read the scope of a stored state that `peek` can read. Raises `StateError`."""
     at = len(HEAD) + _NUMBERS.size
@@ -296,6 +285,15 @@ def stub_of(run: RunState) -> RunState:
     stub.has_board = stub.has_task_tokens = False
     stub.turns_open, stub.escalation.halted_loop_seen, stub.size_left = 0, -1, 0
     return stub
+
+
+def halted_rest(head: Peek, partition: int) -> RunState:
+    """Return what is left of a halted run whose state is damaged behind its first fields: that it is halted."""
+    run = begin_run(partition)
+    run.offset, run.turns, run.halted = head.offset, head.turns, head.halted
+    run.finished, run.stub, run.size_left = head.finished, True, 0
+    run.escalation.severity = HALT_LEVEL
+    return run
 
 
 def reset_run(run: RunState) -> None:
@@ -327,11 +325,7 @@ def load(raw: bytes, into: RunState | None = None) -> RunState:
     write, and leaves a given object without meaning."""
     run: RunState = RunState() if into is None else into
     if not raw.startswith(HEAD):
-        if not raw.startswith(FIRST_BYTE):
-            raise StateError("not a state of this version")
-        run.clear()
-        upgrade(raw, run)
-        return run
+        raise StateError("not a state of this version")
     reader: Reader = _readers.pop() if _readers else Reader()
     reader.begin(raw, len(HEAD))
     run.load(reader)

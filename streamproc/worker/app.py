@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from streamproc.core.compiled import core_kind
-from streamproc.errors import InvalidSettings, Unavailable
+from streamproc.errors import InvalidSettings, StatesOfAnotherVersion, Unavailable
 from streamproc.metrics.exposing import exposing
 from streamproc.worker import logs
 from streamproc.worker.composition import Path, Worker
@@ -57,7 +57,7 @@ def run_worker(
 
     0: the worker was asked to stop and finished what it had in hand. 1: the broker was away for longer than
     `give_up_after_s` (None: wait without limit), or the worker kept crashing, stalled, or could not stop in time.
-    2: the settings cannot be used.
+    2: the settings cannot be used, or the states of runs are of another version.
     """
     logs.set_up(log_level, settings.log_style)
     with Watchdog(LOOP_STUCK_SESSIONS * settings.session_timeout_s) as watchdog:
@@ -77,7 +77,7 @@ def run_with_restarts(run: Callable[[], Coroutine[Any, Any, None]], watchdog: Wa
         except WorkerStalled as problem:
             log.critical("worker stalled while the broker is reachable; exiting: %s", problem)
             return EXIT_CRASHED
-        except InvalidSettings as problem:
+        except (InvalidSettings, StatesOfAnotherVersion) as problem:
             log.critical("%s", problem)
             return EXIT_UNUSABLE
         except Unavailable as problem:

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from streamproc.core.run_state import (
+    HEAD,
     LAYOUT,
     PEEK,
     STATE_VERSION,
@@ -17,7 +18,6 @@ from streamproc.core.run_state import (
     dump,
     load,
     peek,
-    peek_before,
     peek_scope,
 )
 from streamproc.core.scope import Scope
@@ -42,11 +42,7 @@ def peek_with_deadline(raw: bytes) -> tuple[int, int, int] | None:
     except error:  # too short for a state of this version
         version = layout = -1
     if version != STATE_VERSION or layout != LAYOUT:
-        before = peek_before(state_bytes(raw)) if len(raw) > FRAME.size else None
-        if before is None:
-            return None
-        offset, turns, halted, finished = before[0]
-        size, due_ms = FRAME.unpack_from(raw)
+        return None
     if halted >= 0:  # the decision that halted it stands behind its state, except behind a stub
         return offset, STUB if len(raw) == FRAME.size + size else HALTED, due_ms
     return offset, FINISHED if finished else NEW if 0 <= turns <= NEW_TURNS_MAX else OPEN, due_ms
@@ -57,9 +53,15 @@ def peek_whole(raw: bytes) -> tuple[Peek, Scope] | None:
     state = state_bytes(raw)
     try:
         head = peek(state)
-        return (head, peek_scope(state)) if head is not None else peek_before(state)
+        return (head, peek_scope(state)) if head is not None else None
     except msgspec.DecodeError:
         return None
+
+
+def is_of_another_version(raw: bytes) -> bool:
+    """Return whether these bytes are a whole stored run whose state this version cannot read."""
+    state = state_bytes(raw) if len(raw) >= FRAME.size else b""
+    return len(state) >= len(HEAD) and len(state) == FRAME.unpack_from(raw)[0] and not state.startswith(HEAD)
 
 
 def state_bytes(raw: bytes) -> bytes:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from faust.types import TP
 
+from streamproc.errors import StatesOfAnotherVersion
 from streamproc.kafka import topics
 from streamproc.kafka.log_limit import flush_limits
 from streamproc.kafka.partitioning import home_of
@@ -247,6 +248,11 @@ class Worker:
         found = await consumer.highwaters(*(TP(self._turns, number) for number in range(self._count)))
         ends = {tp.partition: end for tp, end in found.items()}
         self.store.forget_another_log({partition: ends[partition] for partition in mine})
+        try:
+            self.store.require_readable()
+        except StatesOfAnotherVersion as problem:  # Faust would only log it
+            self._failed(problem)
+            raise
         self.account_store.forget_another_log(ends)
         self.pipelines.repair(mine)
         self.account_pipelines.repair(mine)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from faust.tables.table import Table
 
+from streamproc.errors import StatesOfAnotherVersion
 from streamproc.worker.partition_store import PartitionStore
 from streamproc.worker.run_limits import RunLimits
 from streamproc.worker.tables import Runs
@@ -46,6 +47,12 @@ class RunStore(PartitionStore[Runs]):
                 log.warning("the turns topic was recreated; dropping %d runs of partition %d", len(runs), partition)
                 runs.discard()
                 self.leave(partition)
+
+    def require_readable(self) -> None:
+        """Raise `StatesOfAnotherVersion` if this version cannot read all states: it would forget halts and budgets."""
+        for partition, runs in sorted(self.partitions.items()):
+            if runs.of_another_version:
+                raise StatesOfAnotherVersion(partition, len(runs.of_another_version), min(runs.of_another_version))
 
     async def on_rebalance(
         self, assigned: set[Any], revoked: set[Any], newly_assigned: set[Any], generation_id: int = 0

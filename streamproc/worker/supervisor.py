@@ -101,7 +101,7 @@ class Supervisor:
                     EXIT_OK if code == -signal.SIGTERM else code
                 )  # it had not installed its signal handlers yet, and had nothing in hand
             if code == EXIT_UNUSABLE:
-                log.critical("worker %d cannot use its settings", number)
+                log.critical("worker %d cannot use its settings, or the states that it found", number)
                 self.stop()
                 return code
             now = time.monotonic()

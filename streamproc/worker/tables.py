@@ -20,10 +20,17 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from streamproc.core.run_state import RunState, stub_of
+from streamproc.core.run_state import RunState, dump, halted_rest, peek, stub_of
 from streamproc.core.states import Held
 from streamproc.kafka.log_limit import LogLimit
-from streamproc.worker.codec import encode_run, halt_of, peek_run, peek_with_deadline, state_bytes
+from streamproc.worker.codec import (
+    encode_run,
+    halt_of,
+    is_of_another_version,
+    peek_run,
+    peek_with_deadline,
+    state_bytes,
+)
 from streamproc.worker.deadline_queue import DeadlineQueue
 from streamproc.worker.eviction import HALTED, KEEP_MS, ORDER, RANKS, STUB, Leaving, rank_of, surplus
 from streamproc.worker.limits import STATE_BYTES_MAX, SWEEP_RUNS_MAX
@@ -54,6 +61,7 @@ class Runs:
         self.new_runs = NewRuns()
         self.removed = 0
         self.unreadable = 0
+        self.of_another_version: set[bytes] = set()  # runs whose state this version cannot read
         self._limits = run_limits
         self._worked: dict[bytes, None] = {}  # runs that changed since `take_active`
         self._cached: dict[bytes, Held] = {}  # read, not used lately
@@ -107,15 +115,23 @@ class Runs:
         return state
 
     def _written(self, key: bytes) -> tuple[Held, bytes | None] | None:
-        """Return a run as last written; None if it is new or unreadable, and then it starts from scratch."""
+        """Return a run as last written; None if it is new or unreadable, and then it starts from scratch. A halted run
+        stays halted: only an operator lifts a halt."""
         raw = self.raw(key)
+        if raw is None:
+            return None
         try:
-            return (self.states.unpacked(state_bytes(raw)), halt_of(raw)) if raw is not None else None
+            return self.states.unpacked(state_bytes(raw)), halt_of(raw)
         except (msgspec.DecodeError, struct.error) as problem:
             self.unreadable += 1
-            text = "the stored state of run %r is unreadable; the run starts from an empty state: %s"
-            limited(logging.ERROR, f"unreadable states of partition {self.partition}", text, key[:64], problem)
-            return None
+            head = peek(state_bytes(raw))
+            halted = head is not None and head.halted >= 0
+            text = "the stored state of run %r is unreadable; the run %s: %s"
+            what = "stays halted, and its counts begin at 0" if halted else "starts from an empty state"
+            limited(logging.ERROR, f"unreadable states of partition {self.partition}", text, key[:64], what, problem)
+            if head is None or not halted:
+                return None
+            return self.states.unpacked(dump(halted_rest(head, self.partition))), halt_of(raw)
 
     def keep(self, key: bytes, state: Held) -> None:
         """Make a run active. Past a partition's share, the active runs become the cached ones, and those are dropped.
@@ -223,6 +239,7 @@ class Runs:
         """
         self.changelog_offset = offset
         known = self._stored.get(key)
+        self.of_another_version.discard(key)
         if raw is None:
             self._remove(key)
             self.overwritten.discard(key)
@@ -231,7 +248,9 @@ class Runs:
             return
         seen = peek_with_deadline(raw)
         if seen is None:
-            self.unreadable += 1  # written by another version: the run starts from an empty state
+            self.unreadable += 1
+            if is_of_another_version(raw):
+                self.of_another_version.add(key)
             return
         applied, rank, due_ms = seen
         if known is None:
@@ -260,6 +279,8 @@ class Runs:
             if raw is None or seen is None:
                 self.restore(key, raw, record.offset)
                 continue
+            if self.of_another_version:
+                self.of_another_version.discard(key)
             applied, rank, due_ms = seen
             stored[key] = raw
             by_run, expiry_ms = expiries[rank]

@@ -127,13 +127,17 @@ class WorkerProcess:
         """Send it a signal."""
         os.kill(self._process.pid, signum)
 
+    def end_code(self, timeout_s: float = 60) -> int:
+        """Wait until it ends by itself; its exit code."""
+        self._process.join(timeout_s)
+        assert self._process.exitcode is not None, f"it did not end within {timeout_s} s"
+        return int(self._process.exitcode)
+
     def end(self, signum: signal.Signals = signal.SIGTERM, timeout_s: float = 60) -> int:
         """Make it end; its exit code."""
         if self.running:
             self.send(signum)
-        self._process.join(timeout_s)
-        assert self._process.exitcode is not None, f"it did not end within {timeout_s} s"
-        return int(self._process.exitcode)
+        return self.end_code(timeout_s)
 
 
 @dataclass

@@ -285,13 +285,35 @@ def test_an_account_that_an_expelled_worker_overwrote_is_written_again() -> None
 OTHER_VERSION = encode_run(RunState(), None)[: codec.FRAME.size] + b"\x63" + dump(RunState())[1:]
 
 
-@pytest.mark.parametrize("raw", [b"", b"\x01", b"\xff" * 40, OTHER_VERSION])
-def test_a_state_of_another_version_is_ignored_and_counted(raw: bytes) -> None:
+OTHER_LAYOUT = OTHER_VERSION.replace(b"\x63", dump(RunState())[:1], 1)[: codec.FRAME.size + 1] + b"\x01" * 400
+OTHER_LAYOUT = codec.FRAME.pack(len(OTHER_LAYOUT) - codec.FRAME.size, 0) + OTHER_LAYOUT[codec.FRAME.size :]
+
+
+@pytest.mark.parametrize("raw", [b"", b"\x01", b"\xff" * 40])
+def test_what_is_no_state_is_ignored_and_counted(raw: bytes) -> None:
     mine = runs()
     mine.restore(b"a", raw, 3)
     assert b"a" not in mine
-    assert mine.unreadable == 1
+    assert (mine.unreadable, mine.of_another_version) == (1, set())
     assert mine.changelog_offset == 3
+
+
+@pytest.mark.parametrize("raw", [OTHER_VERSION, OTHER_LAYOUT])
+@pytest.mark.parametrize("in_a_batch", [True, False])
+def test_a_state_of_another_version_is_noted_until_it_is_replaced(raw: bytes, in_a_batch: bool) -> None:
+    mine = runs()
+
+    def restore(value: bytes | None, offset: int) -> None:
+        if in_a_batch:
+            mine.restore_batch(records_of([(b"a", value)], first=offset))
+        else:
+            mine.restore(b"a", value, offset)
+
+    for replacement in (encode_run(run_with(offset=5), None), None):
+        restore(raw, 3)
+        assert mine.of_another_version == {b"a"}
+        restore(replacement, 4)
+        assert mine.of_another_version == set()
 
 
 @pytest.mark.parametrize("partition", [-1, 3, 200, 70_000])
@@ -318,6 +340,19 @@ def test_an_unreadable_state_is_replaced_by_an_empty_one(caplog: pytest.LogCaptu
     assert mine.state(b"r").turns == 2
     assert mine.unreadable == 1
     assert "the stored state of run b'r' is unreadable; the run starts from an empty state" in caplog.text
+
+
+@pytest.mark.parametrize("cut", [1, 3, 40])
+def test_a_halted_run_stays_halted_if_its_state_is_damaged(caplog: pytest.LogCaptureFixture, cut: int) -> None:
+    mine = runs()
+    state = dump(run_with(offset=3, turns=4, halted=3))[:-cut]
+    mine.restore(b"r", codec.FRAME.pack(len(state), 0) + state + b'{"code":"LOOP003"}', 0)
+    step(mine, honest_run("r", 2), first=4)
+    assert (mine.state(b"r").halted, mine.state(b"r").turns) == (3, 6)
+    assert mine.halts[b"r"] == b'{"code":"LOOP003"}'
+    [(_, written)] = mine.take()
+    assert codec.decode_run(written)[0].halted == 3
+    assert "the run stays halted, and its counts begin at 0" in caplog.text
 
 
 def test_run_limits_count_a_run_once_however_often_it_was_written() -> None:
