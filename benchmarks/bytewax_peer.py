@@ -25,7 +25,7 @@ from benchmarks.peer_count import Count
 from benchmarks.timing import worker_gc_settings
 from streamproc.core.decision import encode_decision
 from streamproc.core.run_state import RunState, dump, load
-from streamproc.core.states import Held, new_states
+from streamproc.core.states import Held
 from streamproc.fingerprint import read_event
 from streamproc.policy import load_policy
 from streamproc.settings import load_settings
@@ -42,15 +42,14 @@ def main() -> None:
     """``python -m benchmarks.bytewax_peer RECORDS``; settings come from the environment."""
     total = int(sys.argv[1])
     settings, engine, count = load_settings(), load_policy().engine(), Count(total // 10, total)
-    states = new_states()
     copyreg.pickle(RunState, lambda run: (_restored, (dump(run),)))  # copies and snapshots of objects
 
     def step(held: Held | None, message: Any) -> tuple[Held, list[bytes]]:
-        run = states.open(states.begin(message.partition) if held is None else held)
         at_ms = message.timestamp[1] if isinstance(message.timestamp, tuple) else message.timestamp
-        decisions = [encode_decision(it) for it in engine.apply(run, read_event(message.value), at_ms)]
+        state = engine.states.begin(message.partition) if held is None else held
+        outcome = engine.step(state, read_event(message.value), at_ms)
         count.one()
-        return states.close(run), decisions
+        return outcome.kept, [encode_decision(decision) for decision in outcome.decisions]
 
     flow = Dataflow("peer")
     source = KafkaSource([settings.brokers], [settings.topic("turns")], tail=False, batch_size=BATCH_RECORDS)

@@ -46,7 +46,7 @@ def _stuck() -> _Stuck:
     for run in sample_runs():
         engine, state = load_policy().engine(), RunState()
         for offset, (event, at_ms) in enumerate(run):
-            for decision in engine.apply(state, event, at_ms, offset):
+            for decision in engine.step(state, event, at_ms, offset).decisions:
                 if decision.severity == "halt" and type(event) is wire.Turn:
                     return _Stuck(decision, engine.status(state, event.run_id, decision), event)
     raise BenchmarkDefect("no sample is halted")

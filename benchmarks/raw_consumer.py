@@ -18,7 +18,7 @@ import uvloop
 
 from benchmarks.kafka_log import consumer
 from benchmarks.timing import worker_gc_settings
-from streamproc.core.states import Held, new_states
+from streamproc.core.states import Held
 from streamproc.fingerprint import read_event
 from streamproc.policy import load_policy
 from streamproc.settings import load_settings
@@ -40,16 +40,17 @@ def decoding() -> Work:
 
 def looping() -> Work:
     """Return a function that steps each event and counts the decisions."""
-    apply, states = load_policy().engine().apply, new_states()
+    engine = load_policy().engine()
+    begin, step = engine.states.begin, engine.step
     runs: dict[bytes, Held] = {}
 
     def work(records: Sequence[Any]) -> int:
         decisions = 0
         for record in records:
-            held = runs.get(record.key)
-            run = states.open(states.begin(record.partition) if held is None else held)
-            decisions += len(apply(run, read_event(record.value), record.timestamp))
-            runs[record.key] = states.close(run)
+            held = runs.get(record.key) or begin(record.partition)
+            outcome = step(held, read_event(record.value), record.timestamp)
+            decisions += len(outcome.decisions)
+            runs[record.key] = outcome.kept
         return decisions
 
     return work

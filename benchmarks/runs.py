@@ -7,8 +7,8 @@ from collections.abc import Hashable
 from typing import Final
 
 from streamproc.core.decision import Decision
-from streamproc.core.engine import NO_OFFSET
-from streamproc.core.states import Held, new_states
+from streamproc.core.engine import NO_POSITION
+from streamproc.core.states import Held
 from streamproc.model.wire import Event
 from streamproc.policy import load_policy
 
@@ -20,18 +20,17 @@ class Runs:
 
     def __init__(self) -> None:
         self.engine = load_policy().engine()
-        self.states = new_states()
+        self.states = self.engine.states
         self.held: dict[Hashable, Held] = {}
 
     def step(
-        self, key: Hashable, event: Event, at_ms: int, offset: int = NO_OFFSET, partition: int = NO_PARTITION
+        self, key: Hashable, event: Event, at_ms: int, offset: int = NO_POSITION, partition: int = NO_PARTITION
     ) -> list[Decision]:
         """Apply an event to the run of this key, which begins with its first event; return the decisions."""
-        states, held = self.states, self.held.get(key)
-        run = states.open(states.begin(partition) if held is None else held)
-        decisions = self.engine.apply(run, event, at_ms, offset)
-        self.held[key] = states.close(run)
-        return decisions
+        held = self.held.get(key)
+        outcome = self.engine.step(self.states.begin(partition) if held is None else held, event, at_ms, offset)
+        self.held[key] = outcome.kept
+        return outcome.decisions
 
     def packed(self, key: Hashable) -> bytes:
         """Return the state of a run as it is stored. Raises `KeyError` for an unknown run."""

@@ -9,8 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from streamproc.core.decision import Decision
+from streamproc.core.kept_runs import KeptRuns
 from streamproc.core.local_accounts import LocalAccounts
-from streamproc.core.states import KeptRuns
 from streamproc.errors import Halted
 from streamproc.fingerprint import HashKey, fingerprint, plain_turn
 from streamproc.model.controls import ControlEvent, RunStatus, public
@@ -55,8 +55,8 @@ class Monitor:
         self.evicted = 0
         """Runs that were dropped because `runs_max` was reached."""
         self._engine = self.policy.engine()
-        self._runs: KeptRuns[str] = KeptRuns()
-        self._accounts = LocalAccounts(self._engine, self._runs)
+        self._runs: KeptRuns[str] = KeptRuns(self._engine)
+        self._accounts = LocalAccounts(self._runs)
         self._halts: dict[str, Decision] = {}
         self._runs_max = runs_max
         self._unknown = UnknownFields(strict=strict)

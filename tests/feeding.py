@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from streamproc.core.decision import Decision
+    from streamproc.core.outcome import Outcome
     from streamproc.model.wire import Event
     from streamproc.policy import Policy
 
@@ -61,7 +62,10 @@ class Feed:
         self.state = RunState()
 
     def event(self, event: Event, at_ms: int | None = None) -> list[Decision]:
-        return self.engine.apply(self.state, event, at_ms)
+        return self.outcome(event, at_ms).decisions
+
+    def outcome(self, event: Event, at_ms: int | None = None) -> Outcome:
+        return self.engine.step(self.state, event, at_ms)
 
     def raw(self, raw: Mapping[str, Any]) -> list[Decision]:
         event = event_of({"run_id": "r", **raw})
@@ -94,10 +98,10 @@ def short(decision: Decision) -> Reported:
 
 
 class WrappedEngine:
-    """An engine whose `apply` is another function; everything else is the engine's."""
+    """An engine whose `step` is another function; everything else is the engine's."""
 
-    def __init__(self, engine: Any, apply: Any) -> None:
-        self.__dict__.update(_engine=engine, apply=apply)
+    def __init__(self, engine: Any, step: Any) -> None:
+        self.__dict__.update(_engine=engine, step=step)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
@@ -107,12 +111,12 @@ class WrappedEngine:
 
 
 def wrap_engines(around: Any) -> None:
-    """Let every worker of this process apply events by `around(apply, run, event, at_ms, offset)`."""
+    """Let every worker of this process step events by `around(step, state, event, at_ms, position)`."""
     from streamproc.worker.turn_processor import TurnProcessor
 
     honest = TurnProcessor.__init__
 
     def init(self: Any, engine: Any, *args: Any, **more: Any) -> None:
-        honest(self, WrappedEngine(engine, partial(around, engine.apply)), *args, **more)
+        honest(self, WrappedEngine(engine, partial(around, engine.step)), *args, **more)
 
     TurnProcessor.__init__ = init  # type: ignore[method-assign]

@@ -34,8 +34,8 @@ PARTS: Final = (
         "node_errors", "similarity", "queries", "monologues", "text_streaks", "replies", "own_turns", "statements",
         "handovers", "cycles", "metrics", "spend", "pace",
     )), *(f"streamproc.core.{name}" for name in (
-        "names", "marks", "escalation", "run_state", "packed_states", "size_budget", "view", "observe_results",
-        "observe_spend", "observer", "decide", "engine",
+        "names", "marks", "escalation", "run_state", "packed_states", "outcome", "size_budget", "view",
+        "observe_results", "observe_spend", "observer", "decide", "engine",
     )),
 )  # fmt: skip
 """The modules that become one C module, each after those it imports from."""

@@ -1,13 +1,14 @@
-"""`step(state, event, at_ms, offset) → outcome`: the product, as one pure function.
+"""`step(state, event, at_ms, position) → outcome`: the product, as one pure function of stored states.
 
-The caller (worker, Monitor, scan, replay) owns the states and the positions in the log. The engine owns only caches
-that can be computed again: tags of names and the rules of each scope.
+The caller (worker, Monitor, scan, replay, report, backtest) owns the states and the positions in the log; all that one
+event causes is in its outcome. The engine owns only caches that can be computed again: tags of names, the rules of each
+scope, and the state that it stepped last, unpacked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from xxhash import xxh3_64_intdigest
 
@@ -23,12 +24,13 @@ from streamproc.core.decision import Decision, Finding
 from streamproc.core.escalation import admit
 from streamproc.core.names import Names
 from streamproc.core.observer import observe_turn
-from streamproc.core.outcome import Decisions, OnFault, Outcome, RulesOf
+from streamproc.core.outcome import Outcome
+from streamproc.core.packed_states import Held, PackedStates
 from streamproc.core.prices import priced
 from streamproc.core.records import Values, ccall, cclass, cfunc, final, i64, u64
-from streamproc.core.refusal import STRANGER, RefusedEvent, is_stranger, refuse_command
+from streamproc.core.refusal import KNOWN, STRANGER, is_stranger, refuse_command
 from streamproc.core.resume import pass_probation, resume, strictly
-from streamproc.core.run_state import UNBOUND, RunState, dump, load, reset_run
+from streamproc.core.run_state import UNBOUND, RunState, reset_run
 from streamproc.core.scope import change_scope, declare_budgets, set_scope, settle_tier, short_name
 from streamproc.core.signals.cycles import declare
 from streamproc.core.signals.handovers import reset_for_user_message
@@ -39,7 +41,7 @@ from streamproc.core.signals.task_tokens import grant_tokens
 from streamproc.core.size_budget import OTHER_EVENT_BYTES, shrink_to_size
 from streamproc.core.status import Status, status_of
 from streamproc.core.view import InForce, View
-from streamproc.errors import InvalidGraph
+from streamproc.errors import InvalidGraph, Problem
 from streamproc.model.guard_report import is_guard_report
 from streamproc.model.log_time import AT_MS_MAX
 from streamproc.model.wire import (
@@ -61,11 +63,11 @@ from streamproc.model.wire import (
 )
 
 if TYPE_CHECKING:
-    from streamproc.core.rules import Rules
+    from streamproc.core.rules import OnFault, Rules, RulesOf
 
 ID_BYTES: Final = 8  # of a state
 RULES_MAX: Final = 8_192  # scopes with known rules, up to 2 KB each; past it, the cache is cleared
-NO_OFFSET: Final = -1  # of an event that has no position in a log
+NO_POSITION: Final = -1  # of an event that stands in no log
 
 
 @final
@@ -73,14 +75,15 @@ NO_OFFSET: Final = -1  # of an event that has no position in a log
 class Engine:
     """The detectors, under a policy. One engine serves any number of runs. It is not thread-safe."""
 
-    event_offset: i64  # position of the current event in the caller's log; charges contain it
-    charges: list[Charge] | None  # of the events since the caller emptied it; None: they are not recorded
+    position: i64  # of the current event
+    states: PackedStates
+    """Opens and packs what `Outcome.kept` keeps (`core.states.States`)."""
     faults: dict[str, int]
     """How often each detector has raised, by code. The other detectors decide as usual. Detectors are functions of the
     log, so each replay of the same log raises the same faults."""
     on_fault: OnFault | None
-    run: RunState  # the one that `step` loads states into
-    run_raw: bytes  # the state that it holds
+    charges: list[Charge]  # that it causes
+    refused: Problem | None  # why it is refused
     policy: RulesOf
     names: Names
     tag: Callable[[str], int]
@@ -88,13 +91,13 @@ class Engine:
     known_rules: dict[bytes, InForce]  # by scope
 
     def __init__(self, policy: RulesOf) -> None:
-        self.policy = policy
-        self.names = Names()
-        self.tag = self.names.tag
-        self.known_rules = {}
-        self.view = View(self.names)
-        self.charges, self.faults, self.on_fault = None, {}, None
-        self.run, self.run_raw = RunState(), b""
+        from streamproc.core.states import new_states  # it needs the parts of this module
+
+        self.policy, self.names, self.known_rules = policy, Names(), {}
+        self.tag, self.view = self.names.tag, View(self.names)
+        self.states = cast("PackedStates", new_states())
+        self.faults, self.on_fault = {}, None
+        self.position, self.charges, self.refused = NO_POSITION, [], None
 
     @ccall
     def rules_of(self, run: RunState) -> Rules:
@@ -103,7 +106,6 @@ class Engine:
 
     @cfunc
     def _in_force(self, run: RunState) -> InForce:
-        """Return the rules and budgets for a run's scope."""
         forces: dict[bytes, InForce] = self.known_rules
         known: InForce | None = forces.get(run.scope_raw)
         if known is None:
@@ -114,42 +116,42 @@ class Engine:
         return known
 
     @ccall
-    def step(self, state: bytes, event: Event, at_ms: int | None, offset: i64 = NO_OFFSET) -> Outcome:
-        """Apply one event of a run to its stored state; an empty one begins a run. See `apply`."""
-        run: RunState = self.run
-        known: bytes = self.run_raw
-        kept: list[Charge] | None = self.charges
-        charges: list[Charge] = []
-        self.run_raw = b""  # if anything fails, the object holds no state
-        if not state:
-            run.clear()
-        elif state is not known:
-            load(state, run)
-        self.charges = charges
-        try:
-            decisions = self.apply(run, event, at_ms, offset)
-        finally:
-            self.charges = kept
-        self.run_raw = dump(run)
-        return Outcome(self.run_raw, decisions, charges)
+    def step(self, state: Held, event: Event, at_ms: int | None, position: i64 = NO_POSITION) -> Outcome:
+        """Apply one event of a run at log time `at_ms` (None: the run's last known time).
 
-    @ccall
-    def apply(self, run: RunState, event: Event, at_ms: int | None, offset: i64 = NO_OFFSET) -> Decisions:
-        """Apply one event at log time `at_ms` (None: the run's last known time), and return the decisions to publish.
-
-        `run` is changed in place. Decisions have no topic, partition and offset: the caller adds those. A refused event
-        only adds to a count, and returns `RefusedEvent`, which is empty. `offset` is the event's position in the log.
+        `state` is a stored state, which may be stepped any number of times, or what the last outcome of the run has
+        `kept`; an empty one begins a run. `position` is that of the event in the caller's log. A refused event only
+        adds to a count. Raises `StateError` for bytes that are no state.
         """
+        run: RunState = self.states.open(state)
+        self.position, self.charges, self.refused = position, [], None
+        try:
+            decisions = self._apply(run, event, at_ms)
+        except BaseException:
+            self.states.drop()  # the object holds no state any more
+            raise
+        return Outcome(self.states.close(run), decisions, self.charges, self.refused)
+
+    def skip(self, state: Held, position: i64) -> Held:
+        """Return a state that counts the event at this position as applied."""
+        run: RunState = self.states.open(state)
+        run.offset = position
+        return self.states.close(run)
+
+    @cfunc
+    def _apply(self, run: RunState, event: Event, at_ms: int | None) -> list[Decision]:
+        """Change the run, and return the decisions."""
         digest: u64
         last_event_ms: i64
         ids: Values = run.event_ids
         if type(event) is Feedback or (type(event) is HaltAcknowledged and is_guard_report(event)):
             return []  # a judgement or a report: not even activity of the run
-        if offset >= 0:
-            self.event_offset = run.offset = offset
+        if self.position >= 0:
+            run.offset = self.position
         if run.owner != UNBOUND and is_stranger(run, event):
             run.strangers += 1
-            return RefusedEvent(STRANGER)
+            self.refused = STRANGER
+            return []
         run.stub = False
         if event.event_id:
             try:
@@ -187,13 +189,12 @@ class Engine:
     def _turn(self, run: RunState, turn: Turn) -> list[Decision]:
         view: View = self.view
         found: list[Decision] = []
-        force: InForce
         if run.finished:
             run.late += 1
             return found
         if turn.workflow or turn.tenant or turn.user or turn.tier or turn.session_id or turn.parent_run_id:
             set_scope(run, turn, self.rules_of)
-        force = self._in_force(run)
+        force: InForce = self._in_force(run)
         rules: Any = force.rules
         view.begin(run, turn, force)
         observe_turn(view, rules)
@@ -249,12 +250,12 @@ class Engine:
         return found
 
     def _ask_about(self, run: RunState, event: Event, kinds: int, change: BoardChange | None = None) -> list[Decision]:
-        """Ask the detectors about an event that is not a turn; they read it as `view.event`."""
+        """Ask the detectors about an event that is no turn: `view.event`."""
         force = self._in_force(run)
         self.view.begin_other(run, event, force.budgets, kinds, change)
         return self._ask(self.view, event, force.rules)
 
-    def _other(self, run: RunState, event: Event) -> Decisions:
+    def _other(self, run: RunState, event: Event) -> list[Decision]:
         if type(event) is RunStarted:
             return self._started(run, event)
         if type(event) is RunFinished:
@@ -334,9 +335,8 @@ class Engine:
         return self._ask_about(run, event, kind.STARTED)
 
     def _charge(self, run: RunState, run_id: str, usage: Usage | None, *, left: bool = False) -> None:
-        if self.charges is not None:
-            accounts = self.rules_of(run).accounts
-            self.charges.append(charge(run, run_id, accounts, usage, self.event_offset, left=left))
+        accounts = self.rules_of(run).accounts
+        self.charges.append(charge(run, run_id, accounts, usage, self.position, left=left))
 
     def _account_reached(self, run: RunState, event: BudgetReached) -> list[Decision]:
         if run.finished:
@@ -385,11 +385,12 @@ class Engine:
         run.at_ms = last_event_ms or now_ms
         return found
 
-    def _commanded(self, run: RunState, event: Event) -> Decisions:
+    def _commanded(self, run: RunState, event: Event) -> list[Decision]:
         """Apply a command. A finished run is halted, too: its id may be used again."""
         refused = refuse_command(run, event)
         if refused is not None:
-            return refused
+            self.refused = None if refused is KNOWN else refused
+            return []
         if type(event) is OperatorResume and run.halted >= 0:
             limits = self.rules_of(run).budgets | run.scope.budgets
             resume(run, event.grant or {}, limits, self.view.last_event_ms)

@@ -1,30 +1,36 @@
-"""What goes into an engine beside events, and what one event causes."""
+"""What one event causes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import Any
 
 from streamproc.core.charges import Charge
 from streamproc.core.decision import Decision
-from streamproc.core.refusal import Decisions as Decisions
-
-if TYPE_CHECKING:
-    from streamproc.core.rules import Rules
-
-OnFault = Callable[[str, int, Exception], None]
-"""Called when a detector raised: its code, how often it has raised so far, and the exception."""
+from streamproc.core.packed_states import Held
+from streamproc.core.records import cclass, final
+from streamproc.core.run_state import dump
+from streamproc.errors import Problem
 
 
-class RulesOf(Protocol):
-    """The source of the rules of each scope: the policy."""
+@final
+@cclass
+class Outcome:
+    """What one event causes: all that leaves the engine."""
 
-    def rules(self, workflow: str, tenant: str, tier: str) -> Rules: ...
+    kept: Held
+    """The state of the run, in the form that the next step takes soonest: bytes, or, uncompiled, an object."""
+    decisions: list[Decision]
+    """To publish. They have no topic, partition and offset: the caller adds those."""
+    charges: list[Charge]
+    """To the accounts of its session, user and tenant."""
+    refused: Problem | None
+    """Why the event was refused; None: it was applied, or is a duplicate."""
 
+    def __init__(self, kept: Held, decisions: list[Decision], charges: list[Charge], refused: Problem | None) -> None:
+        self.kept, self.decisions, self.charges, self.refused = kept, decisions, charges, refused
 
-class Outcome(NamedTuple):
-    """What one event causes."""
-
-    state: bytes  # of the run, with the event applied
-    decisions: list[Decision]  # to publish; an event that was refused has `RefusedEvent`, which is empty and says why
-    charges: list[Charge]  # to the accounts of its session, user and tenant
+    @property
+    def state(self) -> bytes:
+        """The state of the run as it is stored. An object is packed now: read it before the next step."""
+        kept: Any = self.kept
+        return kept if isinstance(kept, bytes) else dump(kept)

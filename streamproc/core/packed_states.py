@@ -12,7 +12,7 @@ from streamproc.core.records import ccall, cclass, final
 from streamproc.core.run_state import RunState, check, dump, load
 
 Held: TypeAlias = bytes | RunState
-"""A state between two events: bytes, or an object of its own."""
+"""A state between two events: bytes (none: of a new run), or an object of its own."""
 
 
 @final
@@ -34,11 +34,16 @@ class PackedStates:
 
     @ccall
     def open(self, held: Held) -> RunState:
-        if held is not self.held:
-            assert isinstance(held, bytes)
-            self.held = None  # until it is read
+        if held is self.held:
+            return self.run
+        if isinstance(held, RunState):  # of a caller that keeps its object
+            return held
+        self.held = None  # until it is read
+        if held:
             load(held, self.run)
             self.held = held
+        else:
+            self.run.clear()
         return self.run
 
     @ccall

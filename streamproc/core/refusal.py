@@ -12,7 +12,7 @@ commands that are not newer are refused from then on.
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from xxhash import xxh3_64_intdigest
 
@@ -22,13 +22,6 @@ from streamproc.core.run_state import UNBOUND, RunState
 from streamproc.errors import Problem
 from streamproc.model.log_time import AT_MS_MAX
 from streamproc.model.wire import BudgetReached, Deadline, Event, HaltAcknowledged, OperatorResume, OperatorStop
-
-if TYPE_CHECKING:
-    from streamproc.core.decision import Decision
-
-    Decisions = list[Decision]
-else:
-    Decisions = list
 
 COMMANDS_MAX: Final = 32  # ids of operators' commands: few people command one run within the validity of a signature
 EXEMPT: Final = (OperatorStop, OperatorResume, HaltAcknowledged, Deadline, BudgetReached)
@@ -42,19 +35,13 @@ STRANGER: Final = Problem(
 OUTDATED: Final = Problem(
     "at", "the command is not newer than those that the run has forgotten", "issue the command again"
 )
+KNOWN: Final = Problem("event_id", "the run has applied this command before", "issue a new one")
+"""Why a command is skipped that was delivered twice: that is no refusal."""
 ANOTHER_HALT: Final = Problem(
     "halt",
     "the run is halted by another decision than the one that this resume lifts",
     "look at why it is halted now (`streamproc status RUN`), and resume it again",
 )
-
-
-class RefusedEvent(Decisions):
-    """The decisions on an event that was refused: none. `problem` says why; the worker dead-letters the event."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__()
-        self.problem = problem
 
 
 def is_stranger(run: RunState, event: Event) -> bool:
@@ -72,14 +59,14 @@ def _owner(token: str) -> int:
     return int.from_bytes(sha256(token.encode("utf-8", "surrogatepass")).digest()[:8]) >> 1 | UNBOUND << 1
 
 
-def refuse_command(run: RunState, event: Event) -> Decisions | None:
-    """Return the decisions on a command that is not applied: none, with the reason if it is refused. None: apply it."""
+def refuse_command(run: RunState, event: Event) -> Problem | None:
+    """Return why a command is not applied; None: apply it."""
     outdated = _is_outdated(run, event)
     if outdated or _already_applied(run, event):
         run.duplicates += 1
-        return RefusedEvent(OUTDATED) if outdated else []
+        return OUTDATED if outdated else KNOWN
     if type(event) is OperatorResume and _lifts_another(run, event):
-        return RefusedEvent(ANOTHER_HALT)
+        return ANOTHER_HALT
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
@@ -33,6 +33,16 @@ class Detector(Protocol):
     kinds: int
 
     def check(self, view: View, limits: Any) -> Finding | tuple[Finding, ...] | None: ...
+
+
+OnFault = Callable[[str, int, Exception], None]
+"""Called when a detector raised: its code, how often it has raised so far, and the exception."""
+
+
+class RulesOf(Protocol):
+    """The source of the rules of each scope: the policy."""
+
+    def rules(self, workflow: str, tenant: str, tier: str) -> Rules: ...
 
 
 class Rules:

@@ -7,15 +7,11 @@ object of its own, and is packed only where it is stored.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Protocol
 
 from streamproc.core.compiled import core_kind
 from streamproc.core.packed_states import Held as Held, PackedStates
 from streamproc.core.run_state import RunState, begin_run, check, dump, load
-
-OBJECTS_MAX: Final = 8_000  # runs kept as objects, about 21 KB each; others are kept as bytes
 
 
 class States(Protocol):
@@ -47,7 +43,9 @@ class ObjectStates:
         return begin_run(partition)
 
     def open(self, held: Held) -> RunState:
-        return held if isinstance(held, RunState) else load(held)
+        if isinstance(held, RunState):
+            return held
+        return load(held) if held else RunState()
 
     def close(self, run: RunState) -> Held:
         return run
@@ -67,60 +65,3 @@ class ObjectStates:
 def new_states() -> States:
     """Return the way to keep states that is fastest with this core."""
     return PackedStates() if core_kind() == "compiled" else ObjectStates()
-
-
-Key = TypeVar("Key", str, bytes)
-
-
-class KeptRuns(Generic[Key]):
-    """The runs of one process, the one opened last at the end. Of objects, at most `objects_max` are kept as such."""
-
-    def __init__(self, objects_max: int = OBJECTS_MAX) -> None:
-        self._states = new_states()
-        self._held: dict[Key, Held] = {}
-        self._objects: dict[Key, None] = {}
-        self._objects_max = objects_max
-
-    def __len__(self) -> int:
-        return len(self._held)
-
-    def __iter__(self) -> Iterator[Key]:
-        return iter(self._held)
-
-    def open(self, key: Key) -> RunState:
-        """Return the state of a run, a new one for a new run, to change it before another one is opened."""
-        held = self._held.pop(key, None)
-        if held is None:
-            held = self._states.begin(-1)
-        run = self._states.open(held)
-        self._keep(key, run if isinstance(self._states, ObjectStates) else held)
-        return run
-
-    def close(self, key: Key, run: RunState) -> None:
-        """Keep the state of a run that was opened and changed."""
-        self._held[key] = self._states.close(run)
-
-    def drop(self) -> None:
-        """Forget the changes to the run that was opened last, if that is possible."""
-        self._states.drop()
-
-    def read(self, key: Key) -> RunState | None:
-        """Return the state of a run, to read it before another one is opened; None if there is no such run."""
-        held = self._held.get(key)
-        return None if held is None else self._states.open(held)
-
-    def forget(self, key: Key) -> None:
-        """Remove a run."""
-        self._held.pop(key, None)
-        self._objects.pop(key, None)
-
-    def _keep(self, key: Key, held: Held) -> None:
-        self._held[key] = held
-        if isinstance(held, bytes):
-            return
-        self._objects.pop(key, None)
-        self._objects[key] = None
-        if len(self._objects) > self._objects_max:
-            for oldest in list(islice(self._objects, (self._objects_max + 1) // 2)):
-                del self._objects[oldest]
-                self._held[oldest] = self._states.packed(self._held[oldest])

@@ -18,10 +18,10 @@ from typing import Final, NamedTuple
 
 from streamproc.core.compiled import core_kind
 from streamproc.core.decision import Decision
+from streamproc.core.kept_runs import OBJECTS_MAX, KeptRuns
 from streamproc.core.local_accounts import LocalAccounts
 from streamproc.core.run_state import RunState
 from streamproc.core.scope import short_name
-from streamproc.core.states import OBJECTS_MAX, KeptRuns
 from streamproc.model.wire import Event, OperatorResume
 from streamproc.policy import Policy, load_policy
 from streamproc.policy.variants import Settings, variant
@@ -104,8 +104,8 @@ class PolicyReplay:
     """Steps the log under one of `policies` policies, which share the memory for runs."""
 
     def __init__(self, policy: Policy, policies: int = 1) -> None:
-        self._runs: KeptRuns[str] = KeptRuns(max(1, OBJECTS_MAX // policies))
-        self._accounts = LocalAccounts(policy.engine(), self._runs)
+        self._runs: KeptRuns[str] = KeptRuns(policy.engine(), max(1, OBJECTS_MAX // policies))
+        self._accounts = LocalAccounts(self._runs)
         self._halted: dict[str, _Halted] = {}
         self._warned: set[str] = set()
 

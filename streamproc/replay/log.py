@@ -7,8 +7,7 @@ from typing import Final, Self
 
 from streamproc.core.decision import Decision
 from streamproc.core.engine import Engine
-from streamproc.core.refusal import RefusedEvent
-from streamproc.core.states import KeptRuns
+from streamproc.core.kept_runs import KeptRuns
 from streamproc.errors import InvalidEvent
 from streamproc.fingerprint import read_event
 from streamproc.fleet.keyring import Keyring
@@ -98,17 +97,17 @@ class LogReplay:
         self._places = places or {}
         self._here: set[int] = set()
         self._partition = -1
-        self._runs: KeptRuns[bytes] = KeptRuns()
+        self._runs: KeptRuns[bytes] = KeptRuns(engine)
 
     def decide(self, records: Iterable[Record]) -> Iterator[Decision]:
         """Return the decisions on these records, each with its topic, partition and offset."""
-        read, apply = self._events.read, self._engine.apply
+        read = self._events.read
         for record in records:
             key = record.key
             if self._only is not None and key != self._only:
                 continue
             if record.partition != self._partition:
-                self._partition, self._runs = record.partition, KeptRuns()
+                self._partition, self._runs = record.partition, KeptRuns(self._engine)
                 self._here = self._places.get(record.partition, set())
             event = read(record)
             if event is None or key is None:
@@ -117,16 +116,14 @@ class LogReplay:
             if type(event) is Feedback:
                 self.feedback.append(event)
                 continue
-            run = self._runs.open(key)
-            decisions = apply(run, event, log_time_ms(record))
-            self._runs.close(key, run)
-            if record.offset in self._here:
+            outcome = self._runs.step(key, event, log_time_ms(record))
+            if record.offset in self._here and (run := self._runs.read(key)) is not None:
                 self.turn_at[record.partition, record.offset] = max(0, run.turns - 1)
-            if type(decisions) is RefusedEvent:
+            if outcome.refused is not None:
                 self.refused += 1
             elif type(event) is Turn:
                 self.turns[event.run_id] = self.turns.get(event.run_id, 0) + 1
-            for decision in decisions:
+            for decision in outcome.decisions:
                 if decision.trigger is not None:
                     decision.trigger.topic = record.topic
                     decision.trigger.partition = record.partition

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from streamproc.core.decision import Decision
+from streamproc.core.kept_runs import KeptRuns
 from streamproc.core.local_accounts import LocalAccounts
-from streamproc.core.states import KeptRuns
 from streamproc.fingerprint import HashKey
 from streamproc.importers import LogFile
 from streamproc.model.wire import Event, Turn
@@ -66,7 +66,7 @@ class Scan:
         turn_log: TurnLog | None = None,
     ) -> None:
         self.sources = list(sources)
-        self.runs: KeptRuns[str] = KeptRuns()
+        self.runs: KeptRuns[str] = KeptRuns(policy.engine())
         self.events = self.turns = 0
         self.place = EventPlace(0, 0, "line")
         self.decisions: dict[str, list[Decision]] = {}
@@ -74,7 +74,7 @@ class Scan:
         self._sources_of: defaultdict[str, dict[int, None]] = defaultdict(dict)
         self._key = key
         self._at_halt: dict[str, Spent] = {}
-        self._accounts = LocalAccounts(policy.engine(), self.runs)
+        self._accounts = LocalAccounts(self.runs)
 
     def __iter__(self) -> Iterator[Decision]:
         """Yield decisions in log order. Raises what `Source` raises."""

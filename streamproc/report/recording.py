@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from streamproc.core.decision import Decision
+from streamproc.core.kept_runs import KeptRuns
 from streamproc.core.local_accounts import LocalAccounts
-from streamproc.core.states import KeptRuns
 from streamproc.fleet.record_signing import record_signer
 from streamproc.fleet.signing import command_signer
 from streamproc.model.guard_report import read_excerpts
@@ -17,9 +17,9 @@ from streamproc.replay.log import LogReplay
 from streamproc.report.history import TEXTS_MAX, Place, RunHistory
 
 if TYPE_CHECKING:
-    from streamproc.core.charges import Charge
     from streamproc.core.engine import Engine
-    from streamproc.core.outcome import Decisions
+    from streamproc.core.outcome import Outcome
+    from streamproc.core.packed_states import Held
     from streamproc.core.run_state import RunState
     from streamproc.fingerprint import HashKey
     from streamproc.importers import Import
@@ -71,7 +71,7 @@ class Recording:
     def step(self, found: LogEvent, log: str = "") -> list[Decision]:
         """Step over one event of a file, and return the decisions that it causes."""
         if self._accounts is None:
-            self._accounts = LocalAccounts(self.engine, KeptRuns())
+            self._accounts = LocalAccounts(KeptRuns(self.engine))
         if not self.logs or self.logs[-1] != log:
             self.logs.append(log)
         place = Place(len(self.logs) - 1, found.number, found.unit)
@@ -145,28 +145,11 @@ class ObservedEngine:
 
     def __init__(self, engine: Engine, recording: Recording) -> None:
         self.engine = engine
+        self.states = engine.states
         self._recording = recording
 
-    def apply(self, run: RunState, event: Event, at_ms: int | None, offset: int = -1) -> Decisions:
-        """Apply an event, as `Engine.apply` does."""
-        decisions = self.engine.apply(run, event, at_ms, offset)
-        self._recording.applied(run, event, decisions)
-        return decisions
-
-    @property
-    def charges(self) -> list[Charge] | None:
-        """The charges of the engine."""
-        return self.engine.charges
-
-    @charges.setter
-    def charges(self, charges: list[Charge] | None) -> None:
-        self.engine.charges = charges
-
-    @property
-    def event_offset(self) -> int:
-        """The position of the current event."""
-        return self.engine.event_offset
-
-    @event_offset.setter
-    def event_offset(self, offset: int) -> None:
-        self.engine.event_offset = offset
+    def step(self, state: Held, event: Event, at_ms: int | None, position: int = -1) -> Outcome:
+        """Apply an event, as `Engine.step` does."""
+        outcome = self.engine.step(state, event, at_ms, position)
+        self._recording.applied(self.states.open(outcome.kept), event, outcome.decisions)
+        return outcome

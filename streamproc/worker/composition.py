@@ -153,6 +153,7 @@ class Worker:
         )
         self._pipelines = {self._turns: self.pipelines, self._spend: self.account_pipelines}
         self.store.failed = self._failed
+        self.store.run_limits.states = engine.states
         self.store.retained, self.account_store.retained = self._retain, self.account_pipelines.retain
         self.fleet_commands.runs_of = self.store.partition_of
         if self._uses_append_time:

@@ -152,17 +152,16 @@ class Runs:
         held = self.active.get(key) or self._cached.get(key)
         return self.states.open(held) if held is not None else None
 
-    def rebuild(self, key: bytes, step: Callable[[RunState, Fetched], None]) -> RunState:
+    def rebuild(self, key: bytes, step: Callable[[Held, Fetched], Held]) -> Held:
         """Return the state of a run before a failed step: what is kept, or, if that has changed, the written state plus
         the records applied since."""
-        self.states.drop()
         held = self.active[key]
         if isinstance(held, bytes):
-            return self.states.open(held)
+            return held
         written = self._written(key)
-        state = self.states.open(written[0] if written is not None else self.states.begin(self.partition))
+        state = written[0] if written is not None else self.states.begin(self.partition)
         for record in self.dirty.get(key, ()):
-            step(state, record)
+            state = step(state, record)
         return state
 
     @property

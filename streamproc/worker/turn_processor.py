@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 import msgspec
 
 from streamproc.core.decision import Decision
-from streamproc.core.refusal import STRANGER, RefusedEvent
+from streamproc.core.refusal import STRANGER
 from streamproc.core.run_state import RunState
 from streamproc.core.status import encode_status
 from streamproc.errors import InvalidEvent, Problem
@@ -99,9 +99,7 @@ class TurnProcessor:
         self._fleet_commands = fleet_commands
         self._engine = engine
         self._topic = topic
-        self._charges: list[Charge] = []
         self._traceparents: dict[bytes, str] = {}  # of the turns that halted runs in this slice
-        engine.charges = self._charges
         self._event_bytes_max = event_bytes_max
         self._new_runs_max = new_runs_max
         self._home = home or EVERYWHERE
@@ -119,7 +117,8 @@ class TurnProcessor:
         changed: dict[bytes, Event] = {}  # runs whose status is published, once, after this slice
         again: dict[bytes, Event] = {}  # those whose last record was applied before
         engine, active, dirty = self._engine, runs.active, runs.dirty
-        apply, states = engine.apply, runs.states
+        step, states = engine.step, runs.states
+        charges: list[Charge] = []
         killing = self._fleet_commands.killing if self._fleet_commands is not None else None
         stopped: set[bytes] = set()  # runs for which this slice already has a stop event
         for record in records:
@@ -143,29 +142,30 @@ class TurnProcessor:
             unseen = not state.owner  # by any publisher: its status says so
             before_ms = state.at_ms  # a run without decisions must not seem to be lost
             try:
-                decisions = apply(state, event, log_time(record), offset)
+                outcome = step(held, event, log_time(record), offset)
             except Exception as problem:  # noqa: BLE001 (a fault of the engine costs one event, not the stream)
                 outgoing.append(self._failed(runs, record, event, problem))
                 continue
-            active[key] = states.close(state)
+            active[key] = held = outcome.kept
+            state = states.open(held)
+            charges += outcome.charges
             applied = dirty.get(key)
             if applied is None:
                 dirty[key] = [record]
             else:
                 applied.append(record)
-            if type(decisions) is RefusedEvent:
-                why = "token" if decisions.problem is STRANGER else "outdated"
-                outgoing.append(self._refused(why, record, runs.partition, decisions.problem))
+            if outcome.refused is not None:
+                why = "token" if outcome.refused is STRANGER else "outdated"
+                outgoing.append(self._refused(why, record, runs.partition, outcome.refused))
                 continue
             if killing is not None and state.halted < 0 and key not in stopped:
                 stopped.update(self._kill(state, event, offset, killing, outgoing))
             unseen = unseen or before_ms // STATUS_EVERY_MS != state.at_ms // STATUS_EVERY_MS
-            if decisions or unseen or type(event) in STATUS_EVENTS:
-                self._decided(runs, record, event, decisions, outgoing)
+            if outcome.decisions or unseen or type(event) in STATUS_EVENTS:
+                self._decided(runs, record, event, outcome.decisions, outgoing)
                 changed[key] = event
         self.counts.records += len(records)
-        outgoing += spend_records(self._charges, runs.partition)
-        self._charges.clear()
+        outgoing += spend_records(charges, runs.partition)
         outgoing += self._statuses(runs, changed, again)
         self._traceparents.clear()
         self._seen.stepped(runs.partition, len(records), time.perf_counter() - began_s)
@@ -210,12 +210,12 @@ class TurnProcessor:
             refused = self._refused("partition", record, runs.partition, self._home.problem(key, runs.partition))
             return [refused, *self._strays.refuse(record, runs.partition)]
         outgoing: list[OutgoingRecord] = []
-        decisions = self._engine.apply(state, event, log_time(record), record.offset)
-        runs.active[key] = runs.states.close(state)
-        if type(decisions) is RefusedEvent:
-            outgoing.append(self._refused("outdated", record, runs.partition, decisions.problem))
-        elif decisions:
-            self._decided(runs, record, event, decisions, outgoing)
+        outcome = self._engine.step(runs.active[key], event, log_time(record), record.offset)
+        runs.active[key] = outcome.kept
+        if outcome.refused is not None:
+            outgoing.append(self._refused("outdated", record, runs.partition, outcome.refused))
+        elif outcome.decisions:
+            self._decided(runs, record, event, outcome.decisions, outgoing)
             outgoing.append(self._status(runs, key, event.run_id, cast(RunState, runs.state(key))))
             outgoing.append(OutgoingRecord("runs", key, None, offset=record.offset))
             runs.overdue.add(key)  # it leaves the table with the next write
@@ -298,10 +298,7 @@ class TurnProcessor:
         """Undo a failed step. The event counts as applied and is not tried again."""
         record = placed(failing, self._topic, runs.partition)
         key = cast(bytes, record.key)
-        state = runs.rebuild(key, self._again)
-        self._charges[:] = [charge for charge in self._charges if charge.offset != record.offset]
-        state.offset = record.offset
-        runs.active[key] = runs.states.close(state)
+        runs.active[key] = self._engine.skip(runs.rebuild(key, self._again), record.offset)
         runs.dirty.setdefault(key, [])
         self.counts.failures += 1
         self._seen.dead_letters["engine"] += 1
@@ -313,9 +310,10 @@ class TurnProcessor:
         what = Problem("engine", f"{type(problem).__name__}: {problem}", "report this event")
         return dead_letter_record(record, (what,), version=self._version, bytes_max=self._dead_letter_bytes)
 
-    def _again(self, state: RunState, record: Fetched) -> None:
-        """Step a record again that was stepped before."""
-        self._engine.apply(state, read_event(cast(bytes, record.value)), log_time(record), record.offset)
+    def _again(self, state: Held, record: Fetched) -> Held:
+        """Step a record again that was stepped before: its decisions and charges have left."""
+        event = read_event(cast(bytes, record.value))
+        return self._engine.step(state, event, log_time(record), record.offset).kept
 
     def _decided(
         self, runs: Runs, record: Fetched, event: Event, decisions: list[Decision], outgoing: list[OutgoingRecord]

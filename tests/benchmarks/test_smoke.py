@@ -58,7 +58,7 @@ def test_a_long_run_is_the_same_for_the_same_seed_and_leads_to_decisions(source)
     trace = run_of(3_000, source("r", 1))
     engine, state = load_policy().engine(), RunState()
 
-    decisions = [decision for event, at_ms in trace for decision in engine.apply(state, event, at_ms)]
+    decisions = [decision for event, at_ms in trace for decision in engine.step(state, event, at_ms).decisions]
 
     assert trace == run_of(3_000, source("r", 1))
     assert state.turns == 3_000

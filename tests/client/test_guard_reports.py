@@ -126,9 +126,9 @@ def test_a_report_changes_neither_the_state_of_a_run_nor_what_is_decided() -> No
     for state in ("watching", "stopped", "left"):
         report = read_event(encode_guard_report("r1", f"e-{state}", state, "box/7"))
         assert is_guard_report(report)
-        assert engine.apply(run, report, 1_000, 7) == []
+        assert engine.step(run, report, 1_000, 7).decisions == []
     assert dump(run) == before
     person = HaltAcknowledged(w=1, run_id="r1", event_id="p", by="ada")
     assert not is_guard_report(person)
-    engine.apply(run, person, 1_000, 8)
+    engine.step(run, person, 1_000, 8)
     assert dump(run) != before

@@ -54,13 +54,11 @@ def short(controls: list[ControlEvent]) -> list[tuple[str, str, str | None]]:
 
 def charges_of(raws: list[dict[str, Any]], policy: Any = TENANT) -> list[tuple[int, dict[str, Any], list[Any]]]:
     """Return the charges of a log, each with its offset."""
-    engine = load_policy(policy).engine()
-    engine.charges = charges = []
+    engine, charges = load_policy(policy).engine(), []
     runs: dict[str, RunState] = {}
     for offset, raw in enumerate(raws):
         event = event_of(raw)
-        engine.event_offset = offset
-        engine.apply(runs.setdefault(raw["run_id"], RunState()), event, event.at)
+        charges += engine.step(runs.setdefault(raw["run_id"], RunState()), event, event.at, offset).charges
     return charges
 
 
@@ -325,16 +323,14 @@ def test_charges_use_the_accounts_known_at_their_event_however_they_are_batched(
 def test_a_hundred_thousand_turns_of_a_thousand_runs_are_bounded() -> None:
     account = Account()
     policy = load_policy(TENANT)
-    engine = policy.engine()
-    engine.charges = charges = []
+    engine, charges = policy.engine(), []
     run = RunState()
     event = event_of(spent("r", 2**40, tenant="acme"))
     sizes = []
     for turn in range(100_000):
         event.run_id = f"run-{turn % 1_000}"
         run.at_ms = START_MS + turn * 60_000
-        engine.event_offset = turn
-        engine.apply(run, event, run.at_ms)
+        charges += engine.step(run, event, run.at_ms, turn).charges
         if len(charges) == 100:
             for statement in statements(charges, turn % 50):
                 step_account(account, statement)

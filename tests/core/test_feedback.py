@@ -35,8 +35,8 @@ def test_feedback_needs_no_token_and_binds_no_run() -> None:
     feed = Feed()
     event = event_of({"run_id": "r", "node": "coder", "output": "x"})
     event.token = "t1"
-    feed.engine.apply(feed.state, event_of({"run_id": "r", **judged()}), NOON_MS)
+    feed.engine.step(feed.state, event_of({"run_id": "r", **judged()}), NOON_MS)
 
-    feed.engine.apply(feed.state, event, NOON_MS)
+    feed.engine.step(feed.state, event, NOON_MS)
 
     assert (feed.state.turns, feed.state.strangers) == (1, 0)

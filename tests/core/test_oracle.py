@@ -82,7 +82,7 @@ def judged(turns: list[Turn]) -> tuple[list[Repeat | None], list[Circle | None]]
     watching = Watching()
     engine, run = Engine(watching), RunState()
     for turn in turns:
-        engine.apply(run, event_of(turn), None)
+        engine.step(run, event_of(turn), None)
         run.escalation.episodes.clear()  # or detectors would skip loops that were reported ...
         run.halted = run.escalation.halted_loop_seen = -1  # ... or began before a halt
     repeats: list[Repeat | None] = [None] * run.turns

@@ -1,4 +1,4 @@
-"""`Engine.step`: a function of bytes that does what `Engine.apply` does to an object."""
+"""`Engine.step`: a function of stored states, also where it is given what an outcome has kept."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, strategies as st
 
-from streamproc.core import engine as engine_module
-from streamproc.core.compiled import core_kind
 from streamproc.core.decision import Decision, encode_decision
 from streamproc.core.engine import Engine
 from streamproc.core.records import StateError
-from streamproc.core.refusal import STRANGER, RefusedEvent
-from streamproc.core.run_state import RunState, dump, load
+from streamproc.core.refusal import STRANGER
+from streamproc.core.run_state import dump, load
 from streamproc.policy import load_policy
 from tests.feeding import STANDARD, Raw, event_of
 from tests.laws.traces import LONGER, boards, clocks, traces
@@ -44,22 +42,22 @@ def written(decisions: list[Decision]) -> list[bytes]:
 
 @given(st.lists(traces | boards | clocks, min_size=1, max_size=3), st.sampled_from(POLICIES), st.randoms())
 @LONGER
-def test_step_does_what_apply_does(runs: list[list[Raw]], policy: Any, order: Any) -> None:
+def test_what_an_outcome_has_kept_is_its_state(runs: list[list[Raw]], policy: Any, order: Any) -> None:
     """Of some runs that take turns, so that one object holds all their states one after the other."""
-    stepping, applying = policy.engine(), policy.engine()
-    applying.charges = []
-    states, objects = [b""] * len(runs), [RunState() for _ in runs]
+    first, second = policy.engine(), policy.engine()
+    states: list[bytes] = [b""] * len(runs)
+    kept: list[Any] = [b""] * len(runs)
     left = [list(reversed(run)) for run in runs]
     offset = 0
     while any(left):
         place = order.choice([place for place, run in enumerate(left) if run])
         event = event_of({"run_id": f"r{place}", "session_id": f"s{place}", **left[place].pop()})
-        outcome = stepping.step(states[place], event, event.at, offset)
-        assert written(outcome.decisions) == written(applying.apply(objects[place], event, event.at, offset))
-        assert outcome.state == dump(objects[place])
-        assert outcome.charges == applying.charges
-        states[place] = outcome.state
-        applying.charges.clear()
+        outcome = first.step(states[place], event, event.at, offset)
+        same = second.step(kept[place], event, event.at, offset)
+        assert written(outcome.decisions) == written(same.decisions)
+        assert outcome.state == same.state
+        assert (outcome.charges, outcome.refused) == (same.charges, same.refused)
+        states[place], kept[place] = outcome.state, same.kept
         offset += 1
 
 
@@ -79,16 +77,20 @@ def test_any_state_may_be_stepped_again() -> None:
         assert engine.step(states[n], turn(n), AT_MS + n).state == states[n + 1]
 
 
-def test_the_state_of_the_last_step_is_known_by_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_of_a_state_is_that_state() -> None:
     engine = STANDARD.engine()
     states = states_of(engine, 5)
     copied = bytes(bytearray(states[4]))
     assert engine.step(copied, turn(4), AT_MS + 4).state == states[5]
 
-    if core_kind() == "python":  # C calls `load` directly
-        last = engine.step(states[3], turn(3), AT_MS + 3).state
-        monkeypatch.setattr(engine_module, "load", None)
-        assert engine.step(last, turn(4), AT_MS + 4).state == states[5]
+
+def test_a_skipped_event_only_moves_the_position() -> None:
+    engine = STANDARD.engine()
+    outcome = engine.step(b"", turn(0), AT_MS, 7)
+    before = load(outcome.state)
+    skipped = engine.states.packed(engine.skip(outcome.kept, 8))
+    before.offset = 8
+    assert skipped == dump(before)
 
 
 class Failing:
@@ -144,19 +146,14 @@ def test_charges_are_those_of_the_step_alone() -> None:
     second = engine.step(first.state, turn(1, **spending), AT_MS, 8)
 
     assert [(charge.offset, charge.tokens) for charge in (*first.charges, *second.charges)] == [(7, 9), (8, 9)]
-    assert engine.charges is None
     assert engine.step(second.state, turn(1, **spending), AT_MS, 9).charges == []  # a duplicate
 
 
-def test_a_refused_event_says_why_in_both_forms() -> None:
-    """A compiled function that is annotated with `list` would refuse to return a subclass of it."""
+def test_a_refused_event_says_why() -> None:
     engine = STANDARD.engine()
     bound = engine.step(b"", turn(0, token="mine"), AT_MS).state
 
-    for refused in (
-        engine.step(bound, turn(1, token="another"), AT_MS).decisions,
-        engine.apply(load(bound), turn(1), AT_MS),
-    ):
-        assert isinstance(refused, RefusedEvent)
-        assert refused == []
-        assert refused.problem is STRANGER
+    for state in (bound, load(bound)):
+        outcome = engine.step(state, turn(1, token="another"), AT_MS)
+        assert (outcome.decisions, outcome.charges, outcome.refused) == ([], [], STRANGER)
+    assert engine.step(bound, turn(1, token="mine"), AT_MS).refused is None

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from streamproc.client import HaltListener
-from streamproc.core.refusal import RefusedEvent
 from streamproc.core.run_state import RunState
 from streamproc.fingerprint import read_event
 from streamproc.policy import load_policy
@@ -145,11 +144,11 @@ def _expected(scenario: Scenario, records: list[Any]) -> tuple[set[tuple[int, in
         if event is None or getattr(event, "node", "") == "deadly":
             refused.add((record.partition, record.offset))
             continue
-        outcome = engine.apply(states.setdefault(record.key, RunState()), event, log_time(record))
-        if isinstance(outcome, RefusedEvent):
+        outcome = engine.step(states.setdefault(record.key, RunState()), event, log_time(record))
+        if outcome.refused is not None:
             refused.add((record.partition, record.offset))
         else:
-            ids |= {decision.id for decision in outcome}
+            ids |= {decision.id for decision in outcome.decisions}
     return refused, ids
 
 

@@ -86,11 +86,12 @@ def _wire_lines() -> list[bytes]:
 def _stepped() -> tuple[list[RunState], list[bytes], list[bytes], list[Charge]]:
     """Return states, decisions, statuses and charges of the sample events."""
     engine = _policy().engine()
-    engine.charges = charges = []
+    charges: list[Charge] = []
     state, states, decisions, statuses = RunState(), list[RunState](), list[bytes](), list[bytes]()
     for number, line in enumerate(_raw_lines() * 2):
-        engine.event_offset = number
-        for decision in engine.apply(state, read_event(line), START_MS + number * 1_000):
+        outcome = engine.step(state, read_event(line), START_MS + number * 1_000, number)
+        charges += outcome.charges
+        for decision in outcome.decisions:
             decisions.append(encode_decision(decision))
             statuses.append(encode_status(engine.status(state, "r", decision)))
         if number % 5 == 0:
@@ -131,15 +132,17 @@ def _step(event: wire.Event) -> None:
     """Step the event in a new run and in one with a history; encode everything that results."""
     assert wire.decode(wire.encode(event)) == event
     engine = _policy().engine()
-    engine.charges = []
+    charges: list[Charge] = []
     for state in (RunState(), load(dump(_stepped()[0][-1]))):
         for at_ms in (START_MS, None, event.at):
-            for decision in engine.apply(state, event, at_ms):
+            outcome = engine.step(state, event, at_ms, 0)
+            charges += outcome.charges
+            for decision in outcome.decisions:
                 assert encode_decision(decision)
                 encode_status(engine.status(state, event.run_id, decision))
             engine.next_deadline(state)
             load(dump(state))
-    for statement in statements(engine.charges, 0):
+    for statement in statements(charges, 0):
         assert read_statement(write_statement(statement)) == statement
 
 
@@ -234,7 +237,7 @@ def _go_on(state: RunState) -> None:
     engine, events = _three()
     first = state.turns + state.duplicates
     for n in range(3):
-        engine.apply(state, events[(first + 5 * n) % len(events)], state.at_ms)
+        engine.step(state, events[(first + 5 * n) % len(events)], state.at_ms)
     engine.next_deadline(state)
     assert not engine.faults
     assert dump(_checked_state(dump(state))) == dump(state)

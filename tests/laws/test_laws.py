@@ -111,7 +111,7 @@ def test_interleaved_runs_do_not_affect_each_other(first: list[Raw], second: lis
     while waiting["a"] or waiting["b"]:
         run = order.choice([name for name in waiting if waiting[name]])
         event = event_of(waiting[run].pop() | {"run_id": run})
-        together[run] += engine.apply(states[run], event, event.at)
+        together[run] += engine.step(states[run], event, event.at).decisions
     assert [written(together["a"]), written(together["b"])] == alone
 
 
@@ -125,7 +125,7 @@ def test_a_loop_is_reported_once_at_each_level(trace: list[Raw]) -> None:
             if starts_again(state, raw):
                 findings.clear()
             event = event_of({"run_id": "r", **raw})
-            ids += [decision.id for decision in machine.apply(state, event, event.at)]
+            ids += [decision.id for decision in machine.step(state, event, event.at).decisions]
             reported = [(finding.code, finding.loop, finding.level) for finding in findings]
             assert len(reported) == len(set(reported))
             for code, loop, _ in reported:

@@ -74,8 +74,8 @@ def unasked(raws: Iterable[Raw], policy: Policy) -> int:
     saved = 0
     for raw in raws:
         event = event_of({"run_id": "r", **raw})
-        expected = written(second.apply(other, event, event.at))
-        assert written(first.apply(one, event, event.at)) == expected
+        expected = written(second.step(other, event, event.at).decisions)
+        assert written(first.step(one, event, event.at).decisions) == expected
         assert marked.found == always.found
         assert dump(one) == dump(other)
         if other.turns and type(event).__name__ == "Turn":
@@ -155,7 +155,7 @@ def kinds_of(turns: Iterable[Raw]) -> list[int]:
     kinds = []
     for raw in identified(turns):
         event = event_of({"run_id": "r", **raw})
-        engine.apply(run, event, event.at)
+        engine.step(run, event, event.at)
         kinds.append(engine.view.kinds)
     return kinds
 

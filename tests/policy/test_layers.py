@@ -67,7 +67,7 @@ def test_a_preset_can_be_loaded_by_name(name: str) -> None:
     assert policy.name == name
     assert len(policy.hash) == 16
     assert set(policy.effective()["detectors"]) == set(BY_CODE)
-    assert policy.engine().apply(RunState(), event_of({"run_id": "r", "node": "a"}), None) == []
+    assert policy.engine().step(RunState(), event_of({"run_id": "r", "node": "a"}), None).decisions == []
 
 
 def test_standard_is_the_default() -> None:

@@ -90,7 +90,7 @@ def play(detector: Any, turns: int = 4, **policy: Any) -> tuple[Engine, RunState
     engine.on_fault = None
     run, found = RunState(), []
     for n in range(turns):
-        found += engine.apply(run, event_of(TURN | {"output": f"word {n}"}), None)
+        found += engine.step(run, event_of(TURN | {"output": f"word {n}"}), None).decisions
         run = load(dump(run))
         check(run)
     return engine, run, found
@@ -333,7 +333,7 @@ def test_an_exception_leaves_memory_and_the_others_as_they_were() -> None:
     engine.on_fault = None
     run, found = RunState(), []
     for _ in range(3):
-        found += engine.apply(run, event_of(TURN | {"output": "I will try again."}), None)
+        found += engine.step(run, event_of(TURN | {"output": "I will try again."}), None).decisions
     assert [one.code for one in found] == ["LOOP001", "LOOP001"]
     assert engine.faults == {CODE: 3}
     assert not run.cold.plugins
@@ -446,7 +446,7 @@ def test_a_deadline_of_a_plugin_is_one_of_the_run() -> None:
     detector = like(due=lambda self, run, budgets, limits: [Due(run.at_ms + 60_000, self.code, run.at_ms)])
     engine = load_policy(detectors=[detector]).engine()
     run = RunState()
-    engine.apply(run, event_of(TURN), 1_000)
+    engine.step(run, event_of(TURN), 1_000)
     due = engine.next_deadline(run)
     assert due is not None
     assert (due.due_ms, due.about) == (61_000, CODE)
@@ -457,7 +457,7 @@ def test_a_deadline_that_is_none_is_a_fault(due: Any) -> None:
     engine = load_policy(detectors=[like(due=lambda *_: due)]).engine()
     engine.on_fault = None
     run = RunState()
-    engine.apply(run, event_of(TURN), 1_000)
+    engine.step(run, event_of(TURN), 1_000)
     engine.next_deadline(run)
     assert engine.faults == {CODE: 1}
 
@@ -469,7 +469,7 @@ def test_marks_of_a_plugin_are_its_own_and_wrong_ones_are_ignored(marks: Any) ->
     rules = load_policy({"detectors": off}, detectors=[like(**made)]).rules("", "", "")
     assert rules.marks.same_answers == (9 if marks == {"same_answers": 9} else 1)
     engine = load_policy(detectors=[like(**made)]).engine()
-    engine.apply(RunState(), event_of(TURN), None)
+    engine.step(RunState(), event_of(TURN), None)
     assert not engine.faults
 
 

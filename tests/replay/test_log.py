@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from streamproc.core.states import KeptRuns
+from streamproc.core.kept_runs import KeptRuns
 from streamproc.policy import load_policy
 from streamproc.replay.log import LogReplay
+from tests.feeding import event_of
 from tests.replay.records import record, stuck_record
 
 
@@ -72,13 +73,12 @@ def test_an_invalid_time_is_ignored(log: LogReplay, at_ms: int) -> None:
 
 def test_states_survive_encoding() -> None:
     """A hundred runs keep their counts when at most two states stay objects."""
-    runs: KeptRuns[bytes] = KeptRuns(objects_max=2)
-    for _ in range(3):
+    runs: KeptRuns[bytes] = KeptRuns(load_policy().engine(), objects_max=2)
+    for step in range(3):
         for number in range(100):
-            run = runs.open(b"%d" % number)
-            run.turns += 1
-            runs.close(b"%d" % number, run)
+            event = event_of({"run_id": str(number), "node": "coder", "output": f"step {step}"})
+            runs.step(b"%d" % number, event, None)
 
-    assert {runs.open(b"%d" % number).turns for number in range(100)} == {3}
-    assert runs.open(b"new").turns == 0
-    assert len(runs) == 101
+    assert {run.turns for number in range(100) if (run := runs.read(b"%d" % number)) is not None} == {3}
+    assert runs.read(b"new") is None
+    assert len(runs) == 100

@@ -20,10 +20,10 @@ EXIT_CODE: Final = 77
 DEADLY = f"""
 import os
 from tests.feeding import wrap_engines
-def deadly(apply, run, event, at_ms, offset):
+def deadly(step, state, event, at_ms, position):
     if event.node == "deadly":
         os._exit({EXIT_CODE})
-    return apply(run, event, at_ms, offset)
+    return step(state, event, at_ms, position)
 wrap_engines(deadly)
 """
 

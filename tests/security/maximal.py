@@ -375,7 +375,7 @@ def main(names: list[str]) -> None:
         else:
             times = [process_time() - started]
             for act in (
-                lambda run=run, event=event: engine.apply(run, event, 1_700_000_000_000),
+                lambda run=run, event=event: engine.step(run, event, 1_700_000_000_000).decisions,
                 lambda run=run: dump(run),
             ):
                 started = process_time()

@@ -97,7 +97,7 @@ def engine() -> object:
     """Step a turn of each of many runs."""
     made = load_policy(POLICY).engine()
     for n in range(NAMES):
-        made.apply(RunState(), named_turn(n), None)
+        made.step(RunState(), named_turn(n), None)
     return made
 
 
@@ -105,7 +105,7 @@ def one_run() -> object:
     """Step all turns of one run."""
     made, run = load_policy().engine(), RunState()
     for n in range(NAMES // 20):
-        made.apply(run, named_turn(n), None)
+        made.step(run, named_turn(n), None)
     return [made, run]
 
 
@@ -164,7 +164,7 @@ def test_tenants_without_end_take_a_few_megabytes() -> None:
     tracemalloc.start()
     try:
         for turn in turns:
-            made.apply(RunState(), turn, None)
+            made.step(RunState(), turn, None)
         assert tracemalloc.get_traced_memory()[0] < 4_000_000
     finally:
         tracemalloc.stop()

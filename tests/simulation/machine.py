@@ -34,7 +34,7 @@ from tests.simulation.loop import Process
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from streamproc.core.outcome import RulesOf
+    from streamproc.core.rules import RulesOf
     from streamproc.worker.partition_store import PartitionStore
     from tests.simulation.cluster import Cluster, Group, Record
 
@@ -60,18 +60,18 @@ class Killed(BaseException):
 def cursed(rules: RulesOf, die: Callable[[], None]) -> Engine:
     """An engine with two bugs."""
     engine = Engine(rules)
-    honest = engine.apply
+    honest = engine.step
 
-    def apply(run: Any, event: Any, at_ms: int | None, offset: int = -1) -> Any:
+    def step(state: Any, event: Any, at_ms: int | None, position: int = -1) -> Any:
         if event.node == DEADLY:
             die()
             raise Killed
-        decisions = honest(run, event, at_ms, offset)
+        outcome = honest(state, event, at_ms, position)
         if event.node == CURSED:
             raise RuntimeError("a bug in a detector")
-        return decisions
+        return outcome
 
-    return WrappedEngine(engine, apply)  # type: ignore[return-value]
+    return WrappedEngine(engine, step)  # type: ignore[return-value]
 
 
 class Recovery:

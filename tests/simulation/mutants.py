@@ -62,8 +62,8 @@ MUTANTS: Final = {
     "the last account wins, even of an expelled worker": _mutant(
         AccountPartition, "restore", "account.offset < before.offset", "False", "freeze", "compact"
     ),
-    "what a failed step did stays": _mutant(
-        TurnProcessor, "_failed", "runs.rebuild(key, self._again)", "runs.active[key]"
+    "a failed step forgets its run": _mutant(
+        TurnProcessor, "_failed", "runs.rebuild(key, self._again)", "runs.states.begin(runs.partition)"
     ),
     "refused records are dropped": _mutant(
         TurnProcessor, "_read", "outgoing.append(self._refused(why, record, partition, *problem.problems))", "pass"

@@ -12,7 +12,6 @@ from streamproc.core.accounts import Account, BudgetReached, dump_account, load_
 from streamproc.core.charges import Charge, statements
 from streamproc.core.decision import encode_decision
 from streamproc.core.engine import Engine
-from streamproc.core.refusal import RefusedEvent
 from streamproc.core.run_state import RunState, begin_run, dump, load
 from streamproc.errors import InvalidEvent
 from streamproc.fingerprint import read_event
@@ -64,7 +63,6 @@ class Truth:
 def truth_of(log: list[Record], partition: int, partitions: int) -> Truth:
     """Step a partition once."""
     truth, engine = Truth(), Engine(policy())
-    engine.charges = truth.charges
     for record in log:
         event = _read(record)
         astray = record.partition != at_home(record.key or b"", partitions)
@@ -79,11 +77,11 @@ def truth_of(log: list[Record], partition: int, partitions: int) -> Truth:
         if event.node == CURSED:
             state.offset = record.offset
             continue
-        engine.event_offset = record.offset
-        decisions = engine.apply(state, event, record.timestamp)
-        if type(decisions) is RefusedEvent:
+        outcome = engine.step(state, event, record.timestamp, record.offset)
+        truth.charges += outcome.charges
+        if outcome.refused is not None:
             truth.refused.append(record.offset)
-        for decision in decisions:
+        for decision in outcome.decisions:
             if decision.trigger is not None:
                 decision.trigger.topic, decision.trigger.partition = record.topic, record.partition
                 decision.trigger.offset = record.offset

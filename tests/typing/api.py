@@ -131,7 +131,7 @@ def graphs(compiled: object) -> None:
 def one_pure_function(policy: Policy, state: RunState, event: Event) -> None:
     engine = policy.engine()
     assert_type(engine, Engine)
-    assert_type(engine.apply(state, event, None), list[Decision])
+    assert_type(engine.step(state, event, None).decisions, list[Decision])
     assert_type(policy.hash, str)
     assert_type(policy.effective(workflow="w"), dict[str, Any])
 

@@ -53,11 +53,11 @@ def work(environment: dict[str, str], log: str, path: Way, before: str, give_up_
 # A policy's engine that has a bug: it fails on a turn of the node "cursed", after it has changed the state.
 CURSED = """
 from tests.feeding import wrap_engines
-def cursed(apply, run, event, at_ms, offset):
-    decisions = apply(run, event, at_ms, offset)
+def cursed(step, state, event, at_ms, position):
+    outcome = step(state, event, at_ms, position)
     if event.node == "cursed":
         raise RuntimeError("a bug in a detector")
-    return decisions
+    return outcome
 wrap_engines(cursed)
 """
 
@@ -293,7 +293,8 @@ def expected_ids(records: Iterable[tuple[bytes | None, bytes | None]], policy: s
     for key, value in records:
         assert key is not None
         assert value is not None
-        ids |= {decision.id for decision in engine.apply(states.setdefault(key, RunState()), read_event(value), None)}
+        outcome = engine.step(states.setdefault(key, RunState()), read_event(value), None)
+        ids |= {decision.id for decision in outcome.decisions}
     return ids
 
 

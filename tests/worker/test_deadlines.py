@@ -34,9 +34,9 @@ import time
 from streamproc.worker import consumer
 from tests.feeding import wrap_engines
 limits.DEADLINE_TICK_S, limits.DEADLINE_GRACE_S, consumer.SLICE_RECORDS_MAX = 0.02, 0.0, 10
-def slow(apply, run, event, at_ms, offset):
+def slow(step, state, event, at_ms, position):
     time.sleep(0.003)
-    return apply(run, event, at_ms, offset)
+    return step(state, event, at_ms, position)
 wrap_engines(slow)
 """
 )
@@ -163,7 +163,7 @@ async def test_two_workers_append_one_deadline_as_one_event(settings, topics, st
     assert len(await topics.controls()) == 1
     state, engine = RunState(), load_policy().engine()
     for record in await topics.read("turns"):
-        engine.apply(state, read_event(record.value), record.timestamp)
+        engine.step(state, read_event(record.value), record.timestamp)
     assert state.duplicates == 2
 
 

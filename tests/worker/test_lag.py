@@ -22,10 +22,10 @@ import os, time
 from streamproc.worker import consumer
 from tests.feeding import wrap_engines
 consumer.SLICE_RECORDS_MAX = 5
-def slow(apply, run, event, at_ms, offset):
+def slow(step, state, event, at_ms, position):
     if not os.path.exists({go!r}):
         time.sleep(0.02)
-    return apply(run, event, at_ms, offset)
+    return step(state, event, at_ms, position)
 wrap_engines(slow)
 """
 

@@ -30,12 +30,12 @@ import re
 from streamproc.worker import app, watchdog
 from tests.feeding import wrap_engines
 app.LOOP_STUCK_SESSIONS, watchdog.INTERPRETER_STUCK_S = 0.5, 5.0
-def endless(apply, run, event, at_ms, offset):
+def endless(step, state, event, at_ms, position):
     while event.node == "endless":
         pass
     if event.node == "greedy":
         re.match("(a+)+$", "a" * 64 + "b")
-    return apply(run, event, at_ms, offset)
+    return step(state, event, at_ms, position)
 wrap_engines(endless)
 """
 

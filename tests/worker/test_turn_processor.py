@@ -212,16 +212,16 @@ def test_a_key_too_large_for_a_dead_letter_is_truncated() -> None:
 def test_a_failing_engine_leaves_the_run_as_it_was(caplog: pytest.LogCaptureFixture) -> None:
     """The run is put together again from what is stored, and what came since."""
     worker = processor()
-    honest_step = worker._engine.apply
+    honest_step = worker._engine.step
     fails_on = {"bad-1", "bad-2"}
 
-    def apply(run, event, at_ms, offset=-1):
-        decisions = honest_step(run, event, at_ms, offset)
+    def step(state, event, at_ms, position=-1):
+        outcome = honest_step(state, event, at_ms, position)
         if event.event_id in fails_on:
             raise ZeroDivisionError("a bug")
-        return decisions
+        return outcome
 
-    worker._engine = WrappedEngine(worker._engine, apply)
+    worker._engine = WrappedEngine(worker._engine, step)
     mine = runs()
     news = [
         event_record(wire.Turn(w=1, run_id="r", node="n", event_id=name, output=said(name)))
