@@ -153,7 +153,7 @@ class Queries:
         group: RunGroup,
         filter: RunFilter,  # noqa: A002
         *,
-        limit: int = 100,
+        limit: int = 120,
         offset: int = 0,
         since_ms: int = 0,
         before_ms: int = 0,

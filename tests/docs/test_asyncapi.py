@@ -13,6 +13,7 @@ from streamproc import __version__
 from streamproc.core.decision import Decision
 from streamproc.kafka.topic_drift import TopicSpec
 from streamproc.kafka.topics import specs
+from streamproc.model.printed import PRINTED
 from streamproc.model.schemas import KINDS
 from streamproc.settings import Settings
 from streamproc.worker.publishing import control_record, dead_letter_record
@@ -53,10 +54,7 @@ def test_every_reference_has_a_target() -> None:
 
 def test_every_schema_is_used() -> None:
     used = {reference for reference in references(DOCUMENT) if not reference.startswith("#")}
-    elsewhere = {  # for people and webhooks, or printed by commands: not on Kafka
-        "notification", "delivery", "detector-summary", "doctor-check", "graph-cycle", "kafka-right", "topic-state",
-        "workflow-baseline",
-    }  # fmt: skip
+    elsewhere = {"notification", *PRINTED}  # for people and webhooks, or printed by commands: not on Kafka
     assert used == {f"./{kind.name}.schema.json" for kind in KINDS if kind.name not in elsewhere}
 
 

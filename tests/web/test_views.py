@@ -151,11 +151,11 @@ def test_a_page_that_is_reading_says_how_far_it_is() -> None:
 def test_what_is_not_on_the_page_is_a_link_away() -> None:
     chosen = ListView(RunFilter(workflow="a b"), "-cost")
     found = FleetPage(rows=(RUN,) * 3, total=240)
-    assert '<a href="/?workflow=a+b&amp;sort=-cost&amp;group=halted&amp;offset=100">237 more' in more(
+    assert '<a href="/?workflow=a+b&amp;sort=-cost&amp;group=halted&amp;offset=120">237 more' in more(
         "halted", found, chosen
     )
     assert "<a" not in more("halted", FleetPage(rows=(RUN,), total=1), chosen)
-    assert "Back" in more("halted", found, chosen, 100)
+    assert "Back" in more("halted", found, chosen, 120)
 
 
 def test_a_filter_is_the_read_models() -> None:

@@ -18,7 +18,7 @@ from streamproc.web.views.small import loop_badge, sparkline
 if TYPE_CHECKING:
     from streamproc.read_model import ReadModel
 
-ROWS: Final = 100  # of a group on a page
+ROWS: Final = 120  # of a group on a page
 ID_WHOLE: Final = 24  # characters of a run id that is never shortened
 ID_TAIL: Final = 10  # that a shortened one keeps at its end
 FleetGroup = Literal["halted", "warned", "stopped", "others", "earlier", "lost"]
