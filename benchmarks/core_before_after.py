@@ -40,7 +40,7 @@ def checkout(commit: str) -> Iterator[Path]:
         folder = Path(name) / "before"
         _run(ROOT, "git", "worktree", "add", "--quiet", "--detach", str(folder), commit)
         try:
-            _run(folder, sys.executable, "deploy/compiled/build.py")
+            _run(folder, sys.executable, "deploy/compiled/build.py", PYTHONPATH=str(folder))
             yield folder
         finally:
             _run(ROOT, "git", "worktree", "remove", "--force", str(folder))
