@@ -79,9 +79,9 @@ def stats(
         if acknowledgements:
             asyncio.run(_count_acknowledgements(tally, settings))
     if as_json:
-        from streamproc.model.printed import RunStatistics, printed
+        import msgspec
 
-        json_line(printed(tally.as_json(), RunStatistics))
+        json_line(msgspec.json.encode(tally.statistics()).decode())
         return
     for text in _table(tally, acknowledgements):
         line(text)
@@ -219,14 +219,16 @@ def _table(tally: Tally, acknowledgements: bool) -> Iterator[str]:
 def _waste(tally: Tally) -> Iterator[str]:
     from streamproc.model.formats import usd
 
-    used, looping, after = tally.waste()
-    if not used[0]:
+    waste = tally.waste()
+    if not waste.used.turns:
         return
     yield ""
     yield f"{'halted runs':<24} {'turns':>8} {'tokens':>12} {'USD':>10}"
-    rows = ("used", used), ("in the loop (estimate)", looping), ("after the halt (estimate)", after)
-    for name, (turns, tokens, micro_usd) in rows:
-        yield f"{name:<24} {turns:>8} {tokens:>12} {usd(micro_usd):>10}"
+    rows = {
+        "used": waste.used, "in the loop (estimate)": waste.looping, "after the halt (estimate)": waste.after_halt,
+    }  # fmt: skip
+    for name, amount in rows.items():
+        yield f"{name:<24} {amount.turns:>8} {amount.tokens:>12} {usd(amount.cost_usd_micro):>10}"
 
 
 def _slowest(tally: Tally) -> Iterator[str]:

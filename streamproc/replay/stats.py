@@ -4,67 +4,27 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import msgspec
 
 from streamproc.core.decision import Decision
 from streamproc.core.status import Status
 from streamproc.detectors import BY_CODE
+from streamproc.model.printed import (
+    AcknowledgementStatistics,
+    AmountUsed,
+    DetectorStatistics,
+    EndStatistics,
+    HaltStatistics,
+    RunStatistics,
+    WasteStatistics,
+)
 from streamproc.model.raw_fields import read_time_ms
 
 OBJECTIVE: Final = 0.999  # "99.9 % of sessions complete without timeout"
 # The layers of the deliberation requirement, by the codes of their detectors.
 LAYERS: Final = {"BUDGET004": 1, "GRAPH001": 2, "BUDGET005": 3, "BUDGET006": 4, "BUDGET007": 5}
-
-
-class DetectorCount(NamedTuple):
-    """The decisions of one detector, by severity, and the number of runs that it halted. `layer` is that of the
-    deliberation requirement; None: no layer."""
-
-    code: str
-    name: str
-    layer: int | None
-    info: int
-    warn: int
-    halt: int
-    runs_halted: int
-
-
-class EndCount(NamedTuple):
-    """How the runs of a workflow ended. `without_timeout` is a share from 0 to 1; None: no run has ended."""
-
-    workflow: str
-    runs: int
-    ended: int
-    halted: int
-    timed_out: int
-    without_timeout: float | None
-
-
-class HaltCount(NamedTuple):
-    """How many runs of a workflow a detector has halted."""
-
-    code: str
-    workflow: str
-    runs: int
-
-
-class Waste(NamedTuple):
-    """What halted runs have used, in turns, tokens and micro-USD: in all, between the onset of their loop and their
-    halt, and after it. The last two are shares of the run's totals by turns: an estimate, as turns differ in cost."""
-
-    used: tuple[int, int, int]
-    looping: tuple[int, int, int]
-    after_halt: tuple[int, int, int]
-
-
-class Acknowledgement(NamedTuple):
-    """How long a halted run waited for a person. `seconds` is None for one that still waits."""
-
-    run_id: str
-    code: str
-    seconds: float | None
 
 
 @dataclass
@@ -127,26 +87,28 @@ class Tally:
         run = self._runs[run_id]
         run.acknowledged_ms = at_ms if run.acknowledged_ms is None else min(run.acknowledged_ms, at_ms)
 
-    def detectors(self) -> list[DetectorCount]:
+    def detectors(self) -> list[DetectorStatistics]:
         """Return the detectors that decided anything: those of layers first, then the others, by code."""
         rows = [
-            DetectorCount(
-                code, BY_CODE[code].DETECTOR.name if code in BY_CODE else "", LAYERS.get(code),
-                count["info"], count["warn"], count["halt"], len(self._halted[code]),
+            DetectorStatistics(
+                code=code, name=BY_CODE[code].DETECTOR.name if code in BY_CODE else "", layer=LAYERS.get(code),
+                info=count["info"], warn=count["warn"], halt=count["halt"], runs_halted=len(self._halted[code]),
             )
             for code, count in self._severities.items()
         ]  # fmt: skip
         return sorted(rows, key=lambda row: (row.layer or len(LAYERS) + 1, row.code))
 
-    def halts(self) -> list[HaltCount]:
+    def halts(self) -> list[HaltStatistics]:
         """Return how many runs each detector has halted in each workflow, most first."""
         found = Counter(
             (code, self._runs[run_id].workflow) for code, run_ids in self._halted.items() for run_id in run_ids
         )
-        return [HaltCount(*key, count) for key, count in sorted(found.items(), key=lambda item: (-item[1], item[0]))]
+        most_first = sorted(found.items(), key=lambda item: (-item[1], item[0]))
+        return [HaltStatistics(code=code, workflow=workflow, runs=count) for (code, workflow), count in most_first]
 
-    def waste(self) -> Waste:
-        """Return what the halted runs have used, and how much of it in a loop and after the halt."""
+    def waste(self) -> WasteStatistics:
+        """Return what the halted runs have used, and how much of it in a loop and after the halt. The last two are
+        shares of the run's totals by turns: an estimate, as turns differ in cost."""
         used, looping, after = [0, 0, 0], [0, 0, 0], [0, 0, 0]
         for run in self._runs.values():
             turn = run.halt.trigger.turn if run.halt is not None and run.halt.trigger is not None else None
@@ -158,54 +120,48 @@ class Tally:
             for counts, share in zip((used, looping, after), shares, strict=True):
                 for place, amount in enumerate(run.used):
                     counts[place] += amount * share // turns
-        return Waste(*((one[0], one[1], one[2]) for one in (used, looping, after)))
+        amounts = [AmountUsed(turns=one[0], tokens=one[1], cost_usd_micro=one[2]) for one in (used, looping, after)]
+        return WasteStatistics(used=amounts[0], looping=amounts[1], after_halt=amounts[2])
 
-    def acknowledgements(self) -> list[Acknowledgement]:
+    def acknowledgements(self) -> list[AcknowledgementStatistics]:
         """Return the halted runs, those without an acknowledgement first, then the slowest."""
         found = []
         for run_id, run in self._runs.items():
             if run.halt is None or run.halt.at is None:
                 continue
             if run.acknowledged_ms is None:
-                found.append(Acknowledgement(run_id, run.halt.code, None))
+                found.append(AcknowledgementStatistics(run_id=run_id, code=run.halt.code, seconds=None))
                 continue
             seconds = (run.acknowledged_ms - read_time_ms(run.halt.at)) / 1000
             if seconds >= 0:  # an earlier one belongs to an earlier halt
-                found.append(Acknowledgement(run_id, run.halt.code, seconds))
+                found.append(AcknowledgementStatistics(run_id=run_id, code=run.halt.code, seconds=seconds))
         return sorted(found, key=lambda one: (one.seconds is not None, -(one.seconds or 0), one.run_id))
 
-    def ends(self) -> list[EndCount]:
+    def ends(self) -> list[EndStatistics]:
         """Return how runs ended: all of them first (workflow `*`), then each workflow."""
         names = sorted({run.workflow for run in self._runs.values()})
         return [self._end("*", list(self._runs.values()))] + [
             self._end(name, [run for run in self._runs.values() if run.workflow == name]) for name in names
         ]
 
-    def as_json(self) -> dict[str, Any]:
-        """Return all counts: `objective`, `met` (None: no run has ended), `ends`, `detectors`, `stop_reasons`,
-        `halts`, `waste`, `lost`, `acknowledgements`."""
+    def statistics(self) -> RunStatistics:
+        """Return all counts."""
         ends = self.ends()
         share = ends[0].without_timeout
-        return {
-            "objective": OBJECTIVE,
-            "met": None if share is None else share >= OBJECTIVE,
-            "ends": [one._asdict() for one in ends],
-            "detectors": [one._asdict() for one in self.detectors()],
-            "stop_reasons": dict(sorted(self._reasons.items())),
-            "halts": [one._asdict() for one in self.halts()],
-            "waste": {
-                name: dict(zip(("turns", "tokens", "cost_usd_micro"), amounts, strict=True))
-                for name, amounts in self.waste()._asdict().items()
-            },
-            "lost": self.lost,
-            "acknowledgements": [one._asdict() for one in self.acknowledgements()],
-        }
+        return RunStatistics(
+            objective=OBJECTIVE, met=None if share is None else share >= OBJECTIVE, ends=ends,
+            detectors=self.detectors(), stop_reasons=dict(sorted(self._reasons.items())), halts=self.halts(),
+            waste=self.waste(), lost=self.lost, acknowledgements=self.acknowledgements(),
+        )  # fmt: skip
 
-    def _end(self, workflow: str, runs: list[_Run]) -> EndCount:
+    def _end(self, workflow: str, runs: list[_Run]) -> EndStatistics:
         ended = sum(run.ended for run in runs)
         late = sum(run.timed_out and run.ended for run in runs)
         share = round((ended - late) / ended, 6) if ended else None
-        return EndCount(workflow, len(runs), ended, sum(run.halted for run in runs), late, share)
+        halted = sum(run.halted for run in runs)
+        return EndStatistics(
+            workflow=workflow, runs=len(runs), ended=ended, halted=halted, timed_out=late, without_timeout=share
+        )
 
 
 _read_decision = msgspec.json.Decoder(Decision).decode
