@@ -77,7 +77,7 @@ def import_faults(path: str, source: str) -> Iterator[str]:
     if path == "__init__.py":
         return  # the public names: from everywhere
     if room not in LAYER:
-        yield f"{path}: {room} has no place in LAYERS (tests/test_house.py)"
+        yield f"{path}: {room} has no place in LAYERS (tests/test_architecture.py)"
         return
     for module, line in imports(source):
         top, _, rest = module.partition(".")
