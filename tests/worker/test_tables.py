@@ -344,7 +344,7 @@ def test_an_unreadable_state_is_replaced_by_an_empty_one(caplog: pytest.LogCaptu
 
 @pytest.mark.parametrize("cut", [1, 3, 40])
 def test_a_halted_run_stays_halted_if_its_state_is_damaged(caplog: pytest.LogCaptureFixture, cut: int) -> None:
-    mine = runs()
+    mine = Runs(cut, RunLimits())  # lines about a partition are limited
     state = dump(run_with(offset=3, turns=4, halted=3))[:-cut]
     mine.restore(b"r", codec.FRAME.pack(len(state), 0) + state + b'{"code":"LOOP003"}', 0)
     step(mine, honest_run("r", 2), first=4)
