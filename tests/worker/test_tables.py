@@ -333,7 +333,7 @@ def test_peeking_at_a_state_gives_the_values_of_decoding_it(
 
 
 def test_an_unreadable_state_is_replaced_by_an_empty_one(caplog: pytest.LogCaptureFixture) -> None:
-    mine = runs()
+    mine = Runs(97, RunLimits())  # lines about a partition are limited
     whole = encode_run(run_with(offset=3, turns=4), None)
     mine.restore(b"r", whole[:-3], 0)
     step(mine, honest_run("r", 2), first=4)
