@@ -186,13 +186,22 @@ class GuardReports:
         while self._queue:
             run_id, state = self._queue[0]
             name = redact_id(run_id)
-            excerpts = RECENT.take(self._settings, name) if state == "stopped" else ""
+            excerpts = self._excerpts(name) if state == "stopped" else ""
             value = encode_guard_report(name, str(uuid.uuid4()), state, self._host, excerpts)
             sent.append(await self._producer.send(topic, value, name.encode("utf-8", "surrogatepass")))
             if self._queue and self._queue[0] == (run_id, state):  # else the full queue has dropped it
                 self._queue.popleft()
+            if excerpts:  # they are sent once
+                RECENT.drop(self._settings, name)
         await asyncio.gather(*sent)
         self.sent += len(sent)
+
+    def _excerpts(self, run_id: str) -> str:
+        try:
+            return RECENT.excerpts(self._settings, run_id)
+        except Exception:  # texts of any shape: the report that the run has stopped matters more
+            log.exception("no excerpts of run %r", run_id[:64])
+            return ""
 
     async def _disconnect(self) -> None:
         producer, self._producer = self._producer, None

@@ -15,7 +15,7 @@ import msgspec
 from streamproc.model.turn_texts import LONG_MAX, CallTexts, TurnTexts, cut, excerpt, size_of, turn_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from streamproc.settings import Settings
 
@@ -77,15 +77,13 @@ class RecentTexts:
             while len(self._runs) > RUNS_MAX or (self._chars > CHARS_MAX and len(self._runs) > 1):
                 self._chars -= _size(self._runs.popitem(last=False)[1])
 
-    def take(self, settings: Settings, run_id: str) -> str:
-        """Return redacted excerpts of a run's last turns, by their events' ids, as JSON, and forget them. Empty if this
-        process published none."""
+    def excerpts(self, settings: Settings, run_id: str) -> str:
+        """Return redacted excerpts of a run's last turns, by their events' ids, as JSON. Empty if nothing is kept."""
         with self._lock:
-            run = self._runs.pop((_fleet(settings), run_id), None)
-            self._chars -= _size(run or ())
+            run = tuple(self._runs.get((_fleet(settings), run_id), ()))
         shown: dict[str, msgspec.Raw] = {}
         left = BYTES_MAX
-        for kept in reversed(run or ()):
+        for kept in reversed(run):
             texts = turn_texts(kept.fields)
             turn = msgspec.json.encode(_redacted(texts)) if texts is not None else b"{}"
             left -= len(turn)
@@ -93,6 +91,11 @@ class RecentTexts:
                 break
             shown[kept.event_id] = msgspec.Raw(turn)
         return msgspec.json.encode(shown).decode() if shown else ""
+
+    def drop(self, settings: Settings, run_id: str) -> None:
+        """Forget what a run said."""
+        with self._lock:
+            self._chars -= _size(self._runs.pop((_fleet(settings), run_id), ()))
 
 
 RECENT: Final = RecentTexts()
@@ -104,7 +107,7 @@ def _fleet(settings: Settings) -> str:
     return f"{settings.brokers}/{settings.topic('turns')}"
 
 
-def _size(run: _Run | tuple[()]) -> int:
+def _size(run: Iterable[_Kept]) -> int:
     return sum(kept.size for kept in run)
 
 

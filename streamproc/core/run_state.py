@@ -288,9 +288,10 @@ def stub_of(run: RunState) -> RunState:
 
 
 def halted_rest(head: Peek, partition: int) -> RunState:
-    """Return what is left of a halted run whose state is damaged behind its first fields: that it is halted."""
+    """Return what is left of a halted run whose state is damaged: that it is halted, and where. Its first fields may be
+    damaged, too."""
     run = begin_run(partition)
-    run.offset, run.turns, run.halted = head.offset, head.turns, head.halted
+    run.offset, run.turns, run.halted = head.offset, min(max(head.turns, 0), TURNS_MAX - 1), head.halted
     run.finished, run.stub, run.size_left = head.finished, True, 0
     run.escalation.severity = HALT_LEVEL
     return run

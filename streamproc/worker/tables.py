@@ -127,7 +127,7 @@ class Runs:
             head = peek(state_bytes(raw))
             halted = head is not None and head.halted >= 0
             text = "the stored state of run %r is unreadable; the run %s: %s"
-            what = "stays halted, and its counts begin at 0" if halted else "starts from an empty state"
+            what = "stays halted, without its spend and evidence" if halted else "starts from an empty state"
             limited(logging.ERROR, f"unreadable states of partition {self.partition}", text, key[:64], what, problem)
             if head is None or not halted:
                 return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from faust.types import TP
+from hypothesis import example, given, strategies as st
 
 from streamproc.core.accounts import (
     ACCOUNT_VERSION,
@@ -14,7 +15,7 @@ from streamproc.core.accounts import (
     dump_account,
     write_statement,
 )
-from streamproc.core.run_state import RunState, dump
+from streamproc.core.run_state import HEAD, RunState, dump, peek
 from streamproc.core.scope import Scope
 from streamproc.model import wire
 from streamproc.policy import load_policy
@@ -342,6 +343,21 @@ def test_an_unreadable_state_is_replaced_by_an_empty_one(caplog: pytest.LogCaptu
     assert "the stored state of run b'r' is unreadable; the run starts from an empty state" in caplog.text
 
 
+@example(at=55, flip=0x80, cut=0)  # the sign of the number of turns
+@given(at=st.integers(len(HEAD), 600), flip=st.integers(1, 255), cut=st.integers(0, 600))
+def test_no_damage_lifts_a_halt_that_can_be_seen_or_ends_the_worker(at: int, flip: int, cut: int) -> None:
+    whole = bytearray(dump(run_with(offset=3, turns=4, halted=3)))
+    whole[at % (len(whole) - len(HEAD)) + len(HEAD)] ^= flip
+    state = bytes(whole[: max(len(whole) - cut, len(HEAD))])
+    mine = Runs(98, RunLimits())
+    mine.restore(b"r", codec.FRAME.pack(len(state), 0) + state + b"{}", 0)
+    head = peek(state)
+    if b"r" in mine and head is not None and head.halted >= 0:
+        assert mine.state(b"r").halted == head.halted
+    else:
+        mine.state(b"r")
+
+
 @pytest.mark.parametrize("cut", [1, 3, 40])
 def test_a_halted_run_stays_halted_if_its_state_is_damaged(caplog: pytest.LogCaptureFixture, cut: int) -> None:
     mine = Runs(cut, RunLimits())  # lines about a partition are limited
@@ -352,7 +368,7 @@ def test_a_halted_run_stays_halted_if_its_state_is_damaged(caplog: pytest.LogCap
     assert mine.halts[b"r"] == b'{"code":"LOOP003"}'
     [(_, written)] = mine.take()
     assert codec.decode_run(written)[0].halted == 3
-    assert "the run stays halted, and its counts begin at 0" in caplog.text
+    assert "the run stays halted, without its spend and evidence" in caplog.text
 
 
 def test_run_limits_count_a_run_once_however_often_it_was_written() -> None:
