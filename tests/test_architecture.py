@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import networkx as nx
 import pytest
 
+from tests.syntax import syntax_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -62,7 +64,7 @@ FUNCTION_LINES_MAX = 70
 
 def imports(source: str) -> Iterator[tuple[str, int]]:
     """(module, line) of every import of a file: at its top, inside a function, or for types only."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(syntax_of(source)):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module == PACKAGE:
@@ -102,7 +104,7 @@ def size_faults(path: str, source: str) -> Iterator[str]:
     lines = source.count("\n")
     if lines > FILE_LINES_MAX:
         yield f"{path}: {lines} lines, {FILE_LINES_MAX} at most"
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(syntax_of(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
             lines = node.end_lineno - node.lineno + 1
             if lines > FUNCTION_LINES_MAX:
@@ -127,7 +129,7 @@ def modules() -> dict[str, ast.Module]:
     found = {}
     for file in sorted((ROOT / PACKAGE).rglob("*.py")):
         parts = file.relative_to(ROOT).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = ast.parse(file.read_text())
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = syntax_of(file.read_text())
     return found
 
 

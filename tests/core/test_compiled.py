@@ -26,6 +26,7 @@ from streamproc.core.compiled import (
     core_kind,
     sources_hash,
 )
+from tests.syntax import syntax_of
 
 ENGINE = "streamproc.core.engine"
 
@@ -148,7 +149,7 @@ def test_the_hash_covers_every_number_that_is_compiled_in() -> None:
             continue  # `records.pxi` takes its place
         source = (PACKAGE.parent / part.replace(".", "/")).with_suffix(".py")
         assert source in covered
-        for node in ast.walk(ast.parse(source.read_text())):
+        for node in ast.walk(syntax_of(source.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("streamproc."):
                 imported = import_module(str(node.module))
                 names = [name.name for name in node.names if name.name.isupper()]

@@ -43,6 +43,7 @@ from streamproc.core.signals.nodes import NodeState
 from tests.feeding import Feed, Raw
 from tests.laws.traces import BRIEF, LONGER, traces
 from tests.states import shown
+from tests.syntax import syntax_of
 
 CAP: Final = 5
 TAG = st.integers(0, 2**32 - 1)
@@ -377,7 +378,7 @@ line, and read the version before (`upgrade`)."""
 def layout() -> list[Any]:
     """Return all record classes: their numbers and parts in the order in which they are stored."""
     files = sorted(Path(streamproc.core.__file__ or "").parent.rglob("*.py"))
-    classes = [one for file in files for one in ast.parse(file.read_text(encoding="utf-8")).body if is_record(one)]
+    classes = [one for file in files for one in syntax_of(file.read_text(encoding="utf-8")).body if is_record(one)]
     return [[one.name, ast.unparse(one.bases[0]), numbers_of(one), parts_of(one)] for one in classes]
 
 

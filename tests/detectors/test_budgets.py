@@ -11,6 +11,7 @@ import pytest
 from streamproc import detectors
 from streamproc.detectors import MODULES
 from streamproc.model.budgets import BUDGETS
+from tests.syntax import syntax_of
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -26,7 +27,7 @@ def declared_by(module: ModuleType) -> set[str]:
 
 def read_by(module: ModuleType) -> set[str]:
     """Return the budgets that the functions of a detector's file name."""
-    tree = ast.parse((FOLDER / f"{module.__name__.rpartition('.')[2]}.py").read_text("utf-8"))
+    tree = syntax_of((FOLDER / f"{module.__name__.rpartition('.')[2]}.py").read_text("utf-8"))
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     parts = [part for function in functions for part in ast.walk(function)]
     return {part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)} & NAMES

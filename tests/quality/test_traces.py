@@ -15,6 +15,7 @@ from benchmarks.quality.traces import HONEST, LOOPS, Kind, name_of, trace_of
 from benchmarks.quality.traces.noise import FORMS, Noise
 from benchmarks.quality.traces.script import Script
 from streamproc.model.raw_events import parse_raw
+from tests.syntax import syntax_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +28,7 @@ made = cache(partial(trace_of, seed=0))
 
 
 def imported(file: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in ast.walk(syntax_of(file.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

@@ -34,7 +34,7 @@ def test_the_page_shows_the_demos_fleet_until_ctrl_c(chromium: Any) -> None:
         page = context.new_page()
         page.goto(address)
         expect(page.locator(".group-halted")).to_contain_text("demo/flaky-test-1", timeout=60_000)
-        expect(page.locator(".group-halted")).to_contain_text("kimi_k2.5/fix-git__cCozJVA")
+        expect(page.locator(".group-halted")).to_contain_text("kimi_k2.5/fix-git__cCozJVA", timeout=60_000)
         expect(page.locator(".group-others tr").filter(has_text="demo/migration-1")).to_contain_text("working")
         page.get_by_role("link", name="demo/flaky-test-1", exact=True).click()
         expect(page.locator("main")).to_contain_text("src/part_12.py")  # what it repeated
