@@ -32,7 +32,7 @@ PARTS: Final = (
     "streamproc.core.records", *(f"streamproc.core.signals.{name}" for name in (
         "streaks", "periods", "novelty", "calls", "tools", "nodes", "evidence", "failing_tests", "artifacts",
         "node_errors", "similarity", "queries", "monologues", "text_streaks", "replies", "own_turns", "statements",
-        "handovers", "cycles", "metrics", "spend", "pace",
+        "handovers", "cycles", "cycle_memory", "metrics", "spend", "pace",
     )), *(f"streamproc.core.{name}" for name in (
         "names", "marks", "escalation", "run_state", "packed_states", "outcome", "size_budget", "view",
         "observe_results", "observe_spend", "observer", "decide", "engine",

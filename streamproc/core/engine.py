@@ -29,12 +29,11 @@ from streamproc.core.packed_states import Held, PackedStates
 from streamproc.core.prices import priced
 from streamproc.core.records import Values, ccall, cclass, cfunc, final, i64, u64
 from streamproc.core.refusal import KNOWN, STRANGER, is_stranger, refuse_command
-from streamproc.core.resume import pass_probation, resume, strictly
+from streamproc.core.resume import pass_probation, restart_counts, resume, strictly
 from streamproc.core.run_state import UNBOUND, RunState, reset_run
 from streamproc.core.scope import change_scope, declare_budgets, set_scope, settle_tier, short_name
+from streamproc.core.signals.cycle_memory import leave_cycle
 from streamproc.core.signals.cycles import declare
-from streamproc.core.signals.handovers import reset_for_user_message
-from streamproc.core.signals.novelty import note_progress
 from streamproc.core.signals.open_turns import start_turn
 from streamproc.core.signals.replies import note_message
 from streamproc.core.signals.task_tokens import grant_tokens
@@ -204,6 +203,7 @@ class Engine:
             run.handovers.previous_name.set(turn.node)
         if view.kinds:
             found = self._ask(view, turn, rules)
+        leave_cycle(run)
         if run.escalation.probation_until >= 0:
             pass_probation(run, view.iterated is not None)
         if (force.switches.accounts_needed or run.scope.session) and (turn.usage is not None or not run.charged):
@@ -266,8 +266,7 @@ class Engine:
             return self._turn_started(run, event)
         if type(event) is UserMessage:
             if not run.finished:
-                reset_for_user_message(run, run.turns)
-                note_progress(run, run.turns)  # streaks assume that no user has intervened
+                restart_counts(run)
                 note_message(run)
                 run.pending.clear()
                 return self._ask_about(run, event, kind.CLOCK)

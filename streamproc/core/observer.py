@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final
 from streamproc.core import kind
 from streamproc.core.observe_results import has_changed_result, observe_results
 from streamproc.core.observe_spend import observe_measures, reaches_a_limit, reaches_a_limit_of_cycles
-from streamproc.core.records import HASH, ccall, cfunc, hash64, i32, tag32, u32, u64
+from streamproc.core.records import HASH, ccall, cfunc, hash64, i32, i64, tag32, u32, u64
 from streamproc.core.run_state import RunState
 from streamproc.core.signals.calls import observe_calls
-from streamproc.core.signals.cycles import cycle_of, observe_handover
+from streamproc.core.signals.cycle_memory import enter_cycle, pass_others, restart_cycles
+from streamproc.core.signals.cycles import cycle_of, cycle_with, implied_source, observe_handover
 from streamproc.core.signals.handovers import (
     FruitlessHandovers,
     brought_results,
@@ -35,7 +36,7 @@ from streamproc.core.signals.queries import has_answer, observe_query
 from streamproc.core.signals.recent_calls import recent_repeats
 from streamproc.core.signals.replies import note_message, observe_reply
 from streamproc.core.signals.similarity import observe_near, says_alike
-from streamproc.core.signals.spend import counts_of
+from streamproc.core.signals.spend import amount_of, counts_of
 from streamproc.core.signals.statements import USER_NODES, observe_statement, settle_pending
 from streamproc.core.signals.streaks import STREAK_BYTES
 from streamproc.core.signals.text_streaks import is_text_only, observe_text_streak
@@ -57,6 +58,7 @@ def observe_turn(view: View, rules: Rules) -> None:
     turn: Turn = view.turn
     usage: Usage | None = turn.usage
     tag: u32 = view.names.tag(turn.node)
+    source: u32 = view.names.tag(turn.from_) if turn.from_ else implied_source(run, tag)
     view.node_tag = tag
     view.topic = _topic(turn, view.names)
     view.node = node_of_turn(run, tag)
@@ -67,25 +69,40 @@ def observe_turn(view: View, rules: Rules) -> None:
         usage = observe_measures(view, rules, usage)
     if turn.round is not None or turn.convergence is not None or turn.consensus is not None:
         _observe_round(view)
+    if source and (turn.from_ or source != tag):
+        view.iterated = observe_handover(run, source, tag, not turn.from_)
+    if len(run.cycles.table):
+        _observe_cycle(view, usage)
     if run.pending.node:
         _settle_pending_text(view)
-    if turn.from_:
-        _observe_handover(view, view.names.tag(turn.from_))
-    elif run.handovers.previous_node != tag and run.handovers.previous_node:
-        _observe_handover(view, run.handovers.previous_node)
+    if source and source != tag:  # a node that names itself goes on: it hands nothing over
+        _observe_handover(view, source)
+    enter_cycle(run, view.cycle)
     if turn.next or run.handovers.chosen_edge:
         _observe_choice(view)
-    if len(run.cycles.table):
-        view.cycle = cycle_of(view, usage)
-        if view.cycle is not None and view.cycle.iterations and view.budgets and reaches_a_limit_of_cycles(view):
-            view.kinds |= kind.CYCLE
     if turn.calls:
         _observe_calls(view, rules)
     _observe_results_and_texts(view, rules)
+    if len(run.cycle_memories) and turn.node in USER_NODES:
+        restart_cycles(run)
     if view.budgets and reaches_a_limit(view):
         view.kinds |= kind.BUDGET
     if view.took_ms or run.turns_open or run.at_ms - view.last_event_ms >= GAP_MS:
         view.kinds |= kind.CLOCK
+
+
+@cfunc
+def _observe_cycle(view: View, usage: Usage | None) -> None:
+    """Find the cycle that the turn is in, and apply the turn to those that it is outside of."""
+    run: RunState = view.run
+    cost: i64 = 0
+    view.cycle = cycle_of(view, usage)
+    if view.cycle is None or len(run.cycles.table) > 1:
+        if usage is not None and usage.cost_usd_micro is not None:
+            cost = amount_of(usage.cost_usd_micro)
+        pass_others(run, view.cycle, cost, view.last_event_ms)
+    if view.cycle is not None and view.cycle.iterations and view.budgets and reaches_a_limit_of_cycles(view):
+        view.kinds |= kind.CYCLE
 
 
 @cfunc
@@ -145,14 +162,16 @@ def _observe_query(view: View) -> None:
 
 @cfunc
 def _observe_handover(view: View, source: u32) -> None:
-    """Apply a handover from `source`, unless it was counted when a routing node chose it."""
+    """Apply a handover from `source`, unless it was counted when a routing node chose it. Within a cycle, only what
+    the cycle has found since counts."""
     run: RunState = view.run
     turn: Turn = view.turn
     tag: u32 = view.node_tag
     apart: bool = view.switches.edges_apart
     name: str
     counted: FruitlessHandovers
-    view.iterated = observe_handover(run, source, tag)
+    if view.cycle is not None and view.cycle.inside(source):
+        enter_cycle(run, view.cycle)
     if apart:
         end_handovers(run, tag)
     if run.handovers.chosen_edge != edge_of_tags(source, tag) and turn.node not in USER_NODES and _has_evidence(turn):
@@ -329,10 +348,12 @@ def _settle_pending_text(view: View) -> None:
     author: u32 = run.pending.node
     since: i32 = run.pending.turn
     judged: bool
+    enter_cycle(run, cycle_with(run, author))
     settle_pending(view)
     judged = view.switches.edges_apart and shows_results(run.nodes.find(author))
     if run.novelty.last_discovery == since and not judged:
         note_finder(run, author, since)
+    enter_cycle(run, None)
 
 
 @cfunc

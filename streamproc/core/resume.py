@@ -14,6 +14,7 @@ import msgspec
 from streamproc.core.board.state import FREE, HELD_APPROVAL
 from streamproc.core.decision import BUDGET_EXCEEDED, Finding, Level
 from streamproc.core.scope import BUDGET_BITS, change_scope
+from streamproc.core.signals.cycle_memory import restart_cycles
 from streamproc.core.signals.handovers import reset_for_user_message
 from streamproc.core.signals.novelty import note_progress
 from streamproc.core.signals.open_turns import close_turns
@@ -53,8 +54,14 @@ def resume(run: RunState, grant: Mapping[str, int], limits: Mapping[str, int], l
     if run.board is not None:
         run.board.empty_cycles, run.board.failed = 0, []
     run.escalation.resumes += 1
+    restart_counts(run)
+
+
+def restart_counts(run: RunState) -> None:
+    """Start every count of repetitions again: a person has intervened, and all of them assume that nobody has."""
     reset_for_user_message(run, run.turns)
     note_progress(run, run.turns)
+    restart_cycles(run)
 
 
 def _continue_clocks(run: RunState, grant: Mapping[str, int], limits: Mapping[str, int], last_event_ms: int) -> None:

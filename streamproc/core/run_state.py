@@ -35,11 +35,13 @@ from streamproc.core.records import (
 )
 from streamproc.core.scope import NO_SCOPE, NO_SCOPE_RAW, Scope, kept_scope, read_scope, write_scope
 from streamproc.core.signals.calls import CallMemory, Calls
-from streamproc.core.signals.cycles import Cycles
+from streamproc.core.signals.cycle_memory import CycleMemory
+from streamproc.core.signals.cycles import CYCLES_MAX, Cycles
 from streamproc.core.signals.evidence import RecentHashes
 from streamproc.core.signals.handovers import Handovers
 from streamproc.core.signals.metrics import METRICS_MAX, Metric
 from streamproc.core.signals.monologues import Monologue
+from streamproc.core.signals.node_errors import Attempt
 from streamproc.core.signals.nodes import NODES_MAX, NodeState
 from streamproc.core.signals.novelty import Novelty
 from streamproc.core.signals.pace import Pace
@@ -53,12 +55,15 @@ from streamproc.core.signals.tools import Tools
 from streamproc.model.log_time import AT_MS_MAX
 
 IDS_MAX: Final = 24  # event ids; a producer resends what was in flight, which is a handful
-STATE_VERSION: Final = 2
+STATE_VERSION: Final = 3
 
-LAYOUT: Final = 1246357637  # a hash of all records, which a test computes again
+LAYOUT: Final = 2561096963  # a hash of all records, which a test computes again
 HEAD: Final = struct.pack("<BI", STATE_VERSION, LAYOUT)  # before the numbers
+HEAD_2: Final = struct.pack("<BI", 2, 1246357637)  # of the version before: the same without the `LATER` parts
+HEADS: Final = (HEAD, HEAD_2)  # of the states that are read
+LATER: Final = 2  # parts at the end that version 2 did not have: they begin blank
 TURNS_MAX: Final = 2**31 - 2**16  # indices of turns are 32-bit numbers
-NEW_BYTES: Final = 3_291  # `size_left` of a new run: what `size_budget` would find
+NEW_BYTES: Final = 3_289  # `size_left` of a new run: what `size_budget` would find
 UNBOUND: Final = 1  # value of `owner`: the first event had no token, so tokens mean nothing
 
 
@@ -112,10 +117,15 @@ class RunState(Record):
     ledger: Ledger
     pace: Pace
     escalation: Escalation
+    cycle_memories: Table  # of `CycleMemory`, by cycle: the windows and marks of each cycle with turns outside of it
+    attempts: Table  # of `Attempt`: the last failure, whichever node reported it; only if every error counts
+    inside: CycleMemory | None  # of the cycle whose marks are in force; None between events
+    inner_windows: Table | None  # and its windows
     scope: Scope  # who the run belongs to, and its budgets; shared between runs, never changed in place
     scope_raw: bytes  # the same as MessagePack
     cold_raw: bytes  # `cold` as it was stored
     cold_read: Any  # `cold` once it is read; None before
+    of_version_2: Any  # whether the bytes that are read lack the `LATER` parts
 
     def __init__(self) -> None:
         self.event_ids = Values(IDS_MAX)
@@ -127,10 +137,14 @@ class RunState(Record):
         self.messages, self.long_texts = Messages(), LongTexts()
         self.metrics, self.evidence = Table(Metric, METRICS_MAX), RecentHashes()
         self.ledger, self.pace, self.escalation = Ledger(), Pace(), Escalation()
+        self.cycle_memories, self.attempts = Table(CycleMemory, CYCLES_MAX), Table(Attempt, 1)
+        self.inside = self.inner_windows = None
+        self.of_version_2 = False
         super().__init__(
             self.event_ids, self.novelty, self.calls, self.tools, self.windows, self.nodes, self.node_counts,
             self.handovers, self.cycles, self.pending, self.monologue, self.text_streak, self.messages,
             self.long_texts, self.metrics, self.evidence, self.ledger, self.pace, self.escalation,
+            self.cycle_memories, self.attempts,
         )  # fmt: skip
 
     @ccall
@@ -140,6 +154,7 @@ class RunState(Record):
         self.size_left = NEW_BYTES
         self.scope, self.scope_raw = NO_SCOPE, NO_SCOPE_RAW
         self.cold_raw, self.cold_read = b"", None
+        self.inside = self.inner_windows = None
 
     def set_scope(self, scope: Scope) -> None:
         """Set the scope."""
@@ -185,8 +200,14 @@ class RunState(Record):
                 part.clear()
             self.ledger.load(reader)
             self.escalation.load(reader)
+        elif self.of_version_2:
+            for part in self.parts[: len(self.parts) - LATER]:
+                part.load(reader)
+            self.cycle_memories.clear()
+            self.attempts.clear()
         else:
             Record.load_parts(self, reader)
+        self.inside = self.inner_windows = None
         self.cold_raw, self.cold_read = reader.blob(), None
 
     @ccall
@@ -209,9 +230,8 @@ NO_COLD: Final = Cold()
 def check(run: RunState) -> None:
     """Read also what few runs have, and compare it with the numbers about it. Raises `StateError` if a state cannot
     be stepped. `load` alone is enough for bytes that this process has written."""
-    window: HashWindow
-    held: HeldPeriod
     memory: CallMemory
+    own: CycleMemory
     cold: Any = run.cold if run.cold_raw or run.cold_read is not None else NO_COLD
     if run.has_board != (cold.board is not None) or run.turns_open != len(cold.open_turns):
         raise StateError("flags that contradict what they stand for")
@@ -223,14 +243,23 @@ def check(run: RunState) -> None:
         raise StateError("a time out of bounds")
     if run.long_texts.sims.size != run.long_texts.turns.size or min(map(len, cold.recent_calls), default=2) < 2:
         raise StateError("turns that are missing")
-    for window in run.windows.rows:
+    _check_windows(run.windows)
+    for own in run.cycle_memories.rows:
+        _check_windows(own.windows)
+    for memory in run.calls.table.rows:
+        if not memory.times.size:
+            raise StateError("a call that was never made")
+
+
+@ccall
+def _check_windows(windows: Table) -> None:
+    window: HashWindow
+    held: HeldPeriod
+    for window in windows.rows:
         if len(window.held):
             for held in window.held.rows:
                 if not 0 < held.key <= window.tags.size:
                     raise StateError("a period of more tags than there are")
-    for memory in run.calls.table.rows:
-        if not memory.times.size:
-            raise StateError("a call that was never made")
 
 
 def begin_run(partition: int) -> RunState:
@@ -255,12 +284,12 @@ _SIZE: Final = struct.Struct("<H")
 
 
 def peek(raw: bytes, at: int = 0) -> Peek | None:
-    """Read the first fields of a state that is stored at a place in `raw`; None if there is none of this version."""
+    """Read the first fields of a state that is stored at a place in `raw`; None if there is none that is read."""
     try:
-        version, layout, offset, turns, halted, finished = PEEK.unpack_from(raw, at)
+        _, _, offset, turns, halted, finished = PEEK.unpack_from(raw, at)
     except struct.error:
         return None
-    return Peek(offset, turns, halted, finished) if (version, layout) == (STATE_VERSION, LAYOUT) else None
+    return Peek(offset, turns, halted, finished) if raw.startswith(HEADS, at) else None
 
 
 def peek_scope(raw: bytes) -> Scope:
@@ -325,8 +354,9 @@ def load(raw: bytes, into: RunState | None = None) -> RunState:
     """Read a stored state, into a new object or a given one. Raises `StateError` for anything that `dump` did not
     write, and leaves a given object without meaning."""
     run: RunState = RunState() if into is None else into
-    if not raw.startswith(HEAD):
+    if not raw.startswith(HEADS):
         raise StateError("not a state of this version")
+    run.of_version_2 = raw.startswith(HEAD_2)
     reader: Reader = _readers.pop() if _readers else Reader()
     reader.begin(raw, len(HEAD))
     run.load(reader)

@@ -7,13 +7,26 @@ from typing import Final
 
 import msgspec
 
-from streamproc.core.decision import Decision, Snapshot
+from streamproc.core.decision import Decision, Snapshot, hex16
 from streamproc.core.run_state import RunState
 from streamproc.core.scope import capped_budgets
+from streamproc.core.signals.cycles import NOT_ENTERED
 from streamproc.core.signals.handovers import loop_counters
+from streamproc.core.signals.periods import ARTIFACTS, NARRATION, STATEMENTS, STEPS
 from streamproc.model.log_time import rfc3339
 
 SEVERITIES: Final = ("info", "warn", "halt")
+STREAM_NAMES: Final = {STEPS: "steps", STATEMENTS: "statements", ARTIFACTS: "artifacts", NARRATION: "narration"}
+
+
+class CycleStatus(msgspec.Struct, omit_defaults=True):
+    """See `streamproc.model.controls.CycleStatus`."""
+
+    cycle: str
+    iterations: int
+    runtime_ms: int = 0
+    cost_usd_micro: int = 0
+    windows: dict[str, int] = {}
 
 
 class Status(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -35,6 +48,7 @@ class Status(msgspec.Struct, kw_only=True, omit_defaults=True):
     capped_budgets: list[str] = []
     strangers: int = 0
     loop_counters: dict[str, int] = {}
+    cycles: list[CycleStatus] = []
     partition: int = -1
     offset: int = -1
     unpublished: bool = False
@@ -59,10 +73,26 @@ def status_of(run: RunState, run_id: str, halt: Decision | None, iterations_max:
         capped_budgets=capped_budgets(run),
         strangers=run.strangers,
         loop_counters=loop_counters(run),
+        cycles=_cycles_of(run),
         partition=run.partition,
         offset=run.offset,
         unpublished=is_unpublished(run),
     )
+
+
+def _cycles_of(run: RunState) -> list[CycleStatus]:
+    found = []
+    for cycle in run.cycles.table.rows:
+        if cycle.spent_before == NOT_ENTERED:
+            continue
+        memory = run.cycle_memories.find(cycle.key)
+        windows = memory.windows.rows if memory is not None else ()
+        runtime_ms = run.at_ms - cycle.since_ms if cycle.since_ms else 0
+        found.append(CycleStatus(
+            hex16(cycle.key), cycle.iterations, runtime_ms, run.ledger.cost_usd_micro - cycle.spent_before,
+            {STREAM_NAMES[window.key]: window.tags.size for window in windows if window.tags.size},
+        ))  # fmt: skip
+    return found
 
 
 def is_unpublished(run: RunState) -> bool:

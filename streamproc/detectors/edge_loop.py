@@ -7,7 +7,9 @@ rephrases the same question. A `decision` for the next node counts at the turn t
 Why: planner: "need to assess", researcher: "already done", planner: "need to assess" ... each hop costs two turns.
 
 False alarms: the edge on which an answer returns is not counted, because a moderator may say "next, please" between
-findings of others. A turn without evidence does not count as fruitless. One fruitful handover restarts the count of
+findings of others. Nor is a node that names itself as the source: it goes on with its own work, and LOOP001 and LOOP002
+judge what it says. Within a cycle of the graph, only what the cycle finds counts as new. A turn without evidence does
+not count as fruitless. One fruitful handover restarts the count of
 its edge, so slow progress is not halted. Nodes that answer in new words without new content are missed.
 
 Tuning: `halt` and `verifier_halt` are the fruitless handovers that are still allowed; 0 turns it off. `verifier_halt`

@@ -15,7 +15,8 @@ Tuning: `halt` counts attempts with the same error; 2 stops after the first futi
 preset `repair`, is for work that consists of attempts and repairs: retryable errors count too, unless the same one
 follows at once with no turn in between, which is a retry and no repair; failed calls count like reported errors, per
 tool, and by their whole text if it has several lines, because the output of a test runner always begins alike; and what
-a node finds out in between excuses nothing. Agents that explore fail alike more often.
+a node finds out in between excuses nothing. The attempts of a run count whichever node reports them: `attempt-1`,
+`attempt-2` and `attempt-3` with one error are three attempts. Agents that explore fail alike more often.
 
 Reference: repair-loop requirement "compare error signatures before and after repair attempts"; "comparing signatures
 is universal: works for any error type".
@@ -49,11 +50,18 @@ class RepeatedError:
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         streak, errors = view.node.errors, view.turn.errors
+        of_run = None
         if limits.every_error:
             streak, errors = view.node.attempts, errors or view.turn.call_errors
+            of_run = view.run.attempts.youngest()
         if not streak.count or errors is None or not errors.count:
             return None
-        reached = level(streak.count, limits.warn, limits.halt)
+        loop, count, first = view.node_tag ^ streak.value, streak.count, streak.first
+        message = f"{view.turn.node} reported the same error in {count} consecutive attempts"
+        if of_run is not None and of_run.count > count:
+            loop, count, first = streak.value, of_run.count, of_run.first
+            message = f"{count} consecutive attempts ended in the same error, the last one reported by {view.turn.node}"
+        reached = level(count, limits.warn, limits.halt)
         if reached is None:
             return None
         excerpt = errors.excerpt
@@ -62,12 +70,12 @@ class RepeatedError:
         return Finding(
             code=self.code,
             level=reached,
-            loop=view.node_tag ^ streak.value,
-            onset=streak.first,
-            message=f"{view.turn.node} reported the same error in {streak.count} consecutive attempts: {excerpt}",
+            loop=loop,
+            onset=first,
+            message=f"{message}: {excerpt}",
             evidence=Evidence(
                 kind=self.name,
-                count=streak.count,
+                count=count,
                 first_error=errors.excerpt or None,
                 hashes=[hex16(errors.signature)],
                 match="normalised",
@@ -109,6 +117,10 @@ STUCK = [
     Example("failures of calls, with an edit in between", [
         _RUN, call("edit", {"line": 1}, "ok"), _RUN,
     ], "halt", 2, _REPAIR),
+    Example("attempts of three nodes", [
+        _failed("Template ${foo} not found", "attempt-1"), _failed("Template ${foo} not found", "attempt-2"),
+        _failed("Template ${foo} not found", "attempt-3"),
+    ], "halt", 1, _REPAIR),
     Example("a futile repair", [
         _failed("API error: channel_not_found"), said("repair", "join the channel first"),
         _failed("API error: channel_not_found"),

@@ -210,6 +210,20 @@ class UnverifiedControlEvent(ControlEvent):
     verified: Literal[False] = False
 
 
+class CycleStatus(_Model):
+    """What a run keeps of one cycle of its graph."""
+
+    cycle: str = Field(description="id of the cycle: a hash of its nodes and edges")
+    iterations: int = Field(description="completed so far")
+    runtime_ms: int = Field(0, description="of its own nodes, against `maxCycleRuntimeMs`")
+    cost_usd_micro: int = Field(0, description="of its own nodes, against `maxCycleCost`")
+    windows: dict[str, int] = Field(
+        {},
+        description="hashes in each of its windows (steps, statements, artifacts, narration); none as long as all "
+        "turns belong to the cycle: its windows are those of the run",
+    )
+
+
 class RunStatus(_Model):
     """The complete latest status of a run, as the compacted ``runs`` topic keeps it."""
 
@@ -234,6 +248,7 @@ class RunStatus(_Model):
         description="handovers in a row without progress on each edge, such as planner_to_researcher; "
         "counted where the policy counts each edge apart, as `planner` does",
     )
+    cycles: list[CycleStatus] = Field([], description="cycles of its graph that it has entered")
     strangers: int = Field(0, description="events that were refused because they lack the token of the run")
     partition: int = Field(-1, description="partition of the turns topic; -1: not on Kafka")
     offset: int = Field(-1, description="offset of the run's last event there: a status with a lower one is older")

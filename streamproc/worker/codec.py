@@ -9,6 +9,7 @@ import msgspec
 
 from streamproc.core.run_state import (
     HEAD,
+    HEADS,
     LAYOUT,
     PEEK,
     STATE_VERSION,
@@ -41,7 +42,7 @@ def peek_with_deadline(raw: bytes) -> tuple[int, int, int] | None:
         size, due_ms, version, layout, offset, turns, halted, finished = _HEADED.unpack_from(raw)
     except error:  # too short for a state of this version
         version = layout = -1
-    if version != STATE_VERSION or layout != LAYOUT:
+    if (version != STATE_VERSION or layout != LAYOUT) and not raw.startswith(HEADS, FRAME.size):
         return None
     if halted >= 0:  # the decision that halted it stands behind its state, except behind a stub
         return offset, STUB if len(raw) == FRAME.size + size else HALTED, due_ms
@@ -61,7 +62,7 @@ def peek_whole(raw: bytes) -> tuple[Peek, Scope] | None:
 def is_of_another_version(raw: bytes) -> bool:
     """Return whether these bytes are a whole stored run whose state this version cannot read."""
     state = state_bytes(raw) if len(raw) >= FRAME.size else b""
-    return len(state) >= len(HEAD) and len(state) == FRAME.unpack_from(raw)[0] and not state.startswith(HEAD)
+    return len(state) >= len(HEAD) and len(state) == FRAME.unpack_from(raw)[0] and not state.startswith(HEADS)
 
 
 def state_bytes(raw: bytes) -> bytes:

@@ -1,9 +1,9 @@
 """The table `runs`: the state of each run, in memory and in the table's changelog.
 
-The state of a run holds its windows of hashes, one for each cycle of its graph (`core.signals`): one changelog record
-carries a whole run. A run is kept as the encoded bytes of its state. The states of active runs are also kept decoded.
-Changed states are collected once per write, however many turns changed them, and count as stored once the broker has
-acknowledged them.
+The state of a run holds its windows of hashes, and those of each cycle of its graph (`core.signals.cycle_memory`): one
+changelog record carries a whole run. A run is kept as the encoded bytes of its state. The states of active runs are
+also kept decoded. Changed states are collected once per write, however many turns changed them, and count as stored
+once the broker has acknowledged them.
 
 Everything is kept by partition. A partition that moves away takes its runs along. One that stays is not restored again,
 because the changelog offset up to which its runs are in memory is known. A run that appears in two partitions (from

@@ -34,7 +34,7 @@ from streamproc.core.records import (
     u64,
 )
 from streamproc.core.signals.novelty import note_news, note_poll, remember_tag
-from streamproc.core.signals.periods import NARRATION, NO_STREAM, STEPS, HashWindow, Period, push
+from streamproc.core.signals.periods import NARRATION, NO_STREAM, STEPS, Period, forget_stream, push
 from streamproc.core.signals.streaks import Streak
 from streamproc.model.wire import ANSWERED, FAILED, FAILED_RETRYABLE, FAILED_RUN, WAITS, WRITES, Call
 
@@ -180,12 +180,10 @@ def observe_calls(view: View, actor: u32, judge_poll: JudgePoll) -> None:
     call: Call
     memory: CallMemory
     period: Period | None
-    narration: HashWindow | None = run.windows.find(NARRATION)
     repeated: list[Repeat] = []
     calls: Any = view.turn.calls
     view.node.last_call = index
-    if narration is not None:
-        narration.forget()
+    forget_stream(run, NARRATION)
     if len(calls) > 1 or calls[0].outcome == FAILED_RETRYABLE:
         calls = _distinct_calls(calls)
         if not calls:

@@ -26,6 +26,7 @@ from streamproc.core.records import (
     u32,
     u64,
 )
+from streamproc.core.signals.nodes import NodeState
 from streamproc.model.wire import Usage
 
 if TYPE_CHECKING:
@@ -115,6 +116,7 @@ def declare(run: RunState, declared: Mapping[str, Any], tag: Callable[[str], int
         for member in members:
             cycle.members.push(member)
     run.size_left = 0
+    run.cold.graph_declared = True
     return unsafe_cycles(graph)
 
 
@@ -134,8 +136,29 @@ def _declared_cycle(
 
 
 @cfunc
-def observe_handover(run: RunState, source: u32, target: u32) -> Cycle | None:
-    """Record a handover, and return the cycle of which it completes an iteration, if any."""
+def implied_source(run: RunState, target: u32) -> u32:
+    """Return the node that handed over to the node of this turn, if only the order of the turns says so: the node of
+    the last turn. In a run that has declared its graph, cycles beside each other take turns: there it is the node of
+    the same cycle that acted last."""
+    cycle: Cycle | None
+    node: NodeState
+    last: NodeState | None = None
+    previous: u32 = run.handovers.previous_node
+    if not len(run.cycles.table) or previous == target:
+        return previous
+    cycle = cycle_with(run, target)
+    if cycle is None or cycle.inside(previous) or not run.cold.graph_declared:
+        return previous
+    for node in run.nodes.rows:
+        if cycle.members.has(node.key) and (last is None or node.last_turn > last.last_turn):
+            last = node
+    return previous if last is None else last.key
+
+
+@cfunc
+def observe_handover(run: RunState, source: u32, target: u32, implied: bool) -> Cycle | None:
+    """Record a handover, and return the cycle of which it completes an iteration, if any. `implied`: only the order of
+    the turns says that there was one."""
     edge: u64 = source
     cycle: Cycle
     edge = edge << 32 | target
@@ -146,7 +169,7 @@ def observe_handover(run: RunState, source: u32, target: u32) -> Cycle | None:
             run.size_left -= EDGE_BYTES
         run.cycles.edges.add(edge)
         if source == target or _leads_on(run.cycles.edges, target):
-            _find_cycle(run, source, target)
+            _find_cycle(run, source, target, implied)
     for cycle in run.cycles.table.rows:
         if cycle.anchor == target and (cycle.over == source or (not cycle.over and cycle.inside(source))):
             cycle.iterations += 1
@@ -165,6 +188,16 @@ def _leads_on(edges: Table, node_tag: u32) -> bool:
 
 
 @cfunc
+def cycle_with(run: RunState, node_tag: u32) -> Cycle | None:
+    """Return the cycle that a node is in."""
+    cycle: Cycle
+    for cycle in run.cycles.table.rows:
+        if cycle.anchor == node_tag or cycle.members.has(node_tag):
+            return cycle
+    return None
+
+
+@cfunc
 def cycle_of(view: View, usage: Usage | None) -> Cycle | None:
     """Return the cycle that a turn's node is in. Cost and runtime of a declared cycle count from its first turn.
 
@@ -173,20 +206,19 @@ def cycle_of(view: View, usage: Usage | None) -> Cycle | None:
     run: RunState = view.run
     node_tag: u32 = view.node_tag
     stayed: bool
-    cycle: Cycle
-    for cycle in run.cycles.table.rows:
-        if cycle.anchor == node_tag or cycle.members.has(node_tag):
-            if cycle.spent_before == NOT_ENTERED:
-                cycle.since_ms = run.at_ms
-                cycle.spent_before = run.ledger.cost_usd_micro
-                if usage is not None and usage.cost_usd_micro is not None:
-                    cycle.spent_before -= usage.cost_usd_micro
-            stayed = cycle.anchor == node_tag and node_tag == run.handovers.previous_node and not view.turn.from_
-            if stayed and cycle.is_self_loop():
-                cycle.iterations += 1
-                view.iterated = cycle
-            return cycle
-    return None
+    cycle: Cycle | None = cycle_with(run, node_tag)
+    if cycle is None:
+        return None
+    if cycle.spent_before == NOT_ENTERED:
+        cycle.since_ms = run.at_ms
+        cycle.spent_before = run.ledger.cost_usd_micro
+        if usage is not None and usage.cost_usd_micro is not None:
+            cycle.spent_before -= usage.cost_usd_micro
+    stayed = cycle.anchor == node_tag and node_tag == run.handovers.previous_node and not view.turn.from_
+    if stayed and cycle.is_self_loop():
+        cycle.iterations += 1
+        view.iterated = cycle
+    return cycle
 
 
 def cycle_hash(nodes: Iterable[int], edges: Iterable[tuple[int, int]]) -> int:
@@ -195,8 +227,11 @@ def cycle_hash(nodes: Iterable[int], edges: Iterable[tuple[int, int]]) -> int:
     return xxhash.xxh3_64_intdigest(text.encode())
 
 
-def _find_cycle(run: RunState, source: int, target: int) -> None:
-    """Create or merge cycles if a new edge closes one: its target already leads to its source."""
+def _find_cycle(run: RunState, source: int, target: int, implied: bool) -> None:
+    """Create or merge cycles if a new edge closes one: its target already leads to its source.
+
+    In a run that has declared its graph, turns of two cycles that alternate are work side by side, no handovers.
+    """
     table = run.cycles.table
     for cycle in table.rows:
         if _inside(cycle, source) and _inside(cycle, target):
@@ -208,6 +243,8 @@ def _find_cycle(run: RunState, source: int, target: int) -> None:
     edges = [(u, v) for u, v in pairs if u in members and v in members]
     merged = [cycle for cycle in table.rows if members & set(cycle.members.listed())]
     key = cycle_hash(members, edges)
+    if merged and implied and run.cold.graph_declared:
+        return
     if merged:
         first = merged[0]
         for cycle in merged[1:]:

@@ -3,13 +3,15 @@
 Memory: one streak a node. Retryable errors are ignored: they say nothing about the work. Under rules by which *every
 error* counts, as in a repair loop, a second streak counts attempts that failed alike, however they were reported.
 Read by ERROR001.
+
+Attempts that fail alike count for the run as well, whichever node reports them: each attempt may be a node of its own.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from streamproc.core.records import cfunc, hash64, i32, tag32, u32
+from streamproc.core.records import Row, cclass, cfunc, final, hash64, i32, tag32, u32
 from streamproc.core.signals.nodes import NodeState
 from streamproc.model.wire import ANSWERED, Call, Errors, Turn
 
@@ -18,6 +20,17 @@ if TYPE_CHECKING:
     from streamproc.core.run_state import RunState
 
 ATTEMPT_BYTES: Final = 20  # of a state
+
+
+@final
+@cclass
+class Attempt(Row):
+    """The failure that the last attempts of a run ended in, whichever node reported them. Key: a tag of the failure."""
+
+    count: u32  # attempts in a row
+    tool: u32  # tag of the tool whose call failed; 0: the failure was reported
+    first: i32  # turn of the first one
+    last: i32  # turn of the last one
 
 
 @cfunc
@@ -50,13 +63,17 @@ def observe_attempt(run: RunState, node: NodeState, turn: Turn, index: i32, name
     if errors is None or errors.count == 0:
         if turn.errors is not None:
             node.attempts.clear()
-        elif node.attempts.count and node.attempted:
+            run.attempts.clear()
+        elif len(run.attempts) and turn.calls:
+            _end_attempt_by_success(run, turn, names)
+        if turn.errors is None and node.attempts.count and node.attempted:
             _end_by_success(node, turn, names)
         return False
     called = turn.errors is None and len(turn.calls) > 0
     if called:
         tool, made = names.tag(errors.error_class), tag32(hash64(turn.calls[0].key))
     value = tag32(hash64(errors.norm))
+    _count_attempt(run, value, tool, errors.retryable, index)
     same = node.attempts.count > 0 and node.attempts.value == value
     same = same and run.novelty.last_progress <= node.attempts.first
     if same and node.attempted and called and node.attempted_tool != tool and node.attempted_call != made:
@@ -71,6 +88,34 @@ def observe_attempt(run: RunState, node: NodeState, turn: Turn, index: i32, name
         node.attempts.stamp = index
     node.attempted, node.attempted_tool, node.attempted_call = called, tool, made
     return True
+
+
+@cfunc
+def _count_attempt(run: RunState, failure: u32, tool: u32, retryable: bool, index: i32) -> None:
+    """Count an attempt of the run that failed. Another failure, or a measured value that has improved, starts again."""
+    last: Attempt | None = run.attempts.find(failure)
+    if last is None or last.tool != tool or run.novelty.last_progress > last.first:
+        if not run.attempts.full():
+            run.size_left -= ATTEMPT_BYTES
+        run.attempts.clear()
+        last = run.attempts.add(failure)
+        last.first, last.tool = index, tool
+    elif retryable and last.last == index - 1:
+        last.last = index
+        return
+    last.count += 1
+    last.last = index
+
+
+@cfunc
+def _end_attempt_by_success(run: RunState, turn: Turn, names: Names) -> None:
+    """Forget the last failure of the run if it was that of a tool which succeeds now."""
+    last: Attempt = run.attempts.rows[0]
+    call: Call
+    for call in turn.calls:
+        if call.outcome == ANSWERED and names.tag(call.name) == last.tool:
+            run.attempts.clear()
+            return
 
 
 @cfunc

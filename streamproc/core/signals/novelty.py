@@ -12,8 +12,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streamproc.core.records import Record, Tags, ccall, cclass, cfunc, final, i32, tag32, u64
-from streamproc.core.signals.periods import ARTIFACTS, NO_STREAM, OWN, HashWindow
+from streamproc.core.records import Record, Table, Tags, ccall, cclass, cfunc, final, i32, tag32, u64
+from streamproc.core.signals.periods import ARTIFACTS, NO_STREAM, OWN, HashWindow, forget_stream
 
 if TYPE_CHECKING:
     from streamproc.core.run_state import RunState
@@ -124,15 +124,20 @@ def note_progress(run: RunState, index: i32) -> None:
     """Record that a measured value is better than ever before in this run."""
     run.novelty.last_progress = run.novelty.last_success = index
     note_news(run, index)
-    artifacts: HashWindow | None = run.windows.find(ARTIFACTS)
-    if artifacts is not None:
-        artifacts.forget()
+    forget_stream(run, ARTIFACTS)
 
 
 @cfunc
 def _end_repetitions(run: RunState, own: u64, other: u64) -> None:
+    _end_periods(run.windows, own, other)
+    if run.inner_windows is not None:
+        _end_periods(run.inner_windows, own, other)
+
+
+@cfunc
+def _end_periods(windows: Table, own: u64, other: u64) -> None:
     window: HashWindow
-    for window in run.windows.rows:
+    for window in windows.rows:
         if window.key in (own, other):
             window.held.clear()
         elif window.key < OWN and window.key != ARTIFACTS:

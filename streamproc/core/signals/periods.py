@@ -106,15 +106,27 @@ def own_stream(node_tag: u32) -> u64:
 
 @ccall
 def push(run: RunState, stream: u64, tag: u32, index: i32) -> Period | None:
-    """Add a tag to a stream, and return the shortest period above 1 that has held for two full rounds, if any."""
+    """Add a tag to a stream of the run, and of the cycle that the turn is in. Return the shortest period above 1 that
+    has held for two full rounds, if any."""
+    period: Period | None = _push_to(run, run.windows, stream, tag, index)
+    own: Period | None
+    if run.inner_windows is not None and stream < OWN:
+        own = _push_to(run, run.inner_windows, stream, tag, index)
+        if period is None:
+            period = own
+    return period
+
+
+@cfunc
+def _push_to(run: RunState, windows: Table, stream: u64, tag: u32, index: i32) -> Period | None:
     length: u32 = 0
     size: u32
     periods: u32
     held: HeldPeriod | None
     period: Period | None = None
-    window: HashWindow | None = run.windows.find(stream)
+    window: HashWindow | None = windows.find(stream)
     if window is None:
-        window = run.windows.add(stream)
+        window = windows.add(stream)
         run.size_left -= WINDOW_BYTES
     size = window.tags.size
     if window.tags.has(tag):
@@ -133,6 +145,18 @@ def push(run: RunState, stream: u64, tag: u32, index: i32) -> Period | None:
             stream, length, held.matches, held.onset, window.tags.last_numbers(length), window.tags.last_turns(length)
         )
     return period
+
+
+@cfunc
+def forget_stream(run: RunState, stream: u64) -> None:
+    """Begin a stream again, that of the run and that of the cycle that the turn is in."""
+    window: HashWindow | None = run.windows.find(stream)
+    if window is not None:
+        window.forget()
+    if run.inner_windows is not None:
+        window = run.inner_windows.find(stream)
+        if window is not None:
+            window.forget()
 
 
 def loop_tag(block: list[int]) -> int:
