@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from streamproc.core.records import Name, Part, Table, Tags, Trail, Values
+from streamproc.core.run_state import HEAD, HEAD_2, LATER, dump, load
 
 _PARTS = frozenset({"parts", "cold_raw", "cold_read"})
 
@@ -25,3 +26,14 @@ def shown(value: Any) -> Any:
         return value
     fields = {name: getattr(value, name) for name in dir(value) if not name.startswith("_") and name not in _PARTS}
     return {name: shown(one) for name, one in fields.items() if not callable(one)}
+
+
+def of_version_2(state: bytes) -> bytes:
+    """Return a stored state, without cycles that have turns outside of them, as version 2 stored it."""
+    run = load(state)
+    end = len(state) - 2 - len(run.cold_raw)  # where the later parts end: each is empty
+    assert state.startswith(HEAD)
+    assert state[end - LATER : end] == b"\0" * LATER
+    older = HEAD_2 + state[len(HEAD) : end - LATER] + state[end:]
+    assert dump(load(older)) == state
+    return older
