@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         InvalidPolicy,
         Refused,
         StreamprocError,
+        TaskEnded,
         UnsafeCycle,
     )
     from streamproc.integrations.watch import Watch
@@ -46,6 +47,7 @@ _HOMES = {
     "Monitor": "monitor",
     "Refused": "errors",
     "StreamprocError": "errors",
+    "TaskEnded": "errors",
     "TurnPublisher": "client",
     "UnsafeCycle": "errors",
     "Watch": "integrations.watch",
@@ -67,6 +69,7 @@ __all__ = [
     "Monitor",
     "Refused",
     "StreamprocError",
+    "TaskEnded",
     "TurnPublisher",
     "UnsafeCycle",
     "Watch",

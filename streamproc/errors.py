@@ -253,6 +253,30 @@ class Halted(BaseException):
         return _halted, (self.run_id, self.control, self.args)
 
 
+class TaskEnded(Halted):
+    """A task of a run has ended, or the task that an agent owns; the run goes on.
+
+    `halts.guard(run_id, task=…)` and `halts.guard(run_id, agent=…)` raise it. ``except Halted`` catches it, too.
+    """
+
+    def __init__(self, run_id: str, task: str, control: ControlEvent | None = None, reason: str = "") -> None:
+        super().__init__(run_id, control, reason)
+        self.task = task
+        code = f" ({escape(control.code)})" if control is not None else ""
+        why = control.message if control is not None else reason or "it has ended"
+        self.args = (f"task {escape(task)} of run {escape(run_id)} has ended{code}: {escape(why)}",)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _task_ended, (self.run_id, self.task, self.control, self.args)
+
+
+def _task_ended(run_id: str, task: str, control: ControlEvent | None, args: tuple[str, ...]) -> TaskEnded:
+    """Rebuild a `TaskEnded` from another process."""
+    ended = TaskEnded(run_id, task, control)
+    ended.args = args
+    return ended
+
+
 def _halted(run_id: str, control: ControlEvent | None, args: tuple[str, ...]) -> Halted:
     """Rebuild a `Halted` from another process."""
     halted = Halted(run_id, control)

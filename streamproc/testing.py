@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from streamproc.client.listener import HaltListener
 from streamproc.client.publisher import TurnPublisher
+from streamproc.client.task_ends import TYPES
 from streamproc.core.deadlines import deadline_event
-from streamproc.errors import Halted
+from streamproc.errors import Halted, TaskEnded
 from streamproc.integrations.watch import Watch
 from streamproc.model.raw_events import RawEvent
 from streamproc.monitor import Monitor
@@ -264,9 +265,15 @@ class MemoryListener(HaltListener):
         if (halted := self.error(run_id)) is not None:
             raise halted
 
-    def error(self, run_id: str, user: str = "", tenant: str = "") -> Halted | None:  # noqa: ARG002
+    def error(self, run_id: str, *_: str, task: str = "", agent: str = "", **__: str) -> Halted | None:
         control = self._monitor.halted(run_id)
-        return None if control is None else Halted(control)
+        if control is not None:
+            return Halted(control)
+        status = self._monitor.status(run_id) if task or agent else None
+        for end in status.ended_tasks if status is not None else ():
+            if end.task_id == task or (agent and end.agent == agent):
+                return TaskEnded(run_id, end.task_id, reason=f"{end.code} has ended it")
+        return None
 
     def halted(self, run_id: str) -> ControlEvent | None:
         return self._monitor.halted(run_id)
@@ -281,7 +288,7 @@ class MemoryListener(HaltListener):
     def _heard(self, control: ControlEvent) -> None:
         for subscription in tuple(self._subscriptions):
             subscription.offer(control)
-        if control.severity == "halt":
+        if control.severity == "halt" or control.type in TYPES:
             self.guards.fire(control.run_id)
 
 

@@ -233,6 +233,11 @@ def _lines(found: Status, decisions: list[Decision]) -> Iterator[str]:
         yield f"  failing tests: {' → '.join(map(str, found.failing_trend))}"
     if found.partition >= 0:
         yield f"  log: partition {found.partition}, offset {found.offset}"
+    for end in found.ended_tasks:
+        of = f" and of {clean(end.agent)}" if end.agent else ""
+        yield fold(
+            f"  {clean(end.task_id)} has ended ({end.terminal_status}, {end.code}): guards of it{of} refuse work", 4
+        )
     for decision in decisions:
         turn = decision.trigger.turn if decision.trigger is not None else None
         severity = paint(f"{decision.severity:<4}", COLOURS.get(decision.severity, "cyan"))

@@ -14,10 +14,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from streamproc.client.background import BlockingWrapper
-from streamproc.client.guard import NO_PAYER
+from streamproc.client.guard import NO_PAYER, halts_run
 from streamproc.client.listener import HaltListener
 from streamproc.client.publisher import TurnPublisher
-from streamproc.errors import Halted, Undelivered
+from streamproc.errors import Undelivered
 from streamproc.fleet.signing import command_signer
 from streamproc.fleet.standing_halts import halt_to_lift
 from streamproc.model.redaction import redact_id
@@ -225,6 +225,8 @@ class BlockingGuard:
         *,
         user: str = "",
         tenant: str = "",
+        task: str = "",
+        agent: str = "",
         on_unwatched: OnUnwatched | None = None,
     ) -> None:
         self.run_id = run_id
@@ -232,7 +234,7 @@ class BlockingGuard:
         self._waits = halts.waits(run_id, on_unwatched)
         self._registry = registry
         self._payer = payer
-        self._scope = user, tenant
+        self._scope = user, tenant, task, agent
         self._fired = threading.Event()
         self._span: GuardSpan | None = None
 
@@ -277,7 +279,7 @@ class BlockingGuard:
         except BaseException as error:
             self._registry.remove(self.run_id, self)
             span.end(error)
-            if isinstance(error, Halted):
+            if halts_run(error, self.run_id):
                 self._halts.reports.ended(self.run_id, halted=True)
             raise
         self._span = span
@@ -293,8 +295,7 @@ class BlockingGuard:
             halted = self._halts.error(self.run_id, *self._scope)
         if self._span is not None:
             self._span.end(halted or error)
-        own = isinstance(error, Halted) and error.run_id == self.run_id
-        self._halts.reports.ended(self.run_id, halted=own or halted is not None)
+        self._halts.reports.ended(self.run_id, halted=halts_run(error, self.run_id) or halts_run(halted, self.run_id))
         if halted is not None:
             raise halted
 
@@ -368,12 +369,16 @@ class BlockingHaltListener(BlockingWrapper):
         run_id: str,
         admission: BlockingAdmission | None = None,
         *,
+        task: str = "",
+        agent: str = "",
         on_unwatched: OnUnwatched | None = None,
         **payer: Unpack[PayerFields],
     ) -> BlockingGuard:
-        """``with halts.guard(run_id) as guard:`` raises `Halted` at its entry, at ``guard.check()`` and at its exit."""
+        """``with halts.guard(run_id) as guard:`` raises `Halted` at its entry, at ``guard.check()`` and at its exit;
+        with a `task` or an `agent` also `TaskEnded` (see `HaltListener.guard`)."""
         paying = None if admission is None else admission.payer(run_id, **payer)
         user, tenant = payer.get("user") or "", payer.get("tenant") or ""
         return BlockingGuard(
-            run_id, self._halts, self._halts.guards, paying, user=user, tenant=tenant, on_unwatched=on_unwatched
-        )
+            run_id, self._halts, self._halts.guards, paying, user=user, tenant=tenant, task=task, agent=agent,
+            on_unwatched=on_unwatched,
+        )  # fmt: skip

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from streamproc.client.halts import ControlNews, Halt
+from streamproc.client.halt_records import ControlNews, Halt
 from streamproc.core.decision import encode_decision
 from streamproc.errors import Halted
 from streamproc.fleet.command_events import state_event

@@ -12,7 +12,7 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from streamproc.client.halts import NOWHERE, ControlNews, StatusNews, read_control_news, read_status_news
+from streamproc.client.halt_records import NOWHERE, ControlNews, StatusNews, read_control_news, read_status_news
 from streamproc.fleet.record_signing import RESUME_HEADER
 from streamproc.kafka.follow import END, Follower, Topic
 from streamproc.kafka.reading import append_time_ms
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from aiokafka import ConsumerRecord
 
-    from streamproc.client.halts import Halt
+    from streamproc.client.halt_records import Halt
     from streamproc.client.heartbeat_watch import HeartbeatWatch
     from streamproc.client.verification import RecordVerifier
     from streamproc.kafka.follow import Batches
@@ -42,7 +42,8 @@ class Handler(Protocol):
     """Receives the records. All calls come on the event loop."""
 
     def snapshot(self, statuses: Iterable[StatusNews]) -> None:
-        """Apply the latest statuses of runs that are halted, or were until now. Live reading follows."""
+        """Apply the latest statuses of runs that are halted, or were until now, or have tasks that ended. Live reading
+        follows."""
 
     def status(self, news: StatusNews) -> None:
         """Apply a record of the `runs` topic."""
@@ -61,6 +62,9 @@ class Handler(Protocol):
 
     def guards(self, run_id: str) -> bool:
         """Return whether work on this run is guarded here."""
+
+    def has_ended_tasks(self, run_id: str) -> bool:
+        """Return whether tasks of a run are known to have ended."""
 
     @property
     def subscribed(self) -> bool:
@@ -133,7 +137,7 @@ class ControlConsumer:
         said = latest.get(news.run_id, {})
         halts = (*self._handler.halts_of(news.run_id), *(one.halt for one in said.values() if one.halt is not None))
         resumed = bool(news.resumed_ms) and self._verifier.required  # no recorded halt from before counts
-        if self._verifier.required and (news.halt is not None or said or halts or resumed):
+        if self._verifier.required and (news.stops or said or halts or resumed):
             verified = self._verifier.verified("runs", record, news, halts)
             if verified is None:
                 return
@@ -143,7 +147,7 @@ class ControlConsumer:
             return  # of a worker that has lost the partition since
         if known is not None and known.place == news.place and known.resumed_ms > news.resumed_ms:
             return  # a copy from which the operator's resume was removed
-        if news.halt is not None or halts or resumed:
+        if news.stops or halts or resumed:
             latest.setdefault(news.run_id, {})[news.partition] = news
         elif said:
             said.pop(news.partition, None)
@@ -154,7 +158,7 @@ class ControlConsumer:
         traceparent = find_traceparent(record.headers, CONTROL_HEADER)
         news: ControlNews | None = read_control_news(record.value, record.timestamp, traceparent)
         if news is not None and self._verifier.required:
-            if news.halt is None and not news.resumes and not self._handler.subscribed:
+            if news.halt is None and news.end is None and not news.resumes and not self._handler.subscribed:
                 return
             news = self._verifier.verified("control", record, news, self._handler.halts_of(news.run_id))
             if news is None and self._handler.subscribed:
@@ -166,8 +170,8 @@ class ControlConsumer:
         news = _status_of(record)
         if news is not None and self._verifier.required:
             halts = self._handler.halts_of(news.run_id)
-            guarded = halts or self._handler.guards(news.run_id)
-            if news.halt is None and not guarded and not (news.resumed_ms and self._verifier.is_new_resume(record)):
+            guarded = halts or self._handler.guards(news.run_id) or self._handler.has_ended_tasks(news.run_id)
+            if not news.stops and not guarded and not (news.resumed_ms and self._verifier.is_new_resume(record)):
                 return  # nothing to release: no need to verify every status of the fleet
             news = self._verifier.verified("runs", record, news, halts)
         if news is not None:

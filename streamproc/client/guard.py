@@ -6,7 +6,7 @@ import asyncio
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, Unpack
 
-from streamproc.errors import Halted
+from streamproc.errors import Halted, TaskEnded
 from streamproc.fleet.workers import WatchState
 from streamproc.model.redaction import redact_id
 from streamproc.tracing.guard_spans import GuardSpan
@@ -158,7 +158,7 @@ class Guard:
             await self.ready()  # entering starts new work
         except BaseException as error:
             span.end(error)
-            if self._reports is not None and isinstance(error, Halted):
+            if self._reports is not None and halts_run(error, self.run_id):
                 self._reports.ended(self.run_id, halted=True)
             raise
         self._span, self._task = span, task
@@ -174,7 +174,9 @@ class Guard:
         self._registry.remove(self.run_id, self)
         cause = self._raised_after(error)
         if self._reports is not None:
-            self._reports.ended(self.run_id, halted=self._cause is not None or _is_of(error, self.run_id))
+            self._reports.ended(
+                self.run_id, halted=halts_run(self._cause, self.run_id) or halts_run(error, self.run_id)
+            )
         if self._span is not None:
             self._span.end(cause or error)
         if cause is not None:
@@ -193,6 +195,11 @@ class Guard:
         if isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit)):
             return None
         return cause
+
+
+def halts_run(error: BaseException | None, run_id: str) -> bool:
+    """Return whether this is the halt of a run, not only the end of a task of it."""
+    return _is_of(error, run_id) and not isinstance(error, TaskEnded)
 
 
 def _is_of(error: BaseException | None, run_id: str) -> bool:

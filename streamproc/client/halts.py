@@ -17,14 +17,13 @@ one that was begun elsewhere, by mistake or to evade a halt, is a stranger of th
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import msgspec
-
+from streamproc.client.halt_records import NOWHERE, ControlNews, Halt, StatusNews
+from streamproc.client.task_ends import TaskEnds
 from streamproc.errors import Halted
 from streamproc.fleet.record_signing import LogPlace
 from streamproc.model.controls import ControlEvent, read_control
-from streamproc.model.raw_fields import read_time_ms
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
@@ -37,174 +36,7 @@ RELEASED_MAX: Final = 100_000  # runs that are not halted, with the time of thei
 IDS_MAX: Final = 100_000  # control ids; a restarted worker repeats what it sent in the second before its crash
 
 
-class Halt(NamedTuple):
-    """Why a run is halted: the control event as JSON (empty if evicted, see DETAILED_MAX), the detector's code, the
-    time of the record (the broker's, or when it was signed), the log time of the halt (0: not known), what the record
-    follows from, the `traceparent` in its header, and the id of the decision that halted the run first since it was
-    resumed last."""
-
-    control: bytes
-    code: str
-    at_ms: int
-    log_ms: int = 0
-    place: LogPlace | None = None
-    traceparent: str = ""
-    id: str = ""
-
-    @property
-    def partition(self) -> int:
-        """The partition of the turns topic that says so; `NOWHERE` for a person's command, and for old records."""
-        return NOWHERE if self.place is None else self.place.partition
-
-
-class StatusNews(NamedTuple):
-    """The relevant part of a record of the `runs` topic. `halt` is None if the run is not halted; `resumed_ms` is when
-    an operator has resumed it last, if the record says so."""
-
-    run_id: str
-    at_ms: int
-    halt: Halt | None
-    place: LogPlace | None = None
-    resumed_ms: int = 0
-
-    @property
-    def releases(self) -> bool:
-        """Whether the run is not halted."""
-        return self.halt is None
-
-    @property
-    def partition(self) -> int:
-        """The partition of the turns topic that it follows from."""
-        return NOWHERE if self.place is None else self.place.partition
-
-    def is_before(self, other: StatusNews) -> bool:
-        """Return whether another status of the run follows from a later event."""
-        return self.place is not None and other.place is not None and self.place.before(other.place)
-
-
-class ControlNews(NamedTuple):
-    """The relevant part of a record of the `control` topic."""
-
-    run_id: str
-    at_ms: int
-    id: str
-    halt: Halt | None
-    resumes: bool
-    place: LogPlace | None = None
-    traceparent: str = ""
-    resumed_ms: int = 0
-
-    @property
-    def releases(self) -> bool:
-        """Whether it follows from an operator's resume."""
-        return self.resumes
-
-    @property
-    def partition(self) -> int:
-        """The partition of the turns topic that it follows from."""
-        return NOWHERE if self.place is None else self.place.partition
-
-
-NOWHERE: Final = -1
 NEVER: Final = (-1, None)
-NOTHING: Final = msgspec.Raw(b"null")
-
-
-class _Status(msgspec.Struct):
-    run_id: str
-    status: str
-    halt: msgspec.Raw = NOTHING
-    at: str | None = None
-    partition: int = -1
-    offset: int = -1
-
-
-class _Trigger(msgspec.Struct):
-    partition: int | None = None
-    offset: int | None = None
-
-
-class _Control(msgspec.Struct):
-    id: str
-    type: str
-    run_id: str
-    severity: str
-    code: str = ""
-    at: str | None = None
-    trigger: _Trigger | None = None
-
-
-class _Code(msgspec.Struct):
-    code: str = ""
-    at: str | None = None
-    id: str = ""
-
-
-_status_decoder = msgspec.json.Decoder(_Status)
-_control_decoder = msgspec.json.Decoder(_Control)
-_code_decoder = msgspec.json.Decoder(_Code)
-
-
-def read_status_news(
-    value: bytes | None, at_ms: int, traceparent: str = "", *, resumed: bool = False
-) -> StatusNews | None:
-    """Read a record of the `runs` topic, with the `traceparent` and the resume in its headers.
-
-    None is a tombstone: the workers keep the status of the run no longer. A listener that knows of a halt keeps it, and
-    one that starts later does not know of it.
-    A run that was halted and then finished still counts as halted, so that no caller restarts it by accident.
-    Raises `ValueError` (the base of msgspec's errors) for anything that is not a status.
-    """
-    if value is None:
-        return None
-    try:
-        status = _status_decoder.decode(value)
-    except RecursionError as error:
-        raise ValueError(str(error)) from None
-    control = bytes(status.halt)
-    if control == b"null":
-        control = b""
-    place = _place(status.partition, status.offset, status.at)
-    if (status.status != "halted" and not control) or status.status == "running":
-        return StatusNews(status.run_id, at_ms, None, place, at_ms if resumed else 0)
-    why = _code_decoder.decode(control) if control else _Code()
-    halt = Halt(control, why.code, at_ms, _log_ms(why.at), traceparent=traceparent, id=why.id)
-    return StatusNews(status.run_id, at_ms, halt, place, at_ms if resumed else 0)
-
-
-def read_control_news(value: bytes, at_ms: int, traceparent: str = "") -> ControlNews:
-    """Read a record of the `control` topic with the `traceparent` in its header.
-
-    Raises `ValueError` for anything that is not a control event.
-    """
-    try:
-        control = _control_decoder.decode(value)
-    except RecursionError as error:
-        raise ValueError(str(error)) from None
-    command = control.type == "fleet.state"  # commands arrive on their own topic
-    halt = None
-    if control.severity == "halt" and not command:
-        halt = Halt(value, control.code, at_ms, _log_ms(control.at), traceparent=traceparent, id=control.id)
-    trigger = control.trigger
-    place = None if trigger is None or command else _place(trigger.partition, trigger.offset, control.at)
-    resumes = control.type == "run.resumed"
-    return ControlNews(
-        control.run_id, at_ms, control.id, halt, resumes, place, traceparent, at_ms if resumes else 0
-    )  # fmt: skip
-
-
-def _place(partition: int | None, offset: int | None, at: str | None) -> LogPlace | None:
-    """Return what a record follows from, by its own words; the verifier replaces it by what was signed."""
-    if partition is None or offset is None or min(partition, offset) < 0:
-        return None
-    return LogPlace(partition, offset, _log_ms(at))
-
-
-def _log_ms(at: str | None) -> int:
-    try:
-        return read_time_ms(at) if at else 0
-    except ValueError:
-        return 0
 
 
 class Halts:
@@ -217,6 +49,8 @@ class Halts:
         """Why each run is halted; if several partitions say so, as the last of them has said."""
         self.forgotten = 0
         """Halted runs that were evicted because `halted_max` others were halted after them."""
+        self.ends = TaskEnds()
+        """The tasks that have ended while their runs go on."""
         self._halted_max = halted_max
         self._detailed_max = detailed_max
         self._released_max = released_max
@@ -226,11 +60,17 @@ class Halts:
         self._ids: dict[str, None] = {}
 
     def status(self, news: StatusNews) -> bool:
-        """Apply a status. Returns whether it halts a run that was running."""
-        return self._apply(news)
+        """Apply a status. Returns whether it halts a run that was running, or a task has ended."""
+        ends = self.ends.status(news.run_id, news.place, news.ended)
+        return self._apply(news) or ends
 
     def control(self, news: ControlNews) -> bool:
-        """Apply a control event for which `is_new` returned True. Returns whether it halts a run that was running."""
+        """Apply a control event for which `is_new` returned True. Returns whether it halts a run that was running, or
+        ends a task."""
+        if news.end is not None:
+            return self.ends.end(news.run_id, news.place, news.end)
+        if news.releases:
+            self.ends.resume(news.run_id, news.place)
         return self._apply(news) if news.halt is not None or news.releases else False
 
     def of(self, run_id: str) -> tuple[Halt, ...]:

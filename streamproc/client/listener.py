@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from streamproc.client.admission.admission import Admission, PayerFields
-    from streamproc.client.halts import ControlNews, Halt, StatusNews
+    from streamproc.client.halt_records import ControlNews, Halt, StatusNews
     from streamproc.client.heartbeat_watch import OnUnwatched
     from streamproc.errors import Halted
     from streamproc.fleet.workers import WatchState
@@ -113,12 +113,16 @@ class HaltListener:
             if halted is not None:
                 raise halted
 
-    def error(self, run_id: str, user: str = "", tenant: str = "") -> Halted | None:
-        """Return why a run (of this user and tenant) must stop; None if it may continue. Callable from any thread."""
+    def error(self, run_id: str, user: str = "", tenant: str = "", task: str = "", agent: str = "") -> Halted | None:
+        """Return why a run (of this user and tenant), or work on this task or of this agent, must stop; None if it may
+        continue. Callable from any thread."""
         run_id = self._sent(run_id)
         if run_id in self._runs:
             return halted_error(run_id, self._runs.get(run_id))
-        return self.command_handler.halted(run_id, redact_id(user), redact_id(tenant))
+        stopped = self.command_handler.halted(run_id, redact_id(user), redact_id(tenant))
+        if stopped is None and (task or agent):
+            return self._halts.ends.error(run_id, {task, redact_id(task)}, {agent, redact_id(agent)})
+        return stopped
 
     def halted(self, run_id: str) -> ControlEvent | None:
         """Return the decision that halted the run; None if it is not halted.
@@ -157,12 +161,16 @@ class HaltListener:
         run_id: str,
         admission: Admission | None = None,
         *,
+        task: str = "",
+        agent: str = "",
         on_unwatched: OnUnwatched | None = None,
         **payer: Unpack[PayerFields],
     ) -> Guard:
         """``async with halts.guard(run_id):`` cancels its body when the run is halted, then raises `Halted`.
 
         If the run is halted already, it raises before the body starts. Threads that the body started are not stopped.
+        With a `task` or an `agent` it is cancelled, too, when that task of the run has ended, or a task that the agent
+        owns, while the run goes on; it raises `TaskEnded` then, and refuses new work until the task is resumed.
         With a `user` or `tenant` the guard reacts at once when they are killed; otherwise when a worker has halted the
         run. With an `admission` the guard can `reserve`; `session`, `user`, `tenant` and `limits` name the payer.
         `on_unwatched` counts instead of that of the listener.
@@ -174,7 +182,7 @@ class HaltListener:
             )
         paying = None if admission is None else admission.payer(run_id, **payer)
         user, tenant = payer.get("user") or "", payer.get("tenant") or ""
-        error = partial(self.error, user=user, tenant=tenant)
+        error = partial(self.error, user=user, tenant=tenant, task=task, agent=agent)
         waits = self.waits(run_id, on_unwatched)
         return Guard(run_id, self.guards, error, paying, waits, self.reports)
 
@@ -329,6 +337,10 @@ class Dispatcher:
     def halts_of(self, run_id: str) -> tuple[Halt, ...]:
         """Return why a run is halted, by each partition that says so; none if it is not known to be halted."""
         return self._halts.of(run_id)
+
+    def has_ended_tasks(self, run_id: str) -> bool:
+        """Return whether tasks of a run are known to have ended."""
+        return self._halts.ends.known(run_id)
 
     def guards(self, run_id: str) -> bool:
         """Return whether work on this run is guarded here."""

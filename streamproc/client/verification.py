@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from aiokafka import ConsumerRecord
 
-    from streamproc.client.halts import ControlNews, Halt, StatusNews
+    from streamproc.client.halt_records import ControlNews, Halt, StatusNews
     from streamproc.fleet.record_signing import RecordSigner
     from streamproc.fleet.signing import CommandSigner
 

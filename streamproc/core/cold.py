@@ -24,6 +24,7 @@ class Cold(msgspec.Struct, array_like=True):
     commands_since_ms: int = 0  # the latest time among the commands that were forgotten; 0: none was
     plugins: dict[str, bytes] = {}  # what plug-ins keep, by their codes (`plugin_memory`)
     halted_by: int = 0  # hash of the id of the decision that halted the run; 0: none, or one of an earlier version
+    ended_tasks: dict[str, list[str]] = {}  # by task id: how it ended (`board.ends`), oldest first
     graph_declared: bool = False  # whether the run has declared its graph
 
 

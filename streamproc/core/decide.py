@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamproc.core.decision import Decision, Finding, Level, Trigger, hex16
+from streamproc.core.decision import BUDGET_EXCEEDED, Decision, Finding, Level, Trigger, hex16
 from streamproc.core.escalation import UNDECIDED, explain_to_snitch, hash_id, identity
 from streamproc.core.rules import Rules
 from streamproc.core.run_state import RunState
@@ -31,13 +31,12 @@ def decide(view: View, event: Event, rules: Rules, finding: Finding) -> Decision
         evidence.artifact_hashes = [hex16(value) for value in recent.artifacts.listed()] or None
         evidence.failing_signatures = [hex16(value) for value in recent.failing_sets.listed()] or None
         evidence.failing_trend = recent.failing_counts.listed() or None
-    budget = finding.reason == "budget_exceeded"
     decision_id = identity(event.run_id, run, finding, index, rules.policy.hash)
     if halts and run.cold.halted_by == UNDECIDED:
         run.cold.halted_by = hash_id(decision_id)
     return Decision(
         id=decision_id,
-        type=finding.type or ("loop.halted" if halts else "budget.level" if budget else "loop.warning"),
+        type=finding.type or ("loop.halted" if halts else _type_of_warning(finding)),
         run_id=event.run_id,
         code=finding.code,
         severity=SEVERITIES[finding.level],
@@ -61,6 +60,12 @@ def decide(view: View, event: Event, rules: Rules, finding: Finding) -> Decision
         labels=event.labels,
         badge=badge_of(run, iterations_max(run, rules)) if len(run.cycles.table) else None,
     )
+
+
+def _type_of_warning(finding: Finding) -> str:
+    if finding.task_status:
+        return "task.ended"
+    return "budget.level" if finding.reason == BUDGET_EXCEEDED else "loop.warning"
 
 
 def iterations_max(run: RunState, rules: Rules) -> int | None:

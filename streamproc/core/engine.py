@@ -246,7 +246,7 @@ class Engine:
         found = [decide(view, event, rules, one) for one in admitted]
         for one in admitted:
             if one.task_status:
-                settle(run, one, rules.board, self.tag)
+                settle(run, one, event, rules.board, self.tag)
         return found
 
     def _ask_about(self, run: RunState, event: Event, kinds: int, change: BoardChange | None = None) -> list[Decision]:

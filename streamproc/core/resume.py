@@ -46,7 +46,7 @@ def resume(run: RunState, grant: Mapping[str, int], limits: Mapping[str, int], l
             change_scope(run, budgets=budgets, granted=run.scope.granted | BUDGET_BITS[name])
     run.halted = run.escalation.halted_loop_seen = run.escalation.unacknowledged_halt = -1
     run.escalation.halt_code.clear()
-    run.cold.halted_by = 0
+    run.cold.halted_by, run.cold.ended_tasks = 0, {}
     run.escalation.severity, run.finished = 0, False
     run.escalation.episodes.clear()
     close_turns(run)

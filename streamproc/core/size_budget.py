@@ -156,6 +156,10 @@ def _names_of_open_turns(run: RunState) -> None:
         turn.name = ""
 
 
+def _ends_of_tasks(run: RunState) -> None:
+    run.cold.ended_tasks.clear()
+
+
 def _memories_of_plugins(run: RunState) -> None:
     run.cold.plugins.clear()
 
@@ -167,6 +171,6 @@ _LEAST_USEFUL_FIRST: Final[tuple[Callable[[RunState], None], ...]] = (
 )  # fmt: skip
 # Of a run whose scope, board and open turns have the longest names: what is left may still be too large.
 _LAST: Final[tuple[Callable[[RunState], None], ...]] = (
-    _all_metrics, _all_tools, _all_streams, _all_calls, _names_of_open_turns, _memories_of_plugins, _half_of_ids,
-    _half_of_episodes,
+    _all_metrics, _all_tools, _all_streams, _all_calls, _names_of_open_turns, _memories_of_plugins, _ends_of_tasks,
+    _half_of_ids, _half_of_episodes,
 )  # fmt: skip

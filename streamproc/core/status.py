@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from streamproc.core.board.ends import ended_tasks
 from streamproc.core.decision import Decision, Snapshot, hex16
 from streamproc.core.run_state import RunState
 from streamproc.core.scope import capped_budgets
@@ -19,7 +20,7 @@ SEVERITIES: Final = ("info", "warn", "halt")
 STREAM_NAMES: Final = {STEPS: "steps", STATEMENTS: "statements", ARTIFACTS: "artifacts", NARRATION: "narration"}
 
 
-class CycleStatus(msgspec.Struct, omit_defaults=True):
+class _CycleStatus(msgspec.Struct, omit_defaults=True):
     """See `streamproc.model.controls.CycleStatus`."""
 
     cycle: str
@@ -27,6 +28,15 @@ class CycleStatus(msgspec.Struct, omit_defaults=True):
     runtime_ms: int = 0
     cost_usd_micro: int = 0
     windows: dict[str, int] = {}
+
+
+class _EndedTask(msgspec.Struct, omit_defaults=True):
+    """See `streamproc.model.controls.EndedTask`."""
+
+    task_id: str
+    terminal_status: str
+    code: str
+    agent: str = ""
 
 
 class Status(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -48,7 +58,8 @@ class Status(msgspec.Struct, kw_only=True, omit_defaults=True):
     capped_budgets: list[str] = []
     strangers: int = 0
     loop_counters: dict[str, int] = {}
-    cycles: list[CycleStatus] = []
+    cycles: list[_CycleStatus] = []
+    ended_tasks: list[_EndedTask] = []
     partition: int = -1
     offset: int = -1
     unpublished: bool = False
@@ -74,13 +85,14 @@ def status_of(run: RunState, run_id: str, halt: Decision | None, iterations_max:
         strangers=run.strangers,
         loop_counters=loop_counters(run),
         cycles=_cycles_of(run),
+        ended_tasks=[_EndedTask(*end) for end in ended_tasks(run)],
         partition=run.partition,
         offset=run.offset,
         unpublished=is_unpublished(run),
     )
 
 
-def _cycles_of(run: RunState) -> list[CycleStatus]:
+def _cycles_of(run: RunState) -> list[_CycleStatus]:
     found = []
     for cycle in run.cycles.table.rows:
         if cycle.spent_before == NOT_ENTERED:
@@ -88,7 +100,7 @@ def _cycles_of(run: RunState) -> list[CycleStatus]:
         memory = run.cycle_memories.find(cycle.key)
         windows = memory.windows.rows if memory is not None else ()
         runtime_ms = run.at_ms - cycle.since_ms if cycle.since_ms else 0
-        found.append(CycleStatus(
+        found.append(_CycleStatus(
             hex16(cycle.key), cycle.iterations, runtime_ms, run.ledger.cost_usd_micro - cycle.spent_before,
             {STREAM_NAMES[window.key]: window.tags.size for window in windows if window.tags.size},
         ))  # fmt: skip

@@ -62,7 +62,7 @@ class TaskTokenBudget:
         agent = owner_of(run.board, tag) if run.board is not None else ""
         found = self._rung(spent, task, RUNGS[spent.rung - 1], agent or view.turn.node, whole=whole)
         found.evidence.limit_from = _limit_from(view, spent)
-        return (found,) if spent.rung < len(RUNGS) else (self._escalated(spent, task), found)
+        return (found,) if spent.rung < len(RUNGS) else (self._escalated(spent, task, agent), found)
 
     def _rung(self, spent: TaskTokens, task: str, rung: str, agent: str, *, whole: bool) -> Finding:
         level, advice, action = _LEVELS[rung]
@@ -81,19 +81,26 @@ class TaskTokenBudget:
             ),
             reason=BUDGET_EXCEEDED,
             status="budget_exceeded",
-            type="budget.level",
+            type="" if stopped and not whole else "budget.level",
             action=action,
             task_status="budget_exceeded" if stopped else "",
         )
 
-    def _escalated(self, spent: TaskTokens, task: str) -> Finding:
+    def _escalated(self, spent: TaskTokens, task: str, agent: str) -> Finding:
         subject = f"Task {task}" if task else "The run's task"
         return Finding(
             code=self.code,
             level=Level.WARN,
             loop=_loop(task, "escalated", spent.since),
             message=f"{subject} has exceeded its budget of {spent.limit} tokens; a person must decide how to continue.",
-            evidence=Evidence(kind="task_tokens", used=spent.used, limit=spent.limit, unit="tokens", rung=RUNGS[-1]),
+            evidence=Evidence(
+                kind="task_tokens",
+                used=spent.used,
+                limit=spent.limit,
+                unit="tokens",
+                rung=RUNGS[-1],
+                agent=agent or None,
+            ),
             reason=BUDGET_EXCEEDED,
             status="escalated",
             type="task.escalated",

@@ -12,7 +12,8 @@ from streamproc.model.escaping import escape
 
 ControlType = Literal[
     "loop.warning", "loop.halted", "budget.level", "run.timed_out", "information.none", "transition.blocked",
-    "delegation.rejected", "task.escalated", "run.resumed", "fleet.state", "notification", "decision.recorded",
+    "delegation.rejected", "task.ended", "task.escalated", "run.resumed", "fleet.state", "notification",
+    "decision.recorded",
 ]  # fmt: skip
 Severity = Literal["info", "warn", "halt"]
 HaltReason = Literal["budget_exceeded", "stalled", "oscillating", "repeated_error", "user_stop"]
@@ -224,6 +225,15 @@ class CycleStatus(_Model):
     )
 
 
+class EndedTask(_Model):
+    """A task that has ended while its run goes on: guards for it, and for its agent, refuse work."""
+
+    task_id: str
+    terminal_status: TerminalStatus
+    code: str = Field(description="of the rule that ended it")
+    agent: str = Field("", description="that owns it; empty: not known")
+
+
 class RunStatus(_Model):
     """The complete latest status of a run, as the compacted ``runs`` topic keeps it."""
 
@@ -247,6 +257,9 @@ class RunStatus(_Model):
         {},
         description="handovers in a row without progress on each edge, such as planner_to_researcher; "
         "counted where the policy counts each edge apart, as `planner` does",
+    )
+    ended_tasks: list[EndedTask] = Field(
+        [], description="tasks that have ended while the run goes on, and were not resumed: at most eight"
     )
     cycles: list[CycleStatus] = Field([], description="cycles of its graph that it has entered")
     strangers: int = Field(0, description="events that were refused because they lack the token of the run")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
+from streamproc.core.board.ends import may_resume_tasks
 from streamproc.core.decision import Decision
 from streamproc.core.refusal import STRANGER
 from streamproc.core.run_state import RunState
@@ -139,7 +140,7 @@ class TurnProcessor:
                     # Another worker may not have known its state yet, published an older status, and ended.
                     again[key] = event
                 continue
-            unseen = not state.owner  # by any publisher: its status says so
+            unseen = not state.owner or may_resume_tasks(state, event)  # by any publisher: its status says so
             before_ms = state.at_ms  # a run without decisions must not seem to be lost
             try:
                 outcome = step(held, event, log_time(record), offset)

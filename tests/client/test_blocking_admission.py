@@ -10,7 +10,7 @@ import pytest
 
 from streamproc.client.admission.blocking import BlockingAdmission, BlockingPayer
 from streamproc.client.blocking import BlockingHaltListener
-from streamproc.client.halts import Halt
+from streamproc.client.halt_records import Halt
 from streamproc.errors import Halted, Refused, Unavailable
 from streamproc.settings import Settings, load_settings
 

@@ -10,7 +10,8 @@ import pytest
 
 from streamproc.client.command_handler import CommandHandler
 from streamproc.client.guard import Guard, GuardRegistry
-from streamproc.client.halts import Halts, halted_error, read_control_news
+from streamproc.client.halt_records import read_control_news
+from streamproc.client.halts import Halts, halted_error
 from streamproc.client.listener import Dispatcher
 from streamproc.errors import Halted
 from streamproc.fleet.keyring import Keyring

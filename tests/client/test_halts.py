@@ -6,15 +6,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from streamproc.client import halts as module
-from streamproc.client.halts import (
-    ControlNews,
-    Halts,
-    StatusNews,
-    control_of,
-    halted_error,
-    read_control_news,
-    read_status_news,
-)
+from streamproc.client.halt_records import ControlNews, StatusNews, read_control_news, read_status_news
+from streamproc.client.halts import Halts, control_of, halted_error
 from streamproc.model.controls import ControlEvent, RunStatus
 from tests.client.records import halt_event, resume_event, warning_event
 

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from streamproc.client import HaltListener
-from streamproc.client.halts import read_control_news
+from streamproc.client.halt_records import read_control_news
 from streamproc.errors import Halted, Unavailable
 from tests.client.records import halt_event, warning_event
 from tests.waiting import until

@@ -10,7 +10,8 @@ from typing import Any, Final
 import msgspec
 import pydantic
 
-from streamproc.client.halts import ControlNews, Halts, StatusNews, halted_error, read_control_news, read_status_news
+from streamproc.client.halt_records import ControlNews, StatusNews, read_control_news, read_status_news
+from streamproc.client.halts import Halts, halted_error
 from streamproc.core.accounts import (
     Account,
     Statement,

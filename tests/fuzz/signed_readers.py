@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from streamproc.client.halts import Halt, read_control_news
+from streamproc.client.halt_records import Halt, read_control_news
 from streamproc.client.verification import RecordVerifier
 from streamproc.errors import InvalidEvent
 from streamproc.fingerprint import read_event
@@ -25,7 +25,7 @@ from tests.fuzz.reader import NOTHING, Reader
 from tests.worker.records import NOON_MS, Record
 
 if TYPE_CHECKING:
-    from streamproc.client.halts import ControlNews
+    from streamproc.client.halt_records import ControlNews
 
 SECRET: Final = b"0123456789abcdef0123456789abcdef"
 KEYS: Final = (SigningKey("ops", "hmac", SECRET), SigningKey("edge", "ed25519", SECRET))

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import yaml
 
-from streamproc.client.halts import read_control_news, read_status_news
+from streamproc.client.halt_records import read_control_news, read_status_news
 from streamproc.core.accounts import Account, SpendWindow, dump_account, load_account, read_statement, step_account
 from streamproc.core.run_state import load
 from streamproc.errors import InvalidEvent

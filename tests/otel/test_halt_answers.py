@@ -9,7 +9,7 @@ import pytest
 from yarl import URL
 
 from streamproc.client import HaltListener
-from streamproc.client.halts import read_control_news
+from streamproc.client.halt_records import read_control_news
 from streamproc.otel import AssemblyLimits
 from tests.client.records import halt_event
 from tests.otel.conftest import Served

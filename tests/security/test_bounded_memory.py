@@ -15,7 +15,8 @@ import orjson
 import pytest
 
 import streamproc
-from streamproc.client.halts import IDS_MAX, ControlNews, Halt, Halts, StatusNews
+from streamproc.client.halt_records import ControlNews, Halt, StatusNews
+from streamproc.client.halts import IDS_MAX, Halts
 from streamproc.core.accounts import ACCOUNT_VERSION, AccountRef, SpendEntry, Statement, write_statement
 from streamproc.core.rules import KINDS_MAX
 from streamproc.core.run_state import RunState

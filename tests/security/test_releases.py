@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamproc.client import HaltListener
-from streamproc.client.halts import ControlNews, Halt
+from streamproc.client.halt_records import ControlNews, Halt
 from streamproc.core.decision import Decision, encode_decision
 from streamproc.fleet.issuing import new_command
 from streamproc.fleet.keyring import Keyring, new_keys

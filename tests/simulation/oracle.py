@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from streamproc.client.halts import Halts, read_status_news
+from streamproc.client.halt_records import read_status_news
+from streamproc.client.halts import Halts
 from streamproc.core.accounts import Account, BudgetReached, dump_account, load_account, read_statement, step_account
 from streamproc.core.charges import Charge, statements
 from streamproc.core.decision import encode_decision

@@ -15,7 +15,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from streamproc import Halted
 from streamproc.client import BlockingHaltListener, HaltListener
-from streamproc.client.halts import ControlNews, StatusNews, read_control_news, read_status_news
+from streamproc.client.halt_records import ControlNews, StatusNews, read_control_news, read_status_news
 from streamproc.model.controls import RunStatus, read_control
 from tests.client.records import halt_event, resume_event
 from tests.client.test_guard import Breaker, started

@@ -13,6 +13,7 @@ export interface ControlEvent {
     | "information.none"
     | "transition.blocked"
     | "delegation.rejected"
+    | "task.ended"
     | "task.escalated"
     | "run.resumed"
     | "fleet.state"

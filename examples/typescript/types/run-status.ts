@@ -37,6 +37,14 @@ export interface RunStatus {
     [k: string]: number;
   };
   /**
+   * tasks that have ended while the run goes on, and were not resumed: at most eight
+   */
+  ended_tasks?: EndedTask[];
+  /**
+   * cycles of its graph that it has entered
+   */
+  cycles?: CycleStatus[];
+  /**
    * events that were refused because they lack the token of the run
    */
   strangers?: number;
@@ -66,6 +74,7 @@ export interface ControlEvent {
     | "information.none"
     | "transition.blocked"
     | "delegation.rejected"
+    | "task.ended"
     | "task.escalated"
     | "run.resumed"
     | "fleet.state"
@@ -393,4 +402,46 @@ export interface ControlPolicy {
   name: string;
   version: string;
   hash: string;
+}
+/**
+ * A task that has ended while its run goes on: guards for it, and for its agent, refuse work.
+ */
+export interface EndedTask {
+  task_id: string;
+  terminal_status: "aborted_stuck" | "budget_exceeded" | "timed_out" | "blocked" | "stalled" | "escalated" | "stopped";
+  /**
+   * of the rule that ended it
+   */
+  code: string;
+  /**
+   * that owns it; empty: not known
+   */
+  agent?: string;
+}
+/**
+ * What a run keeps of one cycle of its graph.
+ */
+export interface CycleStatus {
+  /**
+   * id of the cycle: a hash of its nodes and edges
+   */
+  cycle: string;
+  /**
+   * completed so far
+   */
+  iterations: number;
+  /**
+   * of its own nodes, against `maxCycleRuntimeMs`
+   */
+  runtime_ms?: number;
+  /**
+   * of its own nodes, against `maxCycleCost`
+   */
+  cost_usd_micro?: number;
+  /**
+   * hashes in each of its windows (steps, statements, artifacts, narration); none as long as all turns belong to the cycle: its windows are those of the run
+   */
+  windows?: {
+    [k: string]: number;
+  };
 }

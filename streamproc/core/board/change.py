@@ -16,8 +16,8 @@ class BoardChange:
 
     __slots__ = (
         "attempts", "batch", "blocked", "board", "completed", "config", "cycled", "earlier", "failed", "failures",
-        "guard", "missing", "overridden", "phase", "refused", "rejected", "source", "swings", "tag", "target", "task",
-        "to",
+        "guard", "missing", "overridden", "phase", "refused", "rejected", "source", "swings", "tag", "target",
+        "task", "to",
     )  # fmt: skip
 
     def __init__(self, board: Board, config: BoardConfig, tag: Tag) -> None:

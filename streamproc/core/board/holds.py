@@ -10,6 +10,7 @@ from typing import Final
 
 from streamproc.core.board.change import BoardChange, Tag, find_task
 from streamproc.core.board.config import UNKNOWN, BoardConfig, state_name
+from streamproc.core.board.ends import end_task
 from streamproc.core.board.guards import open_gates, pass_verdicts
 from streamproc.core.board.owners import task_in_progress
 from streamproc.core.board.state import (
@@ -31,8 +32,9 @@ NO_APPROVAL: Final = ("CANCEL", "REASSIGN", "REJECT", "REDELEGATE")  # a decisio
 STATUSES: Final = ("blocked", "stalled", "escalated")
 
 
-def settle(run: RunState, finding: Finding, config: BoardConfig, tag: Tag) -> None:
-    """Apply a decision on a task: it is blocked, stalled or escalated now."""
+def settle(run: RunState, finding: Finding, event: Event, config: BoardConfig, tag: Tag) -> None:
+    """Apply a decision on a task: it is blocked, stalled, escalated or out of budget now."""
+    end_task(run, finding, event)
     board, status, code = run.board, finding.task_status, finding.code
     if board is None or status not in STATUSES:
         return

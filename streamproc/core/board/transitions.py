@@ -10,6 +10,7 @@ from typing import Final
 
 from streamproc.core.board.change import BoardChange, Tag, board_of, find_task
 from streamproc.core.board.config import FOREIGN, STATE_SKIP, UNKNOWN, BoardConfig, state_name
+from streamproc.core.board.ends import resume_tasks
 from streamproc.core.board.guards import learn, unmet
 from streamproc.core.board.holds import approve, decide, holder, recover, release
 from streamproc.core.board.owners import deliver, note_worker
@@ -73,6 +74,7 @@ def apply_event(run: RunState, event: BoardEvent, config: BoardConfig, tag: Tag)
             _moved(run, change, task, event)
         elif isinstance(event, TaskVerdict):
             _judged(run, change, task, event)
+    resume_tasks(run, change, event)
     run.evicted += shrink(change.board, config.done, tag(event.task_id) if event.task_id else 0)
     return change
 

@@ -78,7 +78,7 @@ def test_a_killed_task_is_escalated_on_the_board_until_a_person_approves() -> No
     on = {"type": "task.transition", "task_id": "T", "from": "READY", "to": "LOCKED"}
     found = decisions([*board, DELEGATED, spent(1_001), on, on | {"approved_by": "ann"}])
     assert [(one.code, one.type) for one in found] == [
-        ("BUDGET008", "task.escalated"), ("BUDGET008", "budget.level"), ("TASK008", "transition.blocked"),
+        ("BUDGET008", "task.escalated"), ("BUDGET008", "task.ended"), ("TASK008", "transition.blocked"),
         ("TASK008", "decision.recorded"),
     ]  # fmt: skip
 

@@ -1,0 +1,108 @@
+"""Which tasks of runs have ended while their runs go on, according to the records read so far. Pure: no I/O, no clock.
+
+A decision on the topic `control` ends a task at once (`task.ended`, `task.escalated`). The status of the run on the
+topic `runs` names the tasks that have ended and were not resumed; it is the whole truth, a little later. Each record
+says which event of the run it follows from: an older one changes nothing. A resume of the run resumes its tasks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from streamproc.errors import TaskEnded
+from streamproc.model.controls import ControlEvent, read_control
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streamproc.fleet.record_signing import LogPlace
+
+RUNS_MAX: Final = 100_000  # runs with tasks that have ended, or were resumed; past it, the oldest are forgotten
+TYPES: Final = frozenset({"task.ended", "task.escalated"})
+STATUSES: Final = frozenset({"blocked", "stalled", "escalated", "budget_exceeded"})
+
+
+class EndOfTask(NamedTuple):
+    """How a task has ended: the agent that owned it, the code of the rule, and the control event as JSON, if known."""
+
+    task: str
+    agent: str
+    code: str
+    control: bytes = b""
+
+
+class _Ends(NamedTuple):
+    place: LogPlace | None  # what the newest record follows from
+    tasks: dict[str, EndOfTask]
+
+
+class TaskEnds:
+    """The tasks that have ended. Any thread may read; only one thread may change it."""
+
+    def __init__(self, runs_max: int = RUNS_MAX) -> None:
+        self._runs: dict[str, _Ends] = {}
+        self._runs_max = runs_max
+
+    def end(self, run_id: str, place: LogPlace | None, end: EndOfTask) -> bool:
+        """Apply a decision that ends a task. Returns whether the end is news."""
+        known = self._runs.get(run_id)
+        if known is None:
+            self._put(run_id, _Ends(place, {end.task: end}))
+            return True
+        if _is_before(place, known.place):
+            return False
+        self._put(run_id, _Ends(place or known.place, known.tasks | {end.task: end}))
+        return end.task not in known.tasks
+
+    def status(self, run_id: str, place: LogPlace | None, ended: Iterable[EndOfTask]) -> bool:
+        """Apply a status, which names all tasks of the run that have ended. Returns whether one of them is news."""
+        known = self._runs.get(run_id)
+        tasks = {end.task: end for end in ended}
+        if known is None:
+            if tasks:
+                self._put(run_id, _Ends(place, tasks))
+            return bool(tasks)
+        if _is_before(place, known.place):
+            return False
+        kept = {task: known.tasks.get(task, end) for task, end in tasks.items()}
+        self._put(run_id, _Ends(place or known.place, kept))
+        return not kept.keys() <= known.tasks.keys()
+
+    def resume(self, run_id: str, place: LogPlace | None) -> None:
+        """Apply a resume of the run."""
+        known = self._runs.get(run_id)
+        if known is not None and not _is_before(place, known.place):
+            self._put(run_id, _Ends(place or known.place, {}))
+
+    def error(self, run_id: str, tasks: set[str], agents: set[str]) -> TaskEnded | None:
+        """Return why work on one of these tasks, or of these agents, must stop; None if it may go on."""
+        known = self._runs.get(run_id)
+        if known is None:
+            return None
+        for end in tuple(known.tasks.values()):
+            if end.task in tasks or (end.agent and end.agent in agents):
+                return TaskEnded(run_id, end.task, _control_of(end), f"{end.code} has ended it earlier")
+        return None
+
+    def known(self, run_id: str) -> bool:
+        """Return whether tasks of a run have ended."""
+        ends = self._runs.get(run_id)
+        return ends is not None and bool(ends.tasks)
+
+    def _put(self, run_id: str, ends: _Ends) -> None:
+        self._runs.pop(run_id, None)
+        self._runs[run_id] = ends
+        if len(self._runs) > self._runs_max:
+            del self._runs[next(iter(self._runs))]
+
+
+def _is_before(place: LogPlace | None, known: LogPlace | None) -> bool:
+    """Return whether a record follows from an earlier event than a known one of the same partition."""
+    return place is not None and known is not None and place.before(known)
+
+
+def _control_of(end: EndOfTask) -> ControlEvent | None:
+    try:
+        return read_control(end.control) if end.control else None
+    except ValueError:  # of a newer version
+        return None
