@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from streamproc.client.listener import HaltListener
 from streamproc.client.publisher import TurnPublisher
-from streamproc.client.task_ends import TYPES
 from streamproc.core.deadlines import deadline_event
 from streamproc.errors import Halted, TaskEnded
 from streamproc.integrations.watch import Watch
+from streamproc.model.control_types import ENDS_OF_TASKS
 from streamproc.model.raw_events import RawEvent
 from streamproc.monitor import Monitor
 from streamproc.settings import Settings
@@ -261,8 +261,8 @@ class MemoryListener(HaltListener):
         self._monitor = monitor
         monitor.on_control(self._heard)
 
-    def check(self, run_id: str) -> None:
-        if (halted := self.error(run_id)) is not None:
+    def check(self, run_id: str, *, task: str = "", agent: str = "") -> None:
+        if (halted := self.error(run_id, task=task, agent=agent)) is not None:
             raise halted
 
     def error(self, run_id: str, *_: str, task: str = "", agent: str = "", **__: str) -> Halted | None:
@@ -288,7 +288,7 @@ class MemoryListener(HaltListener):
     def _heard(self, control: ControlEvent) -> None:
         for subscription in tuple(self._subscriptions):
             subscription.offer(control)
-        if control.severity == "halt" or control.type in TYPES:
+        if control.severity == "halt" or control.type in ENDS_OF_TASKS:
             self.guards.fire(control.run_id)
 
 

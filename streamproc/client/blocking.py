@@ -347,9 +347,9 @@ class BlockingHaltListener(BlockingWrapper):
         """The standing commands: ``fleet.status``, ``fleet.command``."""
         return self._halts.fleet
 
-    def check(self, run_id: str) -> None:
-        """Raise `Halted` if the run is halted, or the fleet stopped. No I/O; takes well under a microsecond."""
-        self._halts.check(run_id)
+    def check(self, run_id: str, *, task: str = "", agent: str = "") -> None:
+        """Raise `Halted` as `HaltListener.check` does. No I/O; takes well under a microsecond."""
+        self._halts.check(run_id, task=task, agent=agent)
 
     def halted(self, run_id: str) -> ControlEvent | None:
         """Return the decision that halted the run; None if it is not halted (see `HaltListener.halted`)."""

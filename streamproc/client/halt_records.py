@@ -6,8 +6,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from streamproc.client.task_ends import STATUSES, TYPES, EndOfTask
+from streamproc.client.task_ends import STATUSES, EndOfTask
 from streamproc.fleet.record_signing import LogPlace
+from streamproc.model.control_types import ENDS_OF_TASKS
 from streamproc.model.raw_fields import read_time_ms
 
 
@@ -194,7 +195,7 @@ def _ended_of(status: _Status) -> tuple[EndOfTask, ...]:
 
 def _end_of(control: _Control, value: bytes) -> EndOfTask | None:
     """Return the task that a control event ends; None: it ends none, or the whole run."""
-    if control.type not in TYPES or control.severity == "halt" or control.terminal_status not in STATUSES:
+    if control.type not in ENDS_OF_TASKS or control.severity == "halt" or control.terminal_status not in STATUSES:
         return None
     agent = control.evidence.agent if control.evidence is not None else None
     return EndOfTask(control.task_id, agent or "", control.code, value) if control.task_id else None

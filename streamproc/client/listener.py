@@ -103,13 +103,14 @@ class HaltListener:
 
     # Queries.
 
-    def check(self, run_id: str) -> None:
-        """Raise `Halted` if the run is halted, or the fleet stopped.
+    def check(self, run_id: str, *, task: str = "", agent: str = "") -> None:
+        """Raise `Halted` if the run is halted, or the fleet stopped; `TaskEnded` if this task of it has ended, or one
+        that this agent owns.
 
         No I/O; takes well under a microsecond; callable from any thread.
         """
-        if run_id in self._runs or self.fleet.stopped or redact_id(run_id) in self._runs:
-            halted = self.error(run_id)
+        if run_id in self._runs or self.fleet.stopped or redact_id(run_id) in self._runs or task or agent:
+            halted = self.error(run_id, task=task, agent=agent)
             if halted is not None:
                 raise halted
 

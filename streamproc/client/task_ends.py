@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from streamproc.fleet.record_signing import LogPlace
 
 RUNS_MAX: Final = 100_000  # runs with tasks that have ended, or were resumed; past it, the oldest are forgotten
-TYPES: Final = frozenset({"task.ended", "task.escalated"})
 STATUSES: Final = frozenset({"blocked", "stalled", "escalated", "budget_exceeded"})
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakKeyDictionary, ref
 
 from streamproc.core.graph import check_graph
-from streamproc.errors import Halted
+from streamproc.errors import Halted, TaskEnded
+from streamproc.model.control_types import ENDS_OF_TASKS
 
 if TYPE_CHECKING:
     from streamproc.client.waits import Waits
@@ -26,8 +27,8 @@ class Backend(Protocol):
     def feed(self, event: dict[str, Any]) -> None:
         """Take a raw event. Raises `InvalidEvent`."""
 
-    def check(self, run_id: str) -> None:
-        """Raise `Halted` if the run is halted."""
+    def check(self, run_id: str, task: str = "") -> None:
+        """Raise `Halted` if the run is halted, `TaskEnded` if this task of it has ended."""
 
     def halted(self, run_id: str) -> ControlEvent | None:
         """Return the decision that halted the run."""
@@ -115,6 +116,7 @@ class MonitorBackend:
         self._monitor = monitor
         self._lock = threading.Lock()  # held while the engine steps, which does no I/O
         self._warnings = Warnings(told)
+        self._ended: OrderedDict[str, None] = OrderedDict()  # runs of which a task has ended
 
     def feed(self, event: dict[str, Any]) -> None:
         if event["type"] == "run.started" and event.get("graph") is not None:
@@ -122,11 +124,19 @@ class MonitorBackend:
         with self._lock:
             for control in self._monitor.feed(event):
                 self._warnings.add(control)
+                if control.type in ENDS_OF_TASKS:
+                    self._ended[control.run_id] = None
+                    if len(self._ended) > WARNINGS_MAX:
+                        self._ended.popitem(last=False)
 
-    def check(self, run_id: str) -> None:
+    def check(self, run_id: str, task: str = "") -> None:
         halt = self._monitor.halted(run_id)
         if halt is not None:
             raise Halted(halt)
+        status = self.status(run_id) if task and run_id in self._ended else None
+        for end in status.ended_tasks if status is not None else ():
+            if end.task_id == task:
+                raise TaskEnded(run_id, task, reason=f"{end.code} has ended it ({end.terminal_status})")
 
     def halted(self, run_id: str) -> ControlEvent | None:
         return self._monitor.halted(run_id)

@@ -11,7 +11,7 @@ from weakref import WeakSet
 from streamproc.client import BlockingHaltListener, BlockingTurnPublisher
 from streamproc.client.background import Background
 from streamproc.client.heartbeat_watch import check_on_unwatched
-from streamproc.errors import Halted, StreamprocError
+from streamproc.errors import Halted, StreamprocError, TaskEnded
 from streamproc.integrations.backends import Reporters, Warnings
 from streamproc.kafka.session import client_settings
 
@@ -133,10 +133,12 @@ class KafkaBackend:
             connection = self._connection = _join(self, self._settings)
         return connection
 
-    def check(self, run_id: str) -> None:
+    def check(self, run_id: str, task: str = "") -> None:
         if self._connection is not None:
             try:
-                self._connection.halts.check(run_id)
+                self._connection.halts.check(run_id, task=task)
+            except TaskEnded:
+                raise
             except Halted:
                 self._connection.halts.reports.ended(run_id, halted=True)
                 raise

@@ -148,13 +148,14 @@ class Watch:
     # What to do.
 
     def check(self, run_id: str) -> None:
-        """Raise `Halted` if the run must stop. No I/O; takes below a microsecond, after the `wait`.
+        """Raise `Halted` if the run must stop, and within `task` also `TaskEnded` if that task has ended. No I/O; takes
+        below a microsecond, after the `wait`.
 
         Where OpenTelemetry records a span, the halt is an event of it (``streamproc.halt``).
         """
         self.wait(run_id)
         try:
-            self._backend.check(run_id)
+            self._backend.check(run_id, _task.get())
         except Halted as halt:
             self._record(halt.control, str(halt))
             raise
@@ -242,7 +243,8 @@ class Watch:
         """``with watch.task("item 7"):`` says what the turns of this context are about (their ``task_id``).
 
         The same answers and calls for another task are no repeats: use it in loops over items that no adapter can see.
-        Of a longer text than the id of a task may be, only a digest is reported.
+        Of a longer text than the id of a task may be, only a digest is reported. If a rule ends the task, the next step
+        in this context raises `TaskEnded`; work on other tasks of the run goes on.
         """
         name = str(task)
         if len(name) > TASK_MAX:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streamproc import Halted, InvalidEvent, Monitor, StreamprocError, UnsafeCycle, Watch
+from streamproc import Halted, InvalidEvent, Monitor, StreamprocError, TaskEnded, UnsafeCycle, Watch
 from streamproc.integrations._instances import Instances
 from streamproc.kafka import topics
 from streamproc.settings import load_settings
@@ -284,3 +284,18 @@ def test_agents_beside_each_other_have_names_of_their_own() -> None:
     assert [instances.name("r1", "coder", one) for one in (second, "fourth", "fifth")] == [
         "coder/2", "coder", "coder/3",
     ]  # fmt: skip
+
+
+def test_a_task_that_ends_stops_the_steps_of_its_context_and_no_others() -> None:
+    watch = Watch(Monitor("tickets"))
+    watch.turn("r", "bob", output="I work on T2.", task_id="T2")
+    for number in range(3):
+        with watch.task("T1"):
+            watch.check("r")
+            watch.turn("r", "ada", errors=[{"message": "the build is broken", "class": "BuildError"}])
+            watch.turn("r", "ada", output=f"Way {number} is {number * 37} lines long.")
+    with watch.task("T1"), pytest.raises(TaskEnded, match="ERROR002 has ended it"):
+        watch.check("r")
+    with watch.task("T2"):
+        watch.check("r")
+    watch.check("r")

@@ -63,6 +63,8 @@ async def test_guards_of_the_task_and_its_agent_are_cancelled_and_the_run_goes_o
             pass
         with later.guard("r"), later.guard("r", task="T2"):
             later.check("r")
+        with later.guard("r"), pytest.raises(TaskEnded):
+            later.check("r", task="T1")
         await publish(settings, [DECIDED])
 
         def enters() -> bool:

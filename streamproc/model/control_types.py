@@ -1,0 +1,8 @@
+"""Types of decisions with a meaning of their own for those who stop work."""
+
+from __future__ import annotations
+
+from typing import Final
+
+ENDS_OF_TASKS: Final = frozenset({"task.ended", "task.escalated"})
+"""After them a task is over, while its run goes on, if they name its new status and are no halt."""
