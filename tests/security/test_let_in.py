@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.security.endpoint import TokenEndpoint
     from tests.worker.running import WorkerProcess
 
-STUCK_S = 30.0  # a stuck run is halted at its third turn; a worker on a busy machine may take seconds for that
+STUCK_S = 60.0  # a stuck run is halted at its third turn; a worker on a busy machine may take seconds for that
 LOGINS_S = 5.0  # the broker ends a login after 2 s, so at least two end in this time
 
 
