@@ -19,9 +19,9 @@ HALTED = {
     "stop/by-a-person": ("OPERATOR001", 0),
 }
 EXPECTED = {
-    "signals/retry-exhausted": [("ERROR002", "BILL-6", "loop.warning")],
-    "signals/oscillating-state": [("TASK001", "BILL-7", "loop.warning"), ("TASK001", "BILL-7", "transition.blocked")],
-    "signals/todo-stall": [("STALL005", "BILL-8", "loop.warning")],
+    "signals/retry-exhausted": [("ERROR002", "BILL-6", "task.ended")],
+    "signals/oscillating-state": [("TASK001", "BILL-7", "task.ended"), ("TASK001", "BILL-7", "transition.blocked")],
+    "signals/todo-stall": [("STALL005", "BILL-8", "task.ended")],
     "signals/blocked-chain": [
         ("TASK002", "BILL-10", "loop.warning"),
         ("TASK002", "BILL-10", "notification"),
