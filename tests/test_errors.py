@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streamproc import errors
-from streamproc.errors import Halted, InvalidEvent, InvalidPolicy, Problem, StreamprocError, UnsafeCycle, plural, shown
+from streamproc.errors import (
+    Halted,
+    InvalidEvent,
+    InvalidPolicy,
+    Problem,
+    StreamprocError,
+    TaskEnded,
+    UnsafeCycle,
+    plural,
+    shown,
+)
 from streamproc.monitor import Monitor
 
 if TYPE_CHECKING:
@@ -25,7 +35,7 @@ def a_halt() -> ControlEvent:
 
 def test_all_errors_but_halted_share_one_base_class() -> None:
     assert len(KINDS) >= 9
-    assert [kind for kind in KINDS if not issubclass(kind, StreamprocError)] == [Halted]
+    assert [kind for kind in KINDS if not issubclass(kind, StreamprocError)] == [Halted, TaskEnded]
 
 
 @pytest.mark.parametrize("kind", KINDS)
