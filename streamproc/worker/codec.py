@@ -40,8 +40,8 @@ def peek_with_deadline(raw: bytes) -> tuple[int, int, int] | None:
     """Return the same as `peek_run`, with the next deadline of the run (0: none)."""
     try:
         size, due_ms, version, layout, offset, turns, halted, finished = _HEADED.unpack_from(raw)
-    except error:  # too short for a state of this version
-        version = layout = -1
+    except error:  # too short for a state
+        return None
     if (version != STATE_VERSION or layout != LAYOUT) and not raw.startswith(HEADS, FRAME.size):
         return None
     if halted >= 0:  # the decision that halted it stands behind its state, except behind a stub
