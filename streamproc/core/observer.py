@@ -72,7 +72,7 @@ def observe_turn(view: View, rules: Rules) -> None:
     if source and (turn.from_ or source != tag):
         view.iterated = observe_handover(run, source, tag, not turn.from_)
     if len(run.cycles.table):
-        _observe_cycle(view, usage)
+        _observe_cycle(view, usage, source)
     if run.pending.node:
         _settle_pending_text(view)
     if source and source != tag:  # a node that names itself goes on: it hands nothing over
@@ -92,11 +92,11 @@ def observe_turn(view: View, rules: Rules) -> None:
 
 
 @cfunc
-def _observe_cycle(view: View, usage: Usage | None) -> None:
+def _observe_cycle(view: View, usage: Usage | None, source: u32) -> None:
     """Find the cycle that the turn is in, and apply the turn to those that it is outside of."""
     run: RunState = view.run
     cost: i64 = 0
-    view.cycle = cycle_of(view, usage)
+    view.cycle = cycle_of(view, usage, source)
     if view.cycle is None or len(run.cycles.table) > 1:
         if usage is not None and usage.cost_usd_micro is not None:
             cost = amount_of(usage.cost_usd_micro)

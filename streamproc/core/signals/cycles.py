@@ -198,10 +198,10 @@ def cycle_with(run: RunState, node_tag: u32) -> Cycle | None:
 
 
 @cfunc
-def cycle_of(view: View, usage: Usage | None) -> Cycle | None:
+def cycle_of(view: View, usage: Usage | None, source: u32) -> Cycle | None:
     """Return the cycle that a turn's node is in. Cost and runtime of a declared cycle count from its first turn.
 
-    A node with a self-loop that follows itself completes an iteration without a handover.
+    A node with a self-loop that follows itself (`source`) completes an iteration without a handover.
     """
     run: RunState = view.run
     node_tag: u32 = view.node_tag
@@ -214,7 +214,7 @@ def cycle_of(view: View, usage: Usage | None) -> Cycle | None:
         cycle.spent_before = run.ledger.cost_usd_micro
         if usage is not None and usage.cost_usd_micro is not None:
             cycle.spent_before -= usage.cost_usd_micro
-    stayed = cycle.anchor == node_tag and node_tag == run.handovers.previous_node and not view.turn.from_
+    stayed = cycle.anchor == node_tag and node_tag == source and not view.turn.from_
     if stayed and cycle.is_self_loop():
         cycle.iterations += 1
         view.iterated = cycle
