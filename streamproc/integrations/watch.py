@@ -155,7 +155,10 @@ class Watch:
         """
         self.wait(run_id)
         try:
-            self._backend.check(run_id, _task.get())
+            if task := _task.get():
+                self._backend.check(run_id, task)
+            else:
+                self._backend.check(run_id)
         except Halted as halt:
             self._record(halt.control, str(halt))
             raise
