@@ -3,6 +3,9 @@
 A decision on the topic `control` ends a task at once (`task.ended`, `task.escalated`). The status of the run on the
 topic `runs` names the tasks that have ended and were not resumed; it is the whole truth, a little later. Each record
 says which event of the run it follows from: an older one changes nothing. A resume of the run resumes its tasks.
+
+As with halts, all of this is kept for each partition of the turns topic: a stranger of the same name in another
+partition resumes nothing.
 """
 
 from __future__ import annotations
@@ -39,60 +42,62 @@ class TaskEnds:
     """The tasks that have ended. Any thread may read; only one thread may change it."""
 
     def __init__(self, runs_max: int = RUNS_MAX) -> None:
-        self._runs: dict[str, _Ends] = {}
+        self._runs: dict[str, dict[int, _Ends]] = {}  # by run and partition
         self._runs_max = runs_max
 
     def end(self, run_id: str, place: LogPlace | None, end: EndOfTask) -> bool:
         """Apply a decision that ends a task. Returns whether the end is news."""
-        known = self._runs.get(run_id)
-        if known is None:
-            self._put(run_id, _Ends(place, {end.task: end}))
-            return True
+        known = self._of(run_id, place)
         if _is_before(place, known.place):
             return False
-        self._put(run_id, _Ends(place or known.place, known.tasks | {end.task: end}))
+        self._put(run_id, place, known.tasks | {end.task: end})
         return end.task not in known.tasks
 
     def status(self, run_id: str, place: LogPlace | None, ended: Iterable[EndOfTask]) -> bool:
         """Apply a status, which names all tasks of the run that have ended. Returns whether one of them is news."""
-        known = self._runs.get(run_id)
         tasks = {end.task: end for end in ended}
-        if known is None:
-            if tasks:
-                self._put(run_id, _Ends(place, tasks))
-            return bool(tasks)
+        if not tasks and run_id not in self._runs:
+            return False  # as most statuses of a fleet
+        known = self._of(run_id, place)
         if _is_before(place, known.place):
             return False
-        kept = {task: known.tasks.get(task, end) for task, end in tasks.items()}
-        self._put(run_id, _Ends(place or known.place, kept))
-        return not kept.keys() <= known.tasks.keys()
+        self._put(run_id, place, {task: known.tasks.get(task, end) for task, end in tasks.items()})
+        return not tasks.keys() <= known.tasks.keys()
 
     def resume(self, run_id: str, place: LogPlace | None) -> None:
-        """Apply a resume of the run."""
-        known = self._runs.get(run_id)
-        if known is not None and not _is_before(place, known.place):
-            self._put(run_id, _Ends(place or known.place, {}))
+        """Apply a resume of the run; one that names no place, as of an early version, resumes all of its tasks."""
+        if place is None:
+            self._runs.pop(run_id, None)
+        elif run_id in self._runs and not _is_before(place, self._of(run_id, place).place):
+            self._put(run_id, place, {})
 
     def error(self, run_id: str, tasks: set[str], agents: set[str]) -> TaskEnded | None:
         """Return why work on one of these tasks, or of these agents, must stop; None if it may go on."""
-        known = self._runs.get(run_id)
-        if known is None:
-            return None
-        for end in tuple(known.tasks.values()):
-            if end.task in tasks or (end.agent and end.agent in agents):
-                return TaskEnded(run_id, end.task, _control_of(end), f"{end.code} has ended it earlier")
+        for ends in tuple(self._runs.get(run_id, {}).values()):
+            for end in ends.tasks.values():
+                if end.task in tasks or (end.agent and end.agent in agents):
+                    return TaskEnded(run_id, end.task, _control_of(end), f"{end.code} has ended it earlier")
         return None
 
     def known(self, run_id: str) -> bool:
         """Return whether tasks of a run have ended."""
-        ends = self._runs.get(run_id)
-        return ends is not None and bool(ends.tasks)
+        return any(ends.tasks for ends in self._runs.get(run_id, {}).values())
 
-    def _put(self, run_id: str, ends: _Ends) -> None:
-        self._runs.pop(run_id, None)
-        self._runs[run_id] = ends
+    def _of(self, run_id: str, place: LogPlace | None) -> _Ends:
+        return self._runs.get(run_id, {}).get(_partition(place), _NOTHING)
+
+    def _put(self, run_id: str, place: LogPlace | None, tasks: dict[str, EndOfTask]) -> None:
+        known = self._runs.pop(run_id, {})
+        self._runs[run_id] = known | {_partition(place): _Ends(place, tasks)}
         if len(self._runs) > self._runs_max:
             del self._runs[next(iter(self._runs))]
+
+
+_NOTHING: Final = _Ends(None, {})
+
+
+def _partition(place: LogPlace | None) -> int:
+    return -1 if place is None else place.partition
 
 
 def _is_before(place: LogPlace | None, known: LogPlace | None) -> bool:

@@ -12,9 +12,12 @@ import pytest
 from streamproc.client.halt_records import read_control_news, read_status_news
 from streamproc.client.halts import Halts
 from streamproc.errors import Halted, TaskEnded
+from streamproc.model.controls import ControlTrigger
 from streamproc.testing import MemoryListener, RecordingMonitor
 from tests.client.records import halt_event, resume_event
 from tests.core.board.test_ends import DECIDED, ENDS
+
+AT = "2026-01-01T00:00:00Z"
 
 
 def end_record(task: str, offset: int, *, kind: str = "task.ended", status: str = "blocked", **more: object) -> bytes:
@@ -22,14 +25,14 @@ def end_record(task: str, offset: int, *, kind: str = "task.ended", status: str 
         "id": f"{task}@{offset}", "type": kind, "run_id": "r", "code": "TASK001", "severity": "warn",
         "message": "It swings.", "task_id": task, "terminal_status": status,
         "evidence": {"kind": "state_oscillation", "agent": "ada"},
-        "trigger": {"partition": 0, "offset": offset}, "at": "2026-01-01T00:00:00Z", **more,
+        "trigger": {"partition": 0, "offset": offset}, "at": AT, **more,
     })  # fmt: skip
 
 
-def status_record(offset: int, *tasks: str) -> bytes:
+def status_record(offset: int, *tasks: str, partition: int = 0) -> bytes:
     ended = [{"task_id": task, "terminal_status": "blocked", "code": "TASK001", "agent": "ada"} for task in tasks]
     return msgspec.json.encode({
-        "run_id": "r", "status": "running", "partition": 0, "offset": offset, "at": "2026-01-01T00:00:00Z",
+        "run_id": "r", "status": "running", "partition": partition, "offset": offset, "at": AT,
         "ended_tasks": ended,
     })  # fmt: skip
 
@@ -90,7 +93,27 @@ def test_in_every_order_the_newest_status_is_the_truth(order: tuple[str, ...]) -
     assert error_of(halts, "T2") is not None
 
 
+@pytest.mark.parametrize("offset", [0, 1, 9])
+def test_a_stranger_of_the_same_name_in_another_partition_resumes_nothing(offset: int) -> None:
+    halts = Halts()
+    halts.control(read_control_news(end_record("T1", 1), 1))
+    stranger = read_status_news(status_record(offset, partition=1), 2)
+    assert stranger is not None
+    halts.status(stranger)
+    resume = resume_event("r").model_copy(update={"trigger": ControlTrigger(partition=1, offset=offset), "at": AT})
+    halts.control(read_control_news(resume.model_dump_json().encode(), 3))
+    assert error_of(halts, "T1") is not None
+
+
 def test_a_resume_of_the_run_resumes_its_tasks() -> None:
+    halts = Halts()
+    halts.control(read_control_news(end_record("T1", 1), 1))
+    resume = resume_event("r").model_copy(update={"trigger": ControlTrigger(partition=0, offset=2), "at": AT})
+    halts.control(read_control_news(resume.model_dump_json().encode(), 2))
+    assert error_of(halts, "T1") is None
+
+
+def test_a_resume_from_a_worker_that_names_no_place_resumes_all_of_them() -> None:
     halts = Halts()
     halts.control(read_control_news(end_record("T1", 1), 1))
     halts.control(read_control_news(resume_event("r").model_dump_json().encode(), 2))
@@ -112,15 +135,19 @@ async def test_guards_of_the_task_and_its_agent_are_cancelled_and_no_others() ->
             "run": halts.guard("r"), "task T2": halts.guard("r", task="T2"), "agent bob": halts.guard("r", agent="bob"),
         }  # fmt: skip
 
+        over = asyncio.Event()
+
         async def work(name: str) -> str:
             async with guards[name]:
-                await asyncio.sleep(0.2)
+                await over.wait()
             return "done"
 
         tasks = {name: asyncio.create_task(work(name)) for name in guards}
         await asyncio.sleep(0)
         for raw in ENDS["blocked"]:
             monitor.feed({"run_id": "r", **raw})
+        await asyncio.gather(tasks["task T1"], tasks["agent ada"], return_exceptions=True)
+        over.set()
         found = dict(zip(tasks, await asyncio.gather(*tasks.values(), return_exceptions=True), strict=True))
 
         assert {name for name, result in found.items() if isinstance(result, TaskEnded)} == {"task T1", "agent ada"}
