@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from streamproc.core.accounts import ACCOUNT_VERSION, TOTAL, AccountRef, Mark, SpendEntry, Statement, closes_session
+from streamproc.core.run_state import RunState
 from streamproc.core.scope import short_name
-
-if TYPE_CHECKING:
-    from streamproc.core.run_state import RunState
-    from streamproc.model.wire import Usage
+from streamproc.model.wire import Usage
 
 SESSION_BUDGETS: Final = (("tokens", "maxSessionTokens"), ("micro_usd", "maxSessionCostUsd"))
 

@@ -25,7 +25,7 @@ class Cold(msgspec.Struct, array_like=True):
     plugins: dict[str, bytes] = {}  # what plug-ins keep, by their codes (`plugin_memory`)
     halted_by: int = 0  # hash of the id of the decision that halted the run; 0: none, or one of an earlier version
     ended_tasks: dict[str, list[str]] = {}  # by task id: how it ended (`board.ends`), oldest first
-    graph_declared: bool = False  # whether the run has declared its graph
+    graph_declared: bool = False  # in states of version 3: whether the run has declared its graph
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode

@@ -29,13 +29,15 @@ MANIFEST: Final = "build.json"
 CORE: Final = "streamproc._compiled.core"
 SCAN: Final = "streamproc.fingerprint.scan"
 PARTS: Final = (
-    "streamproc.core.records", *(f"streamproc.core.signals.{name}" for name in (
-        "streaks", "periods", "novelty", "calls", "tools", "nodes", "evidence", "failing_tests", "artifacts",
-        "node_errors", "similarity", "queries", "monologues", "text_streaks", "replies", "own_turns", "statements",
-        "handovers", "cycles", "cycle_memory", "metrics", "spend", "pace",
+    *(f"streamproc.core.{name}" for name in ("records", "names", "marks")),
+    *(f"streamproc.core.signals.{name}" for name in ("streaks", "periods", "novelty", "nodes", "evidence")),
+    "streamproc.core.now", *(f"streamproc.core.signals.{name}" for name in (
+        "calls", "tools", "failing_tests", "artifacts", "node_errors", "similarity", "queries", "monologues",
+        "text_streaks", "replies", "own_turns", "statements", "handovers", "cycles", "cycle_memory", "metrics",
+        "spend", "pace",
     )), *(f"streamproc.core.{name}" for name in (
-        "names", "marks", "escalation", "run_state", "packed_states", "outcome", "size_budget", "view",
-        "observe_results", "observe_spend", "observer", "decide", "engine",
+        "escalation", "run_state", "size_budget", "packed_states", "outcome", "view", "observe_results",
+        "observe_spend", "observe_texts", "observer", "decide", "engine",
     )),
 )  # fmt: skip
 """The modules that become one C module, each after those it imports from."""

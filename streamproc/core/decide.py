@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from xxhash import xxh3_128_hexdigest
+
 from streamproc.core.decision import BUDGET_EXCEEDED, Decision, Finding, Level, Trigger, hex16
-from streamproc.core.escalation import UNDECIDED, explain_to_snitch, hash_id, identity
+from streamproc.core.escalation import UNDECIDED, hash_id
 from streamproc.core.rules import Rules
 from streamproc.core.run_state import RunState
 from streamproc.core.signals.cycles import Cycle
@@ -25,13 +27,13 @@ def decide(view: View, event: Event, rules: Rules, finding: Finding) -> Decision
     scope = run.scope
     action, suggested = rules.actions(finding)
     if halts and action == "snitch":
-        explain_to_snitch(run, finding, view.node_tag if type(event) is Turn else 0)
+        _explain_to_snitch(run, finding, view.node_tag if type(event) is Turn else 0)
     if halts:
         evidence.output_hashes = [hex16(value) for value in recent.outputs.listed()] or None
         evidence.artifact_hashes = [hex16(value) for value in recent.artifacts.listed()] or None
         evidence.failing_signatures = [hex16(value) for value in recent.failing_sets.listed()] or None
         evidence.failing_trend = recent.failing_counts.listed() or None
-    decision_id = identity(event.run_id, run, finding, index, rules.policy.hash)
+    decision_id = _identity(event.run_id, run, finding, index, rules.policy.hash)
     if halts and run.cold.halted_by == UNDECIDED:
         run.cold.halted_by = hash_id(decision_id)
     return Decision(
@@ -71,3 +73,28 @@ def _type_of_warning(finding: Finding) -> str:
 def iterations_max(run: RunState, rules: Rules) -> int | None:
     """Return how many iterations a cycle of a run may take; None: any number."""
     return run.scope.budgets.get("maxCycleIterations") or rules.budgets.get("maxCycleIterations")
+
+
+def _explain_to_snitch(run: RunState, finding: Finding, node_tag: int) -> None:
+    """Complete a finding for a planner that routes to `snitch`: the run is stuck, on the edge on which the node got
+    its work."""
+    if finding.status == "stalled":
+        finding.status = "aborted_stuck"
+    if (
+        finding.reason != BUDGET_EXCEEDED
+        and finding.evidence.edge is None
+        and (edge := run.handovers.edge_of(run.cold.node_names, node_tag))
+    ):
+        finding.evidence.edge = edge
+        finding.message = f"{finding.message.removesuffix('.')}, after handovers from {edge[0]} to {edge[1]}."
+
+
+def _identity(run_id: str, run: RunState, finding: Finding, index: int, policy_hash: str) -> str:
+    """Return a decision's id. The same log and policy give the same id, whichever process decides.
+
+    Reusing a run id and resuming a run change the ids, or readers would skip the next halt as a duplicate.
+    """
+    attempt = f"{run.id_reuses}.{run.escalation.resumes}" if run.escalation.resumes else run.id_reuses
+    place = "" if finding.anywhere else index
+    text = f"{run_id}\0{attempt}\0{finding.code}\0{finding.loop}\0{int(finding.level)}\0{place}\0{policy_hash}"
+    return xxh3_128_hexdigest(text.encode("utf-8", "surrogatepass"))

@@ -8,7 +8,7 @@ scope, and the state that it stepped last, unpacked.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Final, cast
 
 from xxhash import xxh3_64_intdigest
 
@@ -21,7 +21,8 @@ from streamproc.core.charges import SESSION_BUDGETS, Charge, charge, closes_own_
 from streamproc.core.deadlines import Due, next_due
 from streamproc.core.decide import decide, iterations_max
 from streamproc.core.decision import Decision, Finding
-from streamproc.core.escalation import admit
+from streamproc.core.episodes import admit
+from streamproc.core.marks import InForce
 from streamproc.core.names import Names
 from streamproc.core.observer import observe_turn
 from streamproc.core.outcome import Outcome
@@ -30,16 +31,14 @@ from streamproc.core.prices import priced
 from streamproc.core.records import Values, ccall, cclass, cfunc, final, i64, u64
 from streamproc.core.refusal import KNOWN, STRANGER, is_stranger, refuse_command
 from streamproc.core.resume import pass_probation, restart_counts, resume, strictly
+from streamproc.core.rules import OnFault, Rules, RulesOf
+from streamproc.core.run_scope import change_scope, declare_budgets, set_scope, settle_tier
 from streamproc.core.run_state import UNBOUND, RunState, reset_run
-from streamproc.core.scope import change_scope, declare_budgets, set_scope, settle_tier, short_name
-from streamproc.core.signals.cycle_memory import leave_cycle
-from streamproc.core.signals.cycles import declare
+from streamproc.core.scope import short_name
 from streamproc.core.signals.open_turns import start_turn
-from streamproc.core.signals.replies import note_message
-from streamproc.core.signals.task_tokens import grant_tokens
-from streamproc.core.size_budget import OTHER_EVENT_BYTES, shrink_to_size
+from streamproc.core.signals.task_tokens import drop_oldest, grant_tokens
 from streamproc.core.status import Status, status_of
-from streamproc.core.view import InForce, View
+from streamproc.core.view import View
 from streamproc.errors import InvalidGraph, Problem
 from streamproc.model.guard_report import is_guard_report
 from streamproc.model.log_time import AT_MS_MAX
@@ -61,10 +60,6 @@ from streamproc.model.wire import (
     UserMessage,
 )
 
-if TYPE_CHECKING:
-    from streamproc.core.rules import OnFault, Rules, RulesOf
-
-ID_BYTES: Final = 8  # of a state
 RULES_MAX: Final = 8_192  # scopes with known rules, up to 2 KB each; past it, the cache is cleared
 NO_POSITION: Final = -1  # of an event that stands in no log
 
@@ -87,7 +82,7 @@ class Engine:
     names: Names
     tag: Callable[[str], int]
     view: View
-    known_rules: dict[bytes, InForce]  # by scope
+    known_rules: dict[bytes, tuple[Rules, InForce]]  # by scope
 
     def __init__(self, policy: RulesOf) -> None:
         from streamproc.core.states import new_states  # it needs the parts of this module
@@ -101,17 +96,16 @@ class Engine:
     @ccall
     def rules_of(self, run: RunState) -> Rules:
         """Return the rules for a run's scope."""
-        return self._in_force(run).rules
+        return self._in_force(run)[0]
 
     @cfunc
-    def _in_force(self, run: RunState) -> InForce:
-        forces: dict[bytes, InForce] = self.known_rules
-        known: InForce | None = forces.get(run.scope_raw)
+    def _in_force(self, run: RunState) -> tuple[Rules, InForce]:
+        known = self.known_rules.get(run.scope_raw)
         if known is None:
-            if len(forces) >= RULES_MAX:
-                forces.clear()
+            if len(self.known_rules) >= RULES_MAX:
+                self.known_rules.clear()
             rules = self.policy.rules(run.scope.workflow, run.scope.tenant, run.scope.tier)
-            known = forces[run.scope_raw] = InForce(rules, *rules.in_force(run.scope))
+            known = self.known_rules[run.scope_raw] = rules, rules.in_force(run.scope)
         return known
 
     @ccall
@@ -160,8 +154,6 @@ class Engine:
             if ids.has(digest):
                 run.duplicates += 1
                 return []
-            if not ids.full():
-                run.size_left -= ID_BYTES
             ids.push(digest)
         last_event_ms = run.at_ms
         self.view.last_event_ms = last_event_ms
@@ -169,12 +161,9 @@ class Engine:
             run.at_ms = at_ms
             if not run.started_ms:
                 run.started_ms = at_ms
-        if type(event) is Turn:
-            return self._turn(run, event)
-        found = self._other(run, event)
-        run.size_left -= OTHER_EVENT_BYTES
-        if run.size_left <= 0:
-            shrink_to_size(run)
+        self.view.evicted = 0
+        found = self._turn(run, event) if type(event) is Turn else self._other(run, event)
+        run.evicted += self.view.evicted
         return found
 
     def status(self, run: RunState, run_id: str, halt: Decision | None = None) -> Status:
@@ -193,8 +182,7 @@ class Engine:
             return found
         if turn.workflow or turn.tenant or turn.user or turn.tier or turn.session_id or turn.parent_run_id:
             set_scope(run, turn, self.rules_of)
-        force: InForce = self._in_force(run)
-        rules: Any = force.rules
+        rules, force = self._in_force(run)
         view.begin(run, turn, force)
         observe_turn(view, rules)
         run.turns = view.index + 1
@@ -203,7 +191,7 @@ class Engine:
             run.handovers.previous_name.set(turn.node)
         if view.kinds:
             found = self._ask(view, turn, rules)
-        leave_cycle(run)
+        run.cycle_memories.leave()
         if run.escalation.probation_until >= 0:
             pass_probation(run, view.iterated is not None)
         if (force.switches.accounts_needed or run.scope.session) and (turn.usage is not None or not run.charged):
@@ -211,8 +199,6 @@ class Engine:
             if usage is not None and force.switches.priced:
                 usage = priced(usage, turn.model, rules.prices)
             self._charge(run, turn.run_id, usage)
-        if run.size_left <= 0:
-            shrink_to_size(run)
         return found
 
     @cfunc
@@ -251,9 +237,9 @@ class Engine:
 
     def _ask_about(self, run: RunState, event: Event, kinds: int, change: BoardChange | None = None) -> list[Decision]:
         """Ask the detectors about an event that is no turn: `view.event`."""
-        force = self._in_force(run)
+        rules, force = self._in_force(run)
         self.view.begin_other(run, event, force.budgets, kinds, change)
-        return self._ask(self.view, event, force.rules)
+        return self._ask(self.view, event, rules)
 
     def _other(self, run: RunState, event: Event) -> list[Decision]:
         if type(event) is RunStarted:
@@ -267,7 +253,7 @@ class Engine:
         if type(event) is UserMessage:
             if not run.finished:
                 restart_counts(run)
-                note_message(run)
+                run.messages.note()
                 run.pending.clear()
                 return self._ask_about(run, event, kind.CLOCK)
         elif type(event) in OPERATOR_KINDS:
@@ -297,7 +283,9 @@ class Engine:
             return []
         set_scope(run, event, self.rules_of)
         if type(event) is TaskDelegated:
-            grant_tokens(run, event, self.tag)
+            grant_tokens(run.cold.task_tokens, event, self.tag, run.turns)
+            run.has_task_tokens = len(run.cold.task_tokens) > 0
+            self.view.evicted += drop_oldest(run.cold.task_tokens)
             run.session_closed = run.session_closed or closes_own_session(run, self.rules_of(run).accounts)
         change = apply_event(run, event, self.rules_of(run).board, self.tag)
         run.text_streak.end()  # a task that moves is work
@@ -328,7 +316,8 @@ class Engine:
         view.unsafe, view.unreadable = (), ""
         if event.graph:
             try:
-                view.unsafe = declare(run, event.graph, self.tag)
+                view.unsafe = run.cycles.declare(event.graph, view)
+                run.graphs += 1
             except InvalidGraph as error:
                 view.unreadable = str(error)  # the run continues without it
         return self._ask_about(run, event, kind.STARTED)
@@ -364,7 +353,7 @@ class Engine:
             return []
         set_scope(run, event, self.rules_of)
         found = self._ask_about(run, event, kind.CLOCK)
-        start_turn(run, event, self.tag)
+        run.set_open_turns(start_turn(run.open_turns, event, self.view))
         return found
 
     def _deadline(self, run: RunState, event: Deadline) -> list[Decision]:

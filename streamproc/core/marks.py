@@ -133,3 +133,17 @@ def budget_marks_of(detectors: Iterable[tuple[Any, Any]], budgets: Mapping[str, 
     for name, value in lowest.items():
         setattr(marks, name, value)
     return marks
+
+
+@final
+@cclass
+class InForce:
+    """What counts for the runs of one scope."""
+
+    budgets: Mapping[str, int]  # those that the run declared, over the policy's
+    limits: BudgetMarks
+    marks: Marks
+    switches: Switches
+
+    def __init__(self, budgets: Mapping[str, int], limits: BudgetMarks, marks: Marks, switches: Switches) -> None:
+        self.budgets, self.limits, self.marks, self.switches = budgets, limits, marks, switches

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from streamproc.core import kind
 from streamproc.core.marks import BudgetMarks
 from streamproc.core.prices import priced
 from streamproc.core.records import cfunc, i64, u32
+from streamproc.core.rules import Rules
 from streamproc.core.run_state import RunState
 from streamproc.core.signals.cycles import Cycle
 from streamproc.core.signals.open_turns import end_turn
-from streamproc.core.signals.pace import is_unusual, observe_pace
-from streamproc.core.signals.spend import Ledger, add_runtime, amount_of, spend, tokens_of
-from streamproc.core.signals.task_tokens import spend_tokens
+from streamproc.core.signals.spend import Ledger, amount_of, tokens_of
+from streamproc.core.signals.task_tokens import drop_oldest, spend_tokens
 from streamproc.core.view import View
 from streamproc.model.wire import Turn, Usage
-
-if TYPE_CHECKING:
-    from streamproc.core.rules import Rules
 
 
 @cfunc
@@ -28,24 +23,26 @@ def observe_measures(view: View, rules: Rules, usage: Usage | None) -> Usage | N
     if usage is not None:
         if view.switches.priced:
             usage = priced(usage, view.turn.model, rules.prices)
-        spend(run, usage, view.counts)
-        observe_pace(run, usage)
-        if is_unusual(run.pace, view.marks):
+        run.ledger.add(usage)
+        view.counts.add_time(amount_of(usage.duration_ms))
+        run.pace.observe(view, usage)
+        if run.pace.is_unusual(view.marks):
             view.kinds |= kind.USAGE
         if view.budgets and _reaches_a_limit_of_spend(view, usage):
             view.kinds |= kind.SPENDING
         if view.turn.task_id or run.scope.task:
-            _spend_on_task(view, rules)
+            _spend_on_task(view, rules, usage)
     if run.turns_open:
-        view.took_ms = end_turn(run, view.turn, view.node_tag, view.tag)
+        still_open, view.took_ms = end_turn(run.open_turns, view)
+        run.set_open_turns(still_open)
         reported_ms = amount_of(usage.duration_ms) if usage is not None else 0
         if view.took_ms > reported_ms:  # the time since `turn.started` contains what the turn reports itself
-            add_runtime(view.counts, view.took_ms - reported_ms)
+            view.counts.add_time(view.took_ms - reported_ms)
     return usage
 
 
 @cfunc
-def _spend_on_task(view: View, rules: Rules) -> None:
+def _spend_on_task(view: View, rules: Rules, usage: Usage) -> None:
     run: RunState = view.run
     turn: Turn = view.turn
     task: u32
@@ -53,7 +50,9 @@ def _spend_on_task(view: View, rules: Rules) -> None:
     if not view.switches.task_budgets or not (run.has_task_tokens or default):
         return
     task = view.names.tag(turn.task_id) if turn.task_id else run.scope.task
-    spent = spend_tokens(run, turn, task, default, rules.task_percents)
+    spent = spend_tokens(run.cold.task_tokens, usage, task, default, rules.task_percents, run.turns)
+    run.has_task_tokens = len(run.cold.task_tokens) > 0
+    view.evicted += drop_oldest(run.cold.task_tokens)
     if spent is not None:
         view.task_tokens = spent
         view.kinds |= kind.TASK_TOKENS

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from streamproc.core.records import ccall, cclass, final
 from streamproc.core.run_state import RunState, check, dump, load
+from streamproc.core.size_budget import FULL_BYTES, shrink
 
 Held: TypeAlias = bytes | RunState
 """A state between two events: bytes (none: of a new run), or an object of its own."""
@@ -49,6 +50,9 @@ class PackedStates:
     @ccall
     def close(self, run: RunState) -> Held:
         raw: bytes = dump(run)
+        if len(raw) > FULL_BYTES:
+            shrink(run)
+            raw = dump(run)
         self.held = raw if run is self.run else None
         return raw
 

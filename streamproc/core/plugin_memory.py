@@ -6,16 +6,14 @@ event, so a replay of the same log decides alike.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
-if TYPE_CHECKING:
-    from streamproc.core.run_state import RunState
+from streamproc.core.run_state import RunState
 
 MEMORY_BYTES: Final = 512  # of one plug-in; counters and a dozen hashes
 MEMORIES_BYTES: Final = 1_024  # of all plug-ins, with their codes: a quarter of a state
-ENTRY_BYTES: Final = 16  # of a state: what MessagePack adds to a new entry, or to the first one
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(dict[str, Any]).decode
@@ -47,4 +45,3 @@ def store_memory(run: RunState, code: str, memory: dict[str, Any]) -> None:
     if others + len(code) + len(raw) > MEMORIES_BYTES:
         raise ValueError(f"{code} keeps {len(raw)} bytes; the limit of all plug-ins together is {MEMORIES_BYTES}")
     kept[code] = raw
-    run.size_left -= len(code) + len(raw) + ENTRY_BYTES if before is None else max(0, len(raw) - len(before))

@@ -63,6 +63,10 @@ cdef inline void move(char* to, const char* source, Py_ssize_t size) noexcept:
             at += 1
 
 
+cdef inline void grow(Py_ssize_t _) noexcept:
+    """Count nothing: a state is measured each time it is packed."""
+
+
 def check_places():
     """Compare the places of the fields of wire structs with those that this module was built for."""
     from streamproc.model import wire

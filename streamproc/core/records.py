@@ -28,6 +28,7 @@ from streamproc.core.packing import (
     cfunc as cfunc,
     f64 as f64,
     flag as flag,
+    grow as grow,
     i32 as i32,
     i64 as i64,
     u32 as u32,
@@ -90,13 +91,16 @@ class Table(dict[int, Any], Part):
             row.clear()
         else:
             row = self.kind()
+            grow(row.size_bytes())
         row.key = key
         self[key] = row
         return row
 
     def forget(self, key: int) -> None:
         """Drop the row under a key, if there is one."""
-        self.pop(key, None)
+        row = self.pop(key, None)
+        if row is not None:
+            grow(-row.size_bytes())
 
     def rekey(self, old: int, new: int) -> None:
         """Give a row another key; it becomes the youngest."""
@@ -153,6 +157,7 @@ class Trail(Part):
             numbers, turns = numbers[1:], turns[1:]
         else:
             self.size += 1
+            grow(8)
         self.numbers, self.turns = numbers + (number,), turns + (turn,)  # noqa: RUF005 (unpacking is slower)
 
     def ago(self, count: int) -> int:
@@ -187,8 +192,10 @@ class Trail(Part):
             self.size = count
 
     def clear(self) -> None:
-        self.numbers = self.turns = ()
-        self.size = 0
+        if self.size:
+            grow(-8 * self.size)
+            self.numbers = self.turns = ()
+            self.size = 0
 
     def is_blank(self) -> bool:
         return not self.numbers
@@ -224,6 +231,8 @@ class Tags(dict[int, None], Part):
         self[tag] = None
         if len(self) > self.cap:
             del self[next(iter(self))]
+        else:
+            grow(4)
         return True
 
     def has(self, tag: int) -> bool:
@@ -270,6 +279,8 @@ class Values(Part):
         values = self.values
         if len(values) >= self.cap:
             values = values[1:]
+        else:
+            grow(8)
         self.values = values + (value,)  # noqa: RUF005 (unpacking is slower)
 
     def full(self) -> bool:
@@ -324,7 +335,9 @@ class Name(Part):
 
     def set(self, text: str) -> None:
         """Keep the first characters."""
-        self.text = text[:NAME_CHARS]
+        before, self.text = self.text, text[:NAME_CHARS]
+        if len(self.text) > len(before) or not self.text.isascii():
+            grow(4 * len(self.text))
 
     def get(self) -> str:
         """Return them."""

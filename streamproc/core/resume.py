@@ -7,23 +7,17 @@ sixteen turns at the latest: no detector looks for longer loops.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import msgspec
 
 from streamproc.core.board.state import FREE, HELD_APPROVAL
 from streamproc.core.decision import BUDGET_EXCEEDED, Finding, Level
-from streamproc.core.scope import BUDGET_BITS, change_scope
-from streamproc.core.signals.cycle_memory import restart_cycles
-from streamproc.core.signals.handovers import reset_for_user_message
-from streamproc.core.signals.novelty import note_progress
-from streamproc.core.signals.open_turns import close_turns
+from streamproc.core.run_scope import change_scope
+from streamproc.core.run_state import RunState
+from streamproc.core.scope import BUDGET_BITS
 from streamproc.model.budgets import BUDGETS, INTEGER_MAX
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from streamproc.core.run_state import RunState
 
 PROBATION_TURNS_MAX: Final = 16
 TASK_TOKENS: Final = "maxTaskTokens"
@@ -49,7 +43,7 @@ def resume(run: RunState, grant: Mapping[str, int], limits: Mapping[str, int], l
     run.cold.halted_by, run.cold.ended_tasks = 0, {}
     run.escalation.severity, run.finished = 0, False
     run.escalation.episodes.clear()
-    close_turns(run)
+    run.set_open_turns([])
     run.pending.clear()
     if run.board is not None:
         run.board.empty_cycles, run.board.failed = 0, []
@@ -59,9 +53,13 @@ def resume(run: RunState, grant: Mapping[str, int], limits: Mapping[str, int], l
 
 def restart_counts(run: RunState) -> None:
     """Start every count of repetitions again: a person has intervened, and all of them assume that nobody has."""
-    reset_for_user_message(run, run.turns)
-    note_progress(run, run.turns)
-    restart_cycles(run)
+    run.calls.reset()
+    run.tools.reset()
+    run.monologue.clear()
+    run.text_streak.clear()
+    run.handovers.reset(run.turns)
+    run.novelty.note_progress(run.turns)
+    run.cycle_memories.reset()
 
 
 def _continue_clocks(run: RunState, grant: Mapping[str, int], limits: Mapping[str, int], last_event_ms: int) -> None:

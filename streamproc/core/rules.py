@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 from streamproc.core.board.config import NO_BOARD, BoardConfig
 from streamproc.core.charges import NO_ACCOUNTS, AccountRules
 from streamproc.core.decision import Finding, Level, PolicyRef
-from streamproc.core.marks import BudgetMarks, Switches, budget_marks_of, marks_of
+from streamproc.core.marks import InForce, Switches, budget_marks_of, marks_of
 from streamproc.core.prices import Price, Prices
 from streamproc.core.scope import Scope
 from streamproc.core.signals.calls import IDLE, OVER, POLL, CallMemory
@@ -104,10 +104,10 @@ class Rules:
         self._known_warn = known_warn or NO_BACKSTOP
         self._known_halt = known_halt or NO_BACKSTOP
 
-    def in_force(self, scope: Scope) -> tuple[Mapping[str, int], BudgetMarks]:
-        """Return the budgets of a scope, those that its run declared over the policy's, and their marks."""
+    def in_force(self, scope: Scope) -> InForce:
+        """Return what counts for the runs of a scope: the budgets that they declared over the policy's, and marks."""
         budgets = {**self.budgets, **scope.budgets}
-        return budgets, budget_marks_of(self._detectors, budgets, scope)
+        return InForce(budgets, budget_marks_of(self._detectors, budgets, scope), self.marks, self.switches)
 
     def detectors(self, kinds: int) -> tuple[tuple[Detector, Any], ...]:
         """Return the detectors to ask about these kinds of evidence."""

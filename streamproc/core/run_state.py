@@ -26,6 +26,7 @@ from streamproc.core.records import (
     Writer,
     ccall,
     cclass,
+    cfunc,
     final,
     flag,
     i32,
@@ -35,8 +36,8 @@ from streamproc.core.records import (
 )
 from streamproc.core.scope import NO_SCOPE, NO_SCOPE_RAW, Scope, kept_scope, read_scope, write_scope
 from streamproc.core.signals.calls import CallMemory, Calls
-from streamproc.core.signals.cycle_memory import CycleMemory
-from streamproc.core.signals.cycles import CYCLES_MAX, Cycles
+from streamproc.core.signals.cycle_memory import CycleMemories, CycleMemory
+from streamproc.core.signals.cycles import Cycles
 from streamproc.core.signals.evidence import RecentHashes
 from streamproc.core.signals.handovers import Handovers
 from streamproc.core.signals.metrics import METRICS_MAX, Metric
@@ -45,7 +46,7 @@ from streamproc.core.signals.node_errors import Attempt
 from streamproc.core.signals.nodes import NODES_MAX, NodeState
 from streamproc.core.signals.novelty import Novelty
 from streamproc.core.signals.pace import Pace
-from streamproc.core.signals.periods import STREAMS_MAX, HashWindow, HeldPeriod
+from streamproc.core.signals.periods import HashWindow, HeldPeriod, Streams
 from streamproc.core.signals.replies import Messages
 from streamproc.core.signals.similarity import LongTexts
 from streamproc.core.signals.spend import COUNTS_MAX, Ledger, NodeCounts
@@ -55,15 +56,15 @@ from streamproc.core.signals.tools import Tools
 from streamproc.model.log_time import AT_MS_MAX
 
 IDS_MAX: Final = 24  # event ids; a producer resends what was in flight, which is a handful
-STATE_VERSION: Final = 3
+STATE_VERSION: Final = 4
 
-LAYOUT: Final = 2561096963  # a hash of all records, which a test computes again
+LAYOUT: Final = 3293786864  # a hash of all records, which a test computes again
 HEAD: Final = struct.pack("<BI", STATE_VERSION, LAYOUT)  # before the numbers
-HEAD_2: Final = struct.pack("<BI", 2, 1246357637)  # of the version before: the same without the `LATER` parts
-HEADS: Final = (HEAD, HEAD_2)  # of the states that are read
+HEAD_3: Final = struct.pack("<BI", 3, 2561096963)  # of the version before: without `graphs` and `crowded`
+HEAD_2: Final = struct.pack("<BI", 2, 1246357637)  # of the one before that: also without the `LATER` parts
+HEADS: Final = (HEAD, HEAD_3, HEAD_2)  # of the states that are read
 LATER: Final = 2  # parts at the end that version 2 did not have: they begin blank
 TURNS_MAX: Final = 2**31 - 2**16  # indices of turns are 32-bit numbers
-NEW_BYTES: Final = 3_289  # `size_left` of a new run: what `size_budget` would find
 UNBOUND: Final = 1  # value of `owner`: the first event had no token, so tokens mean nothing
 
 
@@ -81,7 +82,7 @@ class RunState(Record):
     partition: i32  # of the turns topic; -1: not on Kafka
     turns: i32  # number of turns
     halted: i32  # turn of the last halt
-    size_left: i32  # bytes that may be added before the state is measured again (`size_budget`)
+    graphs: u32  # number of graphs that the run has declared
     call_turns: u32  # number of turns with calls, without those in which only the infrastructure failed
     duplicates: u32  # events skipped because their id was known
     late: u32  # events after `run.finished`
@@ -102,7 +103,7 @@ class RunState(Record):
     novelty: Novelty
     calls: Calls
     tools: Tools
-    windows: Table  # of `HashWindow`, by stream (`periods`)
+    streams: Streams
     nodes: Table  # of `NodeState`, by tag
     node_counts: Table  # of `NodeCounts`, by tag
     handovers: Handovers
@@ -117,31 +118,30 @@ class RunState(Record):
     ledger: Ledger
     pace: Pace
     escalation: Escalation
-    cycle_memories: Table  # of `CycleMemory`, by cycle: the windows and marks of each cycle with turns outside of it
+    cycle_memories: CycleMemories
     attempts: Table  # of `Attempt`: the last failure, whichever node reported it; only if every error counts
-    inside: CycleMemory | None  # of the cycle whose marks are in force; None between events
-    inner_windows: Table | None  # and its windows
+    room: Any  # bytes that may be added before an unpacked state is measured again (`size_budget`); not stored
     scope: Scope  # who the run belongs to, and its budgets; shared between runs, never changed in place
     scope_raw: bytes  # the same as MessagePack
     cold_raw: bytes  # `cold` as it was stored
     cold_read: Any  # `cold` once it is read; None before
-    of_version_2: Any  # whether the bytes that are read lack the `LATER` parts
+    version: Any  # of the bytes that are read
 
     def __init__(self) -> None:
         self.event_ids = Values(IDS_MAX)
-        self.novelty, self.calls, self.tools = Novelty(), Calls(), Tools()
-        self.windows = Table(HashWindow, STREAMS_MAX)
+        self.streams, self.calls, self.tools = Streams(), Calls(), Tools()
+        self.novelty = Novelty(self.streams)
         self.nodes, self.node_counts = Table(NodeState, NODES_MAX), Table(NodeCounts, COUNTS_MAX)
         self.handovers, self.cycles = Handovers(), Cycles()
         self.pending, self.monologue, self.text_streak = Pending(), Monologue(), TextStreak()
         self.messages, self.long_texts = Messages(), LongTexts()
         self.metrics, self.evidence = Table(Metric, METRICS_MAX), RecentHashes()
         self.ledger, self.pace, self.escalation = Ledger(), Pace(), Escalation()
-        self.cycle_memories, self.attempts = Table(CycleMemory, CYCLES_MAX), Table(Attempt, 1)
-        self.inside = self.inner_windows = None
-        self.of_version_2 = False
+        self.cycle_memories = CycleMemories(self.novelty, self.handovers, self.streams)
+        self.attempts = Table(Attempt, 1)
+        self.version = STATE_VERSION
         super().__init__(
-            self.event_ids, self.novelty, self.calls, self.tools, self.windows, self.nodes, self.node_counts,
+            self.event_ids, self.novelty, self.calls, self.tools, self.streams, self.nodes, self.node_counts,
             self.handovers, self.cycles, self.pending, self.monologue, self.text_streak, self.messages,
             self.long_texts, self.metrics, self.evidence, self.ledger, self.pace, self.escalation,
             self.cycle_memories, self.attempts,
@@ -151,20 +151,26 @@ class RunState(Record):
     def clear(self) -> None:
         Record.clear(self)
         self.partition = self.offset = self.halted = -1
-        self.size_left = NEW_BYTES
+        self.room = 0
         self.scope, self.scope_raw = NO_SCOPE, NO_SCOPE_RAW
         self.cold_raw, self.cold_read = b"", None
-        self.inside = self.inner_windows = None
+        self._forget_turn()
+
+    @cfunc
+    def _forget_turn(self) -> None:
+        """Forget what is not stored: it belongs to a turn that was not applied to the end."""
+        self.cycle_memories.inside = self.streams.cycle_windows = None
 
     def set_scope(self, scope: Scope) -> None:
         """Set the scope."""
-        self.scope, self.scope_raw = scope, write_scope(scope)
+        self.scope, self.scope_raw, self.room = scope, write_scope(scope), 0
 
     @property
     def cold(self) -> Any:
         """What few runs have, as `Cold`; it may be changed in place."""
         if self.cold_read is None:
             self.cold_read = read_cold(self.cold_raw)
+        self.room = 0
         return self.cold_read
 
     @property
@@ -176,6 +182,11 @@ class RunState(Record):
     def open_turns(self) -> Any:
         """The turns that have started and not ended, oldest first."""
         return self.cold.open_turns if self.turns_open else []
+
+    def set_open_turns(self, turns: list[Any]) -> None:
+        """Set the turns that have started and not ended."""
+        if turns or self.turns_open:
+            self.cold.open_turns, self.turns_open = turns, len(turns)
 
     @property
     def task_tokens(self) -> Any:
@@ -200,15 +211,20 @@ class RunState(Record):
                 part.clear()
             self.ledger.load(reader)
             self.escalation.load(reader)
-        elif self.of_version_2:
+        elif self.version < STATE_VERSION:
             for part in self.parts[: len(self.parts) - LATER]:
                 part.load(reader)
             self.cycle_memories.clear()
             self.attempts.clear()
+            if self.version == 3:
+                self.cycle_memories.table.load(reader)
+                self.attempts.load(reader)
         else:
             Record.load_parts(self, reader)
-        self.inside = self.inner_windows = None
-        self.cold_raw, self.cold_read = reader.blob(), None
+        self._forget_turn()
+        self.cold_raw, self.cold_read, self.room = reader.blob(), None, 0
+        if self.version < STATE_VERSION:
+            self.graphs = int(self.cold.graph_declared)
 
     @ccall
     def dump_parts(self, writer: Writer) -> None:
@@ -243,8 +259,8 @@ def check(run: RunState) -> None:
         raise StateError("a time out of bounds")
     if run.long_texts.sims.size != run.long_texts.turns.size or min(map(len, cold.recent_calls), default=2) < 2:
         raise StateError("turns that are missing")
-    _check_windows(run.windows)
-    for own in run.cycle_memories.rows:
+    _check_windows(run.streams.windows)
+    for own in run.cycle_memories.table.rows:
         _check_windows(own.windows)
     for memory in run.calls.table.rows:
         if not memory.times.size:
@@ -312,7 +328,7 @@ def stub_of(run: RunState) -> RunState:
         command_ids=cold.command_ids, commands_since_ms=cold.commands_since_ms, halted_by=cold.halted_by
     )
     stub.has_board = stub.has_task_tokens = False
-    stub.turns_open, stub.escalation.halted_loop_seen, stub.size_left = 0, -1, 0
+    stub.turns_open, stub.escalation.halted_loop_seen = 0, -1
     return stub
 
 
@@ -321,7 +337,7 @@ def halted_rest(head: Peek, partition: int) -> RunState:
     damaged, too."""
     run = begin_run(partition)
     run.offset, run.turns, run.halted = head.offset, min(max(head.turns, 0), TURNS_MAX - 1), head.halted
-    run.finished, run.stub, run.size_left = head.finished, True, 0
+    run.finished, run.stub = head.finished, True
     run.escalation.severity = HALT_LEVEL
     return run
 
@@ -337,7 +353,6 @@ def reset_run(run: RunState) -> None:
     run.clear()
     run.partition, run.offset, run.at_ms, run.owner, run.strangers, run.session_closed, run.id_reuses = kept
     run.started_ms, run.escalation.probation_until = run.at_ms, probation
-    run.size_left = 0
     for event_id in ids:
         run.event_ids.push(event_id)
     run.set_scope(kept_scope(scope))
@@ -356,7 +371,7 @@ def load(raw: bytes, into: RunState | None = None) -> RunState:
     run: RunState = RunState() if into is None else into
     if not raw.startswith(HEADS):
         raise StateError("not a state of this version")
-    run.of_version_2 = raw.startswith(HEAD_2)
+    run.version = raw[0]
     reader: Reader = _readers.pop() if _readers else Reader()
     reader.begin(raw, len(HEAD))
     run.load(reader)

@@ -1,10 +1,9 @@
 """The bound on the size of a run's state. Each collection has its own cap; this is the cap on their sum, which a run
 reaches only if nearly all collections are full at the same time.
 
-Measuring a state means visiting all of its entries, which costs about as much as a turn. So every addition subtracts
-its bytes from `RunState.size_left` (replacing an entry is free), and the state is measured only when that is used up.
-Rare and possibly large additions set it to 0. The outcome depends only on the state and the event: it is the same in
-every process, compiled or not, however often the state is stored.
+A state is measured whenever it is packed, after each event, and the least useful entries of one that is too large are
+dropped. The outcome depends only on the state and the event: it is the same in every process, compiled or not, however
+often the state is stored.
 """
 
 from __future__ import annotations
@@ -18,32 +17,20 @@ from streamproc.core.signals.nodes import NodeState
 from streamproc.core.signals.periods import OWN, own_stream
 from streamproc.core.signals.spend import NodeCounts
 
-STATE_BYTES: Final = 4_000  # limit of `size_left`; the guarantee is 4 096, and numbers in MessagePack may get longer
-PASSING_BYTES: Final = 64 + 16 + 160  # names of a node and a detector, hashes shown with a halt: they come and go
-FULL_BYTES: Final = 3_600  # past this size, the least useful entries are dropped ...
+FULL_BYTES: Final = 3_760  # past this size, the least useful entries are dropped ...
 KEPT_BYTES: Final = 3_200  # ... down to this size, or the next turn would have to drop entries again
 
-OTHER_EVENT_BYTES: Final = 1_100  # an event that is not a turn: a task with the longest id, or a full board
 
-
-def shrink_to_size(run: RunState) -> None:
-    """Measure a state, and drop its least useful entries if it is too large; `evicted` counts each round."""
-    size = run.size_bytes()
-    if size > FULL_BYTES:
-        for drop in _LEAST_USEFUL_FIRST:
+def shrink(run: RunState) -> None:
+    """Drop the least useful entries of a state that is larger than `FULL_BYTES`; `evicted` counts each round."""
+    for drops, enough in ((_LEAST_USEFUL_FIRST, KEPT_BYTES), (_LAST, FULL_BYTES)):
+        for drop in drops:
+            if run.size_bytes() <= enough:
+                return
             run.evicted += 1
             drop(run)
-            size = run.size_bytes()
-            if size <= KEPT_BYTES:
-                break
-    if size > STATE_BYTES - PASSING_BYTES:
-        for drop in _LAST:
-            run.evicted += 1
-            drop(run)
-            size = run.size_bytes()
-            if size <= STATE_BYTES - PASSING_BYTES:
-                break
-    run.size_left = STATE_BYTES - PASSING_BYTES - size
+        if run.size_bytes() <= FULL_BYTES:
+            return
 
 
 def _old_occurrences(run: RunState) -> None:
@@ -66,7 +53,7 @@ def _silent_nodes(run: RunState) -> None:
     oldest = [node.key for node in sorted(run.nodes.rows, key=_last_turn)]
     for tag in oldest[: len(oldest) // 2]:
         run.nodes.forget(tag)
-        run.windows.forget(own_stream(tag))
+        run.streams.windows.forget(own_stream(tag))
 
 
 def _last_turn(node: NodeState) -> int:
@@ -90,13 +77,13 @@ def _old_texts(run: RunState) -> None:
 
 
 def _own_streams(run: RunState) -> None:
-    for window in list(run.windows.rows):
+    for window in list(run.streams.windows.rows):
         if window.key >= OWN:
-            run.windows.forget(window.key)
+            run.streams.windows.forget(window.key)
 
 
 def _memories_of_cycles(run: RunState) -> None:
-    run.cycle_memories.clear()  # the cycles go on with the memory of the run
+    run.cycle_memories.drop(run.turns)
 
 
 def _half_of_seen(run: RunState) -> None:
@@ -140,7 +127,7 @@ def _all_calls(run: RunState) -> None:
 
 
 def _all_streams(run: RunState) -> None:
-    run.windows.clear()
+    run.streams.windows.clear()
 
 
 def _half_of_ids(run: RunState) -> None:

@@ -11,7 +11,9 @@ from typing import Protocol
 
 from streamproc.core.compiled import core_kind
 from streamproc.core.packed_states import Held as Held, PackedStates
+from streamproc.core.packing import GROWTH
 from streamproc.core.run_state import RunState, begin_run, check, dump, load
+from streamproc.core.size_budget import FULL_BYTES, shrink
 
 
 class States(Protocol):
@@ -42,12 +44,25 @@ class ObjectStates:
     def begin(self, partition: int) -> Held:
         return begin_run(partition)
 
+    def __init__(self) -> None:
+        self._grown = 0  # `GROWTH` when the last state was opened
+
     def open(self, held: Held) -> RunState:
+        self._grown = GROWTH.bytes
         if isinstance(held, RunState):
             return held
         return load(held) if held else RunState()
 
     def close(self, run: RunState) -> Held:
+        """Keep the object. Measuring it takes a quarter of a turn: it is done only once so much was added that the
+        state may be too large."""
+        run.room -= GROWTH.bytes - self._grown
+        if run.room <= 0:
+            size = run.size_bytes()
+            if size > FULL_BYTES:
+                shrink(run)
+                size = run.size_bytes()
+            run.room = FULL_BYTES - size
         return run
 
     def drop(self) -> None:

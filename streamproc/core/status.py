@@ -12,7 +12,6 @@ from streamproc.core.decision import Decision, Snapshot, hex16
 from streamproc.core.run_state import RunState
 from streamproc.core.scope import capped_budgets
 from streamproc.core.signals.cycles import NOT_ENTERED
-from streamproc.core.signals.handovers import loop_counters
 from streamproc.core.signals.periods import ARTIFACTS, NARRATION, STATEMENTS, STEPS
 from streamproc.model.log_time import rfc3339
 
@@ -81,9 +80,9 @@ def status_of(run: RunState, run_id: str, halt: Decision | None, iterations_max:
         total_tokens=run.ledger.total_tokens,
         cost_usd_micro=run.ledger.cost_usd_micro,
         at=rfc3339(run.at_ms) if run.at_ms else None,
-        capped_budgets=capped_budgets(run),
+        capped_budgets=capped_budgets(run.scope),
         strangers=run.strangers,
-        loop_counters=loop_counters(run),
+        loop_counters=run.handovers.counters(run.cold.node_names) if len(run.handovers.fruitless) else {},
         cycles=_cycles_of(run),
         ended_tasks=[_EndedTask(*end) for end in ended_tasks(run)],
         partition=run.partition,
@@ -97,7 +96,7 @@ def _cycles_of(run: RunState) -> list[_CycleStatus]:
     for cycle in run.cycles.table.rows:
         if cycle.spent_before == NOT_ENTERED:
             continue
-        memory = run.cycle_memories.find(cycle.key)
+        memory = run.cycle_memories.table.find(cycle.key)
         windows = memory.windows.rows if memory is not None else ()
         runtime_ms = run.at_ms - cycle.since_ms if cycle.since_ms else 0
         found.append(_CycleStatus(

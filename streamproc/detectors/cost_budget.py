@@ -27,7 +27,7 @@ from typing import Final
 
 from streamproc.core import kind
 from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
-from streamproc.core.escalation import already_reported
+from streamproc.core.episodes import already_reported
 from streamproc.core.marks import first_of
 from streamproc.core.scope import Scope
 from streamproc.core.view import View

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level
-from streamproc.core.escalation import already_reported
+from streamproc.core.episodes import already_reported
 from streamproc.core.signals.novelty import Gate
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, call, said, tested

@@ -40,7 +40,7 @@ from typing import Any, Final
 
 from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level, hex16
-from streamproc.core.escalation import already_reported
+from streamproc.core.episodes import already_reported
 from streamproc.core.run_state import RunState
 from streamproc.core.signals.calls import IDLE, Repeat
 from streamproc.core.signals.novelty import Gate

@@ -30,7 +30,6 @@ from streamproc.core.decision import STALLED, Evidence, Finding, Level
 from streamproc.core.run_state import RunState
 from streamproc.core.signals.open_turns import OpenTurn, node_of
 from streamproc.core.signals.statements import USER_NODES
-from streamproc.core.signals.text_streaks import may_wait
 from streamproc.core.view import GAP_MS, View
 from streamproc.detectors.base import Example, call, said
 from streamproc.model.wire import Deadline, Turn, TurnStarted
@@ -79,7 +78,7 @@ class Silence:
                 return self._of_turn(view, Level.HALT, oldest, what, silent_ms, halt_ms)
             if _over(open_ms, warn_ms):
                 return self._of_turn(view, Level.WARN, oldest, "has not ended after", open_ms, warn_ms)
-        warn_silence_s = 0 if may_wait(run, run.turns - 1) else limits.warn_silence_s
+        warn_silence_s = 0 if _may_wait(run, run.turns - 1) else limits.warn_silence_s
         for level, limit_s in ((Level.HALT, limits.halt_silence_s), (Level.WARN, warn_silence_s)):
             if _over(silent_ms, limit_s * 1000):
                 return self._finding(view, level, 0, "The run", "has been silent for", silent_ms, limit_s)
@@ -119,7 +118,7 @@ class Silence:
         halt_ms, warn_ms = _open_limits(budgets, limits)
         waits = [(turn.started_ms, warn_ms, turn.name) for turn in run.open_turns]
         waits += [(run.at_ms, halt_ms, turn.name) for turn in run.open_turns]
-        warn_silence_s = 0 if may_wait(run, run.turns - 1) else limits.warn_silence_s
+        warn_silence_s = 0 if _may_wait(run, run.turns - 1) else limits.warn_silence_s
         waits += [(run.at_ms, limit_s * 1000, "") for limit_s in (warn_silence_s, limits.halt_silence_s)]
         return [Due(since + max(ms, GAP_MS), self.code, since, name) for since, ms, name in waits if ms]
 
@@ -136,8 +135,13 @@ def _open_limits(budgets: Mapping[str, int], limits: Limits) -> tuple[int, int]:
 def _was_waiting(view: View) -> bool:
     """Whether the run may have waited for a person until this turn, or the turn is the person's."""
     if type(view.event) is not Turn:
-        return may_wait(view.run, view.index - 1)
-    return view.event.node in USER_NODES or may_wait(view.run, view.index - 1)
+        return _may_wait(view.run, view.index - 1)
+    return view.event.node in USER_NODES or _may_wait(view.run, view.index - 1)
+
+
+def _may_wait(run: RunState, index: int) -> bool:
+    """Whether a run may wait for a person after this turn: no turn is open, and this one was only a text."""
+    return not run.turns_open and run.text_streak.may_wait(index)
 
 
 def _over(ms: int, limit_ms: int) -> bool:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding, Level, hex16
-from streamproc.core.escalation import already_reported
+from streamproc.core.episodes import already_reported
 from streamproc.core.marks import NEVER, first_of
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, call

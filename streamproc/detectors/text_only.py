@@ -23,7 +23,7 @@ from typing import Final
 
 from streamproc.core import kind
 from streamproc.core.decision import STALLED, Evidence, Finding
-from streamproc.core.escalation import already_reported
+from streamproc.core.episodes import already_reported
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, call, level, said
 

@@ -110,7 +110,7 @@ def test_a_state_that_is_stored_after_every_turn_decides_alike() -> None:
     kept, stored = Feed(), Feed()
     for raw in raws:
         assert kept.raw(raw) == stored.raw(raw)
-        assert stored.state.inside is None
+        assert stored.state.cycle_memories.inside is None
         stored.state = load(dump(stored.state))
     assert dump(kept.state) == dump(stored.state)
 

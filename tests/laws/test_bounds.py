@@ -13,7 +13,7 @@ from benchmarks.traces import sample_runs
 from streamproc.core.board.state import TASKS_MAX
 from streamproc.core.records import StateError
 from streamproc.core.run_state import RunState, dump, load
-from streamproc.core.size_budget import PASSING_BYTES, shrink_to_size
+from streamproc.core.size_budget import FULL_BYTES
 from streamproc.fingerprint import fingerprint
 from streamproc.model import wire
 from streamproc.model.budgets import BUDGETS
@@ -141,7 +141,7 @@ def largest(
     for n in range(turns):
         feed.event(make(n, dice), START_MS + n * 1_000)
         size = len(dump(feed.state))
-        assert size + feed.state.size_left <= STATE_BYTES_MAX  # what may be added before it is measured again
+        assert size <= STATE_BYTES_MAX
         worst = max(worst, size)
     assert feed.state.turns == before + turns
     return worst
@@ -153,7 +153,7 @@ def test_a_state_is_within_the_limit_after_every_event(trace: list[Raw]) -> None
     feed = Feed()
     for raw in trace:
         feed.raw(raw)
-        assert len(dump(feed.state)) + max(0, feed.state.size_left) <= STATE_BYTES_MAX
+        assert len(dump(feed.state)) <= STATE_BYTES_MAX
 
 
 @pytest.mark.parametrize("before", [0, 100_000])
@@ -343,24 +343,14 @@ def test_bytes_that_are_not_a_state_are_refused() -> None:
     assert STANDARD.name == "standard"
 
 
-def test_a_new_run_has_the_room_that_measuring_it_finds() -> None:
-    new, measured = RunState(), RunState()
-    shrink_to_size(measured)
-    assert new.size_left == measured.size_left
-
-
 @pytest.mark.parametrize("make", [full_turn, circling_turn, growing_turn])
 def test_every_addition_is_counted(make: Callable[[int, random.Random], Turn]) -> None:
-    """Until a state is measured, which raises `size_left`, it grows by no more than that falls."""
-    feed, dice, counted = Feed(), random.Random(4), 0
+    """A state that is kept unpacked is measured before it can be too large; a packed one is measured each time."""
+    feed, dice = Feed(), random.Random(4)
     for n in range(1_000):
-        size, left = len(dump(feed.state)), feed.state.size_left
         feed.event(make(n % 40, dice), START_MS + n * 1_000)
         feed.state.event_ids.clear()
-        if feed.state.size_left <= left:
-            counted += 1
-            assert len(dump(feed.state)) - size <= left - feed.state.size_left + PASSING_BYTES
-    assert counted > 20
+        assert len(dump(feed.state)) + max(0, feed.state.room) <= FULL_BYTES
 
 
 def test_a_real_run_is_hardly_ever_measured() -> None:
@@ -368,10 +358,10 @@ def test_a_real_run_is_hardly_ever_measured() -> None:
     for run in sample_runs():
         feed = Feed()
         for event, at_ms in run:
-            left = feed.state.size_left
+            left = feed.state.room
             feed.event(event, at_ms)
-            measured += feed.state.size_left > left
+            measured += feed.state.room > left
         turns += feed.state.turns
         assert feed.state.evicted == 0
     assert turns > 1_000
-    assert measured < turns / 50
+    assert measured < turns / 15

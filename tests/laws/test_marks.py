@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 from streamproc.core import kind
 from streamproc.core.decision import Decision, Finding, encode_decision
 from streamproc.core.engine import Engine
-from streamproc.core.marks import BUDGET_KINDS, KINDS, BudgetMarks, Marks
+from streamproc.core.marks import BUDGET_KINDS, KINDS, BudgetMarks, InForce, Marks
 from streamproc.core.run_state import RunState, dump
 from streamproc.detectors import MODULES
 from streamproc.detectors.base import call
@@ -62,7 +62,9 @@ class Watched:
             rules.marks = Marks()
             for name in KINDS:
                 setattr(rules.marks, name, 1)  # as for a detector that gives no marks
-            rules.in_force = lambda scope: ({**rules.budgets, **scope.budgets}, BudgetMarks())
+            rules.in_force = lambda scope: InForce(
+                {**rules.budgets, **scope.budgets}, BudgetMarks(), rules.marks, rules.switches
+            )
         return rules
 
 

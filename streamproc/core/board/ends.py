@@ -31,7 +31,6 @@ def end_task(run: RunState, finding: Finding, event: Event) -> None:
     ended[task] = [finding.task_status, finding.code, finding.evidence.agent or ""]
     while len(ended) > 1 and (len(ended) > ENDED_MAX or _chars(ended) > ENDED_CHARS):
         del ended[next(iter(ended))]
-    run.size_left = 0
 
 
 def resume_tasks(run: RunState, change: BoardChange, event: BoardEvent) -> None:

@@ -70,7 +70,6 @@ def stall(run: RunState, finding: Finding, event: Event, config: BoardConfig, ta
     if task is None and event.task_id:
         task = run.board.tasks[key] = Task(event.task_id, since=run.board.cycles)
         run.evicted += shrink(run.board, config.done, key)
-        run.size_left = 0
     if task is None or task.flags & HELD or (task.state >= 0 and config.done >> task.state & 1):
         return
     finding.task, finding.task_status = task.id, "stalled"

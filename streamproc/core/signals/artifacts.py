@@ -6,25 +6,23 @@ evidence. Read by STALL001 and STALL008.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from streamproc.core.now import Now
 from streamproc.core.records import cfunc, hash64, i32, tag32, u64
+from streamproc.core.signals.evidence import RecentHashes
 from streamproc.core.signals.nodes import NodeState
-from streamproc.core.signals.periods import ARTIFACTS, Period, push
-from streamproc.model.wire import Content, Turn
-
-if TYPE_CHECKING:
-    from streamproc.core.run_state import RunState
+from streamproc.core.signals.periods import ARTIFACTS, Period
+from streamproc.model.wire import Content
 
 
 @cfunc
-def observe_artifact(run: RunState, node: NodeState, turn: Turn, index: i32, stamp: i32, since: i32) -> Period | None:
-    """Record the artifact or page of a turn, and return the period with which artifacts repeat, if any.
+def observe_artifact(now: Now, recent: RecentHashes, stamp: i32, since: i32) -> None:
+    """Record the artifact or page of a turn, and report the period with which artifacts repeat, if any.
 
     Pages do not count as edits that are done and undone.
     """
-    artifact: Content | None = turn.artifact
-    docs: Content | None = turn.docs
+    node: NodeState = now.node
+    artifact: Content | None = now.turn.artifact
+    docs: Content | None = now.turn.docs
     left: Content | None = docs if artifact is None else artifact
     shown: u64 = hash64(left.norm) if left is not None else 0
     value: u64 = shown
@@ -33,13 +31,14 @@ def observe_artifact(run: RunState, node: NodeState, turn: Turn, index: i32, sta
     if artifact is not None and docs is not None:
         value ^= hash64(docs.norm) >> 1
     value = tag32(value)
-    same = (
-        node.artifact.count > 0 and node.artifact.value == value
-    )  # reported again unchanged: nothing was done or undone
-    node.artifact.extend(value, index, stamp, since)
-    run.evidence.artifacts.push(shown)
+    same = node.artifact.count > 0 and node.artifact.value == value
+    node.artifact.extend(value, now.index, stamp, since)
+    if node.artifact.first == now.index:
+        now.novelty.last_result = now.index
+    recent.artifacts.push(shown)
     if same or artifact is None:
-        return None
-    period = push(run, ARTIFACTS, tag32(shown ^ node.key), index)
+        return  # reported again unchanged: nothing was done or undone
+    period = now.streams.push(ARTIFACTS, tag32(shown ^ node.key), now.index)
     # Trying two versions in turn and measuring each again is an experiment, not a loop.
-    return period if period is None or run.novelty.last_measurement < period.turns[0] else None
+    if period is not None and now.novelty.last_measurement < period.turns[0]:
+        now.streams.see(period)

@@ -10,10 +10,10 @@ Calls are observed from the second equal answer on. Read by LOOP003 and STALL006
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
-from streamproc.core import kind
+from streamproc.core.now import Now
 from streamproc.core.records import (
     Record,
     Row,
@@ -33,21 +33,13 @@ from streamproc.core.records import (
     u32,
     u64,
 )
-from streamproc.core.signals.novelty import note_news, note_poll, remember_tag
-from streamproc.core.signals.periods import NARRATION, NO_STREAM, STEPS, Period, forget_stream, push
+from streamproc.core.signals.periods import NARRATION, NO_STREAM, STEPS
 from streamproc.core.signals.streaks import Streak
 from streamproc.model.wire import ANSWERED, FAILED, FAILED_RETRYABLE, FAILED_RUN, WAITS, WRITES, Call
-
-if TYPE_CHECKING:
-    from streamproc.core.run_state import RunState
-    from streamproc.core.view import View
 
 CALLS_MAX: Final = 12  # calls stored with their answers; LOOP003 looks back over ten
 OCCURRENCES_MAX: Final = 10  # of one call with one answer: the window of LOOP003
 STALE_WINDOW: Final = (1 << 6) - 1  # the last six call turns, a bit each
-
-CALL_BYTES: Final = 70  # of a state: a call with one occurrence
-OCCURRENCE_BYTES: Final = 8
 
 # What a known answer of a call means, as bits.
 POLL: Final = 1  # a live call whose known answers are no evidence of a loop
@@ -73,6 +65,14 @@ class Repeat(NamedTuple):
     known_since: int  # turn in which it gave the answer before that
     call_turns: list[int]  # the last times it gave this answer, counted in call turns ...
     turns: list[int]  # ... and in turns
+
+
+class Repeats(NamedTuple):
+    """What the calls of a turn repeat."""
+
+    calls: Sequence[Repeat]
+    written: bool  # whether the same call writes the same text again (`Calls.writes`)
+    stale: bool  # whether so many of the last call turns brought nothing new that a detector may report it
 
 
 @final
@@ -102,43 +102,41 @@ class CallMemory(Row):
         return self.times.turn_ago(1)
 
     @cfunc
-    def begin(self, run: RunState, exact: u64, norm: u64, index: i32) -> None:
+    def begin(self, now: Now, exact: u64, norm: u64) -> None:
         """Record an answer that differs from the last one, or the first one."""
         self.exact, self.norm, self.exact_run, self.still = exact, norm, 1, 1
         self.times.clear()
-        self.times.push(run.call_turns, index)
+        self.times.push(now.call_turns, now.index)
 
     @cfunc
-    def repeat(self, run: RunState, exact: u64, index: i32) -> None:
+    def repeat(self, now: Now, exact: u64) -> None:
         """Record the same answer again."""
-        if run.novelty.last_discovery > self.last_turn():
-            self.still, self.still_since_ms = 1, run.at_ms  # it did not change, but something else was found
+        if now.novelty.last_discovery > self.last_turn():
+            self.still, self.still_since_ms = 1, now.at_ms  # it did not change, but something else was found
         else:
             self.still += 1
             if self.known:
                 self.known += 1
         self.exact_run = self.exact_run + 1 if self.exact == exact else 1
         self.exact = exact
-        if self.times.size < OCCURRENCES_MAX:
-            run.size_left -= OCCURRENCE_BYTES
-        self.times.push(run.call_turns, index)
+        self.times.push(now.call_turns, now.index)
 
     @cfunc
-    def note_change(self, run: RunState, answered: bool, index: i32, fresh: bool) -> None:
+    def note_change(self, now: Now, answered: bool, fresh: bool) -> None:
         """Record that the answer changes. If nothing else was new since the last one, the call is a poll: its subject
         changes by itself. Answers that were not reported do not count as changes. A change to an answer that is not
         `fresh` ends no period without change."""
         last: i32 = self.last_turn()
-        back: bool = not fresh and run.novelty.last_discovery <= last
+        back: bool = not fresh and now.novelty.last_discovery <= last
         if self.norm:
-            run.novelty.last_answer_change = index
-            if answered and run.novelty.last_news <= last:
+            now.novelty.last_answer_change = now.index
+            if answered and now.novelty.last_news <= last:
                 self.live = True
             if not back:
                 self.longest_still = max(self.longest_still, self.still)
-                self.longest_still_ms = max(self.longest_still_ms, run.at_ms - self.still_since_ms)
+                self.longest_still_ms = max(self.longest_still_ms, now.at_ms - self.still_since_ms)
         if not back:
-            self.known, self.still_since_ms = 0, run.at_ms
+            self.known, self.still_since_ms = 0, now.at_ms
         elif self.known:
             self.known += 1
         else:
@@ -164,56 +162,128 @@ class Calls(Record):
         Record.clear(self)
         self.stale_since = -1
 
+    @ccall
+    def reset(self) -> None:
+        """Start the count of stale call turns again."""
+        self.stale_bits = 0
 
-@cfunc
-def observe_calls(view: View, actor: u32, judge_poll: JudgePoll) -> None:
-    """Record the calls of a turn as one step. Parallel calls are not repeats of each other."""
-    run: RunState = view.run
-    index: i32 = view.index
-    new: bool = False
-    fresh: bool
-    known: u32 = 0
-    state: u32
-    tag: u64 = actor
-    pair: u64
-    outcome: u64
-    call: Call
-    memory: CallMemory
-    period: Period | None
-    repeated: list[Repeat] = []
-    calls: Any = view.turn.calls
-    view.node.last_call = index
-    forget_stream(run, NARRATION)
-    if len(calls) > 1 or calls[0].outcome == FAILED_RETRYABLE:
-        calls = _distinct_calls(calls)
-        if not calls:
-            return
-    run.call_turns += 1
-    for call in calls:
-        outcome = hash64(call.outcome)
-        pair = hash64(call.key) ^ hash64(call.norm) >> 1 ^ outcome
-        fresh = remember_tag(run, pair)
-        memory = remember_call(run, actor, call, index, fresh)
-        tag ^= mixed(tag32(pair)) >> 16  # mixed: parallel calls that swap their answers differ
-        if fresh:
-            new = True
-            if outcome not in (FAILED, FAILED_RUN):
-                run.novelty.last_success = index
-            continue
-        state = _judge_known(memory, tag32(hash64(call.marks)), run.at_ms, judge_poll)
-        known |= state
-        if state & (IDLE | OVER):
-            repeated.append(_observed(call, state, memory))
-    if repeated:
-        view.repeated = repeated
-        view.kinds |= kind.REPEATED_CALL
-    if calls[0].marks >= WRITES or run.calls.writes.count:
-        _note_write(view, actor, calls)
-    _note_novelty(view, known, new)
-    if not known & (POLL | IDLE):
-        period = push(run, STEPS, tag32(tag) | 1, index)
-        if period is not None:
-            view.add_period(period)
+    @cfunc
+    def observe(self, now: Now, judge_poll: JudgePoll) -> Repeats | None:
+        """Record the calls of a turn as one step. Parallel calls are not repeats of each other."""
+        new: bool = False
+        fresh: bool
+        written: bool = False
+        stale: bool
+        known: u32 = 0
+        state: u32
+        actor: u32 = now.node_tag ^ now.topic  # who calls, and for what
+        tag: u64 = actor
+        pair: u64
+        outcome: u64
+        call: Call
+        memory: CallMemory
+        repeated: list[Repeat] = []
+        calls: Any = now.turn.calls
+        now.node.last_call = now.index
+        now.streams.forget(NARRATION)
+        if len(calls) > 1 or calls[0].outcome == FAILED_RETRYABLE:
+            calls = _distinct_calls(calls)
+            if not calls:
+                return None
+        now.call_turns += 1
+        for call in calls:
+            outcome = hash64(call.outcome)
+            pair = hash64(call.key) ^ hash64(call.norm) >> 1 ^ outcome
+            fresh = now.novelty.remember(pair)
+            memory = self._remember(now, actor, call, fresh)
+            tag ^= mixed(tag32(pair)) >> 16  # mixed: parallel calls that swap their answers differ
+            if fresh:
+                new = True
+                if outcome not in (FAILED, FAILED_RUN):
+                    now.novelty.last_success = now.index
+                continue
+            state = _judge_known(memory, tag32(hash64(call.marks)), now.at_ms, judge_poll)
+            known |= state
+            if state & (IDLE | OVER):
+                repeated.append(_observed(call, state, memory))
+        if calls[0].marks >= WRITES or self.writes.count:
+            written = self._count_write(now, actor, calls)
+        stale = self._note_novelty(now, known, new)
+        if not known & (POLL | IDLE):
+            now.streams.observe(STEPS, tag32(tag) | 1, now.index)
+        return Repeats(repeated, written, stale) if repeated or written or stale else None
+
+    @cfunc
+    def _count_write(self, now: Now, actor: u32, calls: Any) -> bool:
+        """Count the same call in a row, if it writes a text, and return whether it was made before. Its answers may all
+        be new: what it writes to grows."""
+        writes: Streak = self.writes
+        tag: u64
+        call: Call = calls[0]
+        if len(calls) > 1 or call.outcome != ANSWERED or not call.marks & WRITES:
+            writes.clear()
+            return False
+        tag = tag32(hash64(call.key) ^ actor)
+        if not writes.count or writes.value != tag or now.novelty.last_progress > writes.first:
+            writes.begin(tag, 1, now.index, 0)
+            return False
+        writes.count += 1
+        return True
+
+    @cfunc
+    def _note_novelty(self, now: Now, known: u32, new: bool) -> bool:
+        """Record whether the calls brought news, polled, or returned only what was known (`known`: in which way).
+        Return whether so many of the last call turns were stale that a detector may report it.
+
+        Idle polls and checks are neither news nor stale.
+        """
+        reported: bool
+        if new:
+            self.stale_bits = self.stale_bits << 1 & STALE_WINDOW
+            if now.novelty.last_answer_change == now.index:
+                now.novelty.last_measurement = now.index
+            now.novelty.note_news(now.index, NO_STREAM if known & POLL else STEPS)
+        elif known & POLL:
+            self.stale_bits = 0  # what repeats around a poll, such as a sleep, waits for it
+            now.novelty.note_poll(now.index)
+        elif known & IDLE or not known & (OVER | SEEN):
+            self.stale_bits = self.stale_bits << 1 & STALE_WINDOW
+            return False
+        else:
+            if not self.stale_bits:
+                self.stale_since = now.index  # a new episode: none of the six call turns before was stale
+            self.stale_bits = (self.stale_bits << 1 | 1) & STALE_WINDOW
+            reported = 0 <= self.stale_since <= now.halt_seen
+            return bits_of(self.stale_bits) >= (now.marks.stale_turns_known if reported else now.marks.stale_turns)
+        if now.turn.errors is None:
+            now.node.last_call_news = now.index
+        return False
+
+    @cfunc
+    def _remember(self, now: Now, actor: u32, call: Call, fresh: bool) -> CallMemory:
+        """Compare a call with its earlier answers to the same actor. Another actor may ask the same for the first time.
+
+        `fresh` is whether the answer is new to the run.
+        """
+        key: u64 = hash64(call.key) ^ mixed(actor)
+        exact: u64 = hash64(call.exact)
+        norm: u64 = hash64(call.norm)
+        memory: CallMemory | None = self.table.touch(key)
+        if memory is None:
+            if self.table.full():
+                _forget_a_call(self.table)
+            memory = self.table.add(key)
+            memory.still_since_ms = now.at_ms
+            memory.begin(now, exact, norm)
+            return memory
+        if memory.known and now.novelty.last_discovery >= memory.last_turn():
+            memory.known = 0  # something else was found, perhaps by a parallel call
+        if memory.norm != norm:
+            memory.note_change(now, norm != 0, fresh)
+            memory.begin(now, exact, norm)
+        else:
+            memory.repeat(now, exact)
+        return memory
 
 
 @cfunc
@@ -239,88 +309,6 @@ def _judge_known(memory: CallMemory, marks: u32, at_ms: i64, judge_poll: JudgePo
 def _distinct_calls(calls: tuple[Call, ...]) -> list[Call]:
     """Return the calls of a turn without duplicates and without those that failed for reasons of infrastructure."""
     return [call for call in {call.key: call for call in calls}.values() if call.outcome != FAILED_RETRYABLE]
-
-
-@cfunc
-def _note_write(view: View, actor: u32, calls: Any) -> None:
-    """Count the same call in a row, if it writes a text. Its answers may all be new: what it writes to grows."""
-    run: RunState = view.run
-    writes: Streak = run.calls.writes
-    tag: u64
-    call: Call = calls[0]
-    if len(calls) > 1 or call.outcome != ANSWERED or not call.marks & WRITES:
-        writes.clear()
-        return
-    tag = tag32(hash64(call.key) ^ actor)
-    if not writes.count or writes.value != tag or run.novelty.last_progress > writes.first:
-        writes.begin(tag, 1, view.index, 0)
-        return
-    writes.count += 1
-    if not view.kinds & kind.REPEATED_CALL:
-        view.repeated = ()
-        view.kinds |= kind.REPEATED_CALL
-
-
-@cfunc
-def _note_novelty(view: View, known: u32, new: bool) -> None:
-    """Record whether the calls brought news, polled, or returned only what was known (`known`: in which way).
-
-    Idle polls and checks are neither news nor stale.
-    """
-    run: RunState = view.run
-    calls: Calls = run.calls
-    index: i32 = view.index
-    reported: bool
-    if new:
-        calls.stale_bits = calls.stale_bits << 1 & STALE_WINDOW
-        if run.novelty.last_answer_change == index:
-            run.novelty.last_measurement = index
-        note_news(run, index, NO_STREAM if known & POLL else STEPS)
-    elif known & POLL:
-        calls.stale_bits = 0  # what repeats around a poll, such as a sleep, waits for it
-        note_poll(run, index)
-    elif known & IDLE or not known & (OVER | SEEN):
-        calls.stale_bits = calls.stale_bits << 1 & STALE_WINDOW
-        return
-    else:
-        if not calls.stale_bits:
-            calls.stale_since = index  # a new episode: none of the six call turns before was stale
-        calls.stale_bits = (calls.stale_bits << 1 | 1) & STALE_WINDOW
-        reported = 0 <= calls.stale_since <= max(run.halted, run.escalation.halted_loop_seen)
-        if bits_of(calls.stale_bits) >= (view.marks.stale_turns_known if reported else view.marks.stale_turns):
-            view.kinds |= kind.STALE
-        return
-    if view.turn.errors is None:
-        view.node.last_call_news = index
-
-
-@ccall
-def remember_call(run: RunState, actor: u32, call: Call, index: i32, fresh: bool) -> CallMemory:
-    """Compare a call with its earlier answers to the same actor. Another actor may ask the same for the first time.
-
-    `fresh` is whether the answer is new to the run.
-    """
-    key: u64 = hash64(call.key) ^ mixed(actor)
-    exact: u64 = hash64(call.exact)
-    norm: u64 = hash64(call.norm)
-    memory: CallMemory | None = run.calls.table.touch(key)
-    if memory is None:
-        if run.calls.table.full():
-            _forget_a_call(run.calls.table)
-        else:
-            run.size_left -= CALL_BYTES
-        memory = run.calls.table.add(key)
-        memory.still_since_ms = run.at_ms
-        memory.begin(run, exact, norm, index)
-        return memory
-    if memory.known and run.novelty.last_discovery >= memory.last_turn():
-        memory.known = 0  # something else was found, perhaps by a parallel call
-    if memory.norm != norm:
-        memory.note_change(run, norm != 0, index, fresh)
-        memory.begin(run, exact, norm, index)
-    else:
-        memory.repeat(run, exact, index)
-    return memory
 
 
 @cfunc

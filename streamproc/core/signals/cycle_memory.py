@@ -2,9 +2,9 @@
 
 A loop is judged by what its own nodes do. Without a memory of its own, progress in one loop of a run would excuse the
 stall of another loop beside it. As long as all turns belong to one cycle, the memory of the run is the cycle's; the
-first turn outside, right after one inside, copies it here. From then on `enter_cycle` puts the marks of the cycle in
-force for the turns of its nodes, and `leave_cycle` puts those of the run back, to which whatever the turn brought
-counts as well. Words of people and a resume end the repetitions of every cycle (`restart_cycles`).
+first turn outside, right after one inside, copies it here. From then on `enter` puts the marks of the cycle in force
+for the turns of its nodes, and `leave` puts those of the run back, to which whatever the turn brought counts as well.
+Words of people and a resume end the repetitions of every cycle (`reset`).
 
 A cycle without a memory goes on with that of the run: one that merges with another, that the run has left for
 `AWAY_TURNS`, or in a run whose state is nearly full.
@@ -14,20 +14,16 @@ Memory: one row a cycle, with up to four windows. Read by every signal that asks
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from streamproc.core.records import Row, Table, ccall, cclass, cfunc, final, i32, i64, u32
-from streamproc.core.signals.cycles import NOT_ENTERED, Cycle
+from streamproc.core.now import Now
+from streamproc.core.records import Record, Row, Table, ccall, cclass, cfunc, final, i32, i64, u32
+from streamproc.core.signals.cycles import CYCLES_MAX, NOT_ENTERED, Cycle
 from streamproc.core.signals.handovers import Handovers
 from streamproc.core.signals.novelty import Novelty
-from streamproc.core.signals.periods import ELEMENT_BYTES, OWN, PERIOD_BYTES, WINDOW_BYTES, HashWindow, HeldPeriod
-
-if TYPE_CHECKING:
-    from streamproc.core.run_state import RunState
+from streamproc.core.signals.periods import OWN, HashWindow, HeldPeriod, Streams
 
 AWAY_TURNS: Final = 32  # outside of a cycle in a row: then its memory is dropped, for it costs the run time and room
-CYCLE_MEMORY_BYTES: Final = 53  # of a state, without the windows
-ROOM_BYTES: Final = 1_000  # of a state, for a memory with four half-full windows; without, it would be dropped at once
 CYCLE_STREAMS: Final = 4  # windows of one cycle: a stream each, without those of single nodes
 
 
@@ -36,7 +32,7 @@ CYCLE_STREAMS: Final = 4  # windows of one cycle: a stream each, without those o
 class CycleMemory(Row):
     """What one cycle keeps of its own. Key: the id of the cycle.
 
-    While a turn is in the cycle, the cycle's marks are in `run.novelty` and `run.handovers`, and the run's are here.
+    While a turn is in the cycle, its marks are in `Novelty` and `Handovers`, and those of the run are here.
     """
 
     last_news: i32  # as in `Novelty`
@@ -56,104 +52,141 @@ class CycleMemory(Row):
         self.windows = Table(HashWindow, CYCLE_STREAMS)
         super().__init__(self.windows)
 
+    @cfunc
+    def exchange(self, news: Novelty, known: Handovers) -> None:
+        """Exchange the marks in force for those that are here."""
+        news.last_news, self.last_news = self.last_news, news.last_news
+        news.last_discovery, self.last_discovery = self.last_discovery, news.last_discovery
+        news.last_result, self.last_result = self.last_result, news.last_result
+        news.last_progress, self.last_progress = self.last_progress, news.last_progress
+        news.last_answer_change, self.last_answer_change = self.last_answer_change, news.last_answer_change
+        news.last_measurement, self.last_measurement = self.last_measurement, news.last_measurement
+        news.last_success, self.last_success = self.last_success, news.last_success
+        known.finder, self.finder = self.finder, known.finder
+        known.found, self.found = self.found, known.found
+        known.others_found, self.others_found = self.others_found, known.others_found
 
-@cfunc
-def enter_cycle(run: RunState, cycle: Cycle | None) -> None:
-    """Put the marks and windows of a cycle in force; None: those of the run."""
-    memory: CycleMemory | None
-    if run.inside is not None:
-        leave_cycle(run)
-    if not len(run.cycle_memories):
-        return
-    memory = run.cycle_memories.find(cycle.key) if cycle is not None else None
-    if memory is not None:
-        _exchange(run, memory)
-        memory.last_turn = run.turns
-        run.inside, run.inner_windows = memory, memory.windows
+    @cfunc
+    def copy_marks(self, news: Novelty, known: Handovers) -> None:
+        """Copy the marks in force."""
+        self.last_news, self.last_discovery, self.last_result = news.last_news, news.last_discovery, news.last_result
+        self.last_progress, self.last_answer_change = news.last_progress, news.last_answer_change
+        self.last_measurement, self.last_success = news.last_measurement, news.last_success
+        self.finder, self.found, self.others_found = known.finder, known.found, known.others_found
 
-
-@ccall
-def leave_cycle(run: RunState) -> None:
-    """Put the marks of the run in force again. What was new in the cycle was new in the run."""
-    memory: CycleMemory | None = run.inside
-    news: Novelty = run.novelty
-    known: Handovers = run.handovers
-    if memory is None:
-        return
-    _exchange(run, memory)
-    run.inside = run.inner_windows = None
-    news.last_news = max(news.last_news, memory.last_news)
-    news.last_discovery = max(news.last_discovery, memory.last_discovery)
-    news.last_result = max(news.last_result, memory.last_result)
-    news.last_progress = max(news.last_progress, memory.last_progress)
-    news.last_answer_change = max(news.last_answer_change, memory.last_answer_change)
-    news.last_measurement = max(news.last_measurement, memory.last_measurement)
-    news.last_success = max(news.last_success, memory.last_success)
-    if memory.found > known.found:
-        if memory.finder != known.finder:
-            known.others_found = known.found
-        known.finder, known.found = memory.finder, memory.found
-
-
-@cfunc
-def _exchange(run: RunState, memory: CycleMemory) -> None:
-    """Exchange the marks in force for those that the memory holds."""
-    news: Novelty = run.novelty
-    known: Handovers = run.handovers
-    news.last_news, memory.last_news = memory.last_news, news.last_news
-    news.last_discovery, memory.last_discovery = memory.last_discovery, news.last_discovery
-    news.last_result, memory.last_result = memory.last_result, news.last_result
-    news.last_progress, memory.last_progress = memory.last_progress, news.last_progress
-    news.last_answer_change, memory.last_answer_change = memory.last_answer_change, news.last_answer_change
-    news.last_measurement, memory.last_measurement = memory.last_measurement, news.last_measurement
-    news.last_success, memory.last_success = memory.last_success, news.last_success
-    known.finder, memory.finder = memory.finder, known.finder
-    known.found, memory.found = memory.found, known.found
-    known.others_found, memory.others_found = memory.others_found, known.others_found
+    @cfunc
+    def add_marks(self, news: Novelty, known: Handovers) -> None:
+        """Add the marks that are here to those in force: what was new in the cycle was new in the run."""
+        news.last_news = max(news.last_news, self.last_news)
+        news.last_discovery = max(news.last_discovery, self.last_discovery)
+        news.last_result = max(news.last_result, self.last_result)
+        news.last_progress = max(news.last_progress, self.last_progress)
+        news.last_answer_change = max(news.last_answer_change, self.last_answer_change)
+        news.last_measurement = max(news.last_measurement, self.last_measurement)
+        news.last_success = max(news.last_success, self.last_success)
+        if self.found > known.found:
+            if self.finder != known.finder:
+                known.others_found = known.found
+            known.finder, known.found = self.finder, self.found
 
 
-@cfunc
-def pass_others(run: RunState, inside: Cycle | None, cost_usd_micro: i64, last_event_ms: i64) -> None:
-    """Apply a turn to the cycles that it is outside of: it uses none of their time and money, and from now on excuses
-    none of their repetitions. The time since the run's last event (0: there was none) is that of the turn."""
-    cycle: Cycle
-    memory: CycleMemory | None
-    for cycle in run.cycles.table.rows:
-        if cycle is inside or cycle.spent_before == NOT_ENTERED:
-            continue
-        cycle.spent_before += cost_usd_micro
-        if cycle.since_ms and last_event_ms:
-            cycle.since_ms += run.at_ms - last_event_ms
-        memory = run.cycle_memories.find(cycle.key)
+@final
+@cclass
+class CycleMemories(Record):
+    """The memories of the cycles of a run, and the one whose marks and windows are in force."""
+
+    crowded: i32  # turn in which they were dropped because the state was full; -1: never
+    table: Table  # of `CycleMemory`, by cycle
+    inside: CycleMemory | None  # the one in force; None between events
+    novelty: Novelty  # the marks in force; stored beside this record, as those below
+    handovers: Handovers
+    streams: Streams
+
+    def __init__(self, novelty: Novelty, handovers: Handovers, streams: Streams) -> None:
+        self.novelty, self.handovers, self.streams, self.inside = novelty, handovers, streams, None
+        self.table = Table(CycleMemory, CYCLES_MAX)
+        super().__init__(self.table)
+
+    @ccall
+    def clear(self) -> None:
+        Record.clear(self)
+        self.crowded = -1
+
+    @ccall
+    def drop(self, turn: i32) -> None:
+        """Drop all memories, because the state is full. New ones would be dropped at once, so none begins for a while:
+        the cycles go on with the memory of the run."""
+        if len(self.table):
+            self.table.clear()
+            self.crowded = turn
+
+    @cfunc
+    def _is_crowded(self, turn: i32) -> bool:
+        return self.crowded >= 0 and turn - self.crowded <= AWAY_TURNS
+
+    @ccall
+    def reset(self) -> None:
+        """Let whatever ended the repetitions of the run just now end those of all its cycles."""
+        memory: CycleMemory
+        window: HashWindow
+        self.leave()
+        for memory in self.table.rows:
+            memory.copy_marks(self.novelty, self.handovers)
+            for window in memory.windows.rows:
+                window.forget()
+
+    @cfunc
+    def enter(self, cycle: Cycle | None, index: i32) -> None:
+        """Put the marks and windows of a cycle in force; None: those of the run."""
+        memory: CycleMemory | None
+        if self.inside is not None:
+            self.leave()
+        if not len(self.table):
+            return
+        memory = self.table.find(cycle.key) if cycle is not None else None
         if memory is not None:
-            if run.turns - memory.last_turn > AWAY_TURNS:
-                run.cycle_memories.forget(cycle.key)
-        elif run.size_left > ROOM_BYTES and cycle.inside(run.handovers.previous_node):
-            _begin(run, run.cycle_memories.add(cycle.key))
+            memory.exchange(self.novelty, self.handovers)
+            memory.last_turn = index
+            self.inside, self.streams.cycle_windows = memory, memory.windows
 
+    @ccall
+    def leave(self) -> None:
+        """Put the marks and windows of the run in force again."""
+        memory: CycleMemory | None = self.inside
+        if memory is not None:
+            memory.exchange(self.novelty, self.handovers)
+            memory.add_marks(self.novelty, self.handovers)
+            self.inside = self.streams.cycle_windows = None
 
-def _begin(run: RunState, memory: CycleMemory) -> None:
-    """Begin a memory with what the run remembers so far. Memories of cycles that are gone make room."""
-    for row in list(run.cycle_memories.rows):
-        if run.cycles.table.find(row.key) is None:
-            run.cycle_memories.forget(row.key)
-    _copy_marks(run, memory)
-    memory.last_turn = run.turns - 1
-    run.size_left -= CYCLE_MEMORY_BYTES
-    for window in run.windows.rows:
-        if window.key < OWN and window.tags.size:
-            _copy_window(window, memory.windows.add(window.key))
-            run.size_left -= WINDOW_BYTES + ELEMENT_BYTES * window.tags.size + PERIOD_BYTES * len(window.held)
+    @cfunc
+    def pass_others(self, now: Now, cycles: Table, inside: Cycle | None, cost_usd_micro: i64) -> None:
+        """Apply a turn to the cycles that it is outside of: it uses none of their time and money, and from now on
+        excuses none of their repetitions. The time since the run's last event is that of the turn."""
+        cycle: Cycle
+        memory: CycleMemory | None
+        for cycle in cycles.rows:
+            if cycle is inside or cycle.spent_before == NOT_ENTERED:
+                continue
+            cycle.spent_before += cost_usd_micro
+            if cycle.since_ms and now.last_event_ms:
+                cycle.since_ms += now.at_ms - now.last_event_ms
+            memory = self.table.find(cycle.key)
+            if memory is not None:
+                if now.index - memory.last_turn > AWAY_TURNS:
+                    self.table.forget(cycle.key)
+            elif cycle.inside(self.handovers.previous_node) and not self._is_crowded(now.index):
+                self._begin(self.table.add(cycle.key), cycles, now.index)
 
-
-@cfunc
-def _copy_marks(run: RunState, memory: CycleMemory) -> None:
-    news: Novelty = run.novelty
-    known: Handovers = run.handovers
-    memory.last_news, memory.last_discovery, memory.last_result = news.last_news, news.last_discovery, news.last_result
-    memory.last_progress, memory.last_answer_change = news.last_progress, news.last_answer_change
-    memory.last_measurement, memory.last_success = news.last_measurement, news.last_success
-    memory.finder, memory.found, memory.others_found = known.finder, known.found, known.others_found
+    def _begin(self, memory: CycleMemory, cycles: Table, index: int) -> None:
+        """Begin a memory with what the run remembers so far. Memories of cycles that are gone make room."""
+        for row in list(self.table.rows):
+            if cycles.find(row.key) is None:
+                self.table.forget(row.key)
+        memory.copy_marks(self.novelty, self.handovers)
+        memory.last_turn = index - 1
+        for window in self.streams.windows.rows:
+            if window.key < OWN and window.tags.size:
+                _copy_window(window, memory.windows.add(window.key))
 
 
 def _copy_window(window: HashWindow, copy: HashWindow) -> None:
@@ -165,15 +198,3 @@ def _copy_window(window: HashWindow, copy: HashWindow) -> None:
     for held in window.held.rows:
         row = copy.held.add(held.key)
         row.matches, row.onset = held.matches, held.onset
-
-
-@ccall
-def restart_cycles(run: RunState) -> None:
-    """Let whatever ended the repetitions of the run just now end those of all its cycles."""
-    memory: CycleMemory
-    window: HashWindow
-    leave_cycle(run)
-    for memory in run.cycle_memories.rows:
-        _copy_marks(run, memory)
-        for window in memory.windows.rows:
-            window.forget()

@@ -7,11 +7,12 @@ path of known edges makes a cycle; cycles that share a node merge. Read by BUDGE
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import xxhash
 
 from streamproc.core.graph import LARGE, Graph, read_graph, unsafe_cycles
+from streamproc.core.now import Now
 from streamproc.core.records import (
     TAG,
     Record,
@@ -26,18 +27,10 @@ from streamproc.core.records import (
     u32,
     u64,
 )
-from streamproc.core.signals.nodes import NodeState
-from streamproc.model.wire import Usage
-
-if TYPE_CHECKING:
-    from streamproc.core.run_state import RunState
-    from streamproc.core.view import View
 
 EDGES_MAX: Final = 24  # handovers stored to find cycles
 CYCLES_MAX: Final = 6  # cycles followed at the same time
 MEMBERS_MAX: Final = 8  # members of a cycle known by tag; in a larger cycle, any handover to the anchor counts
-EDGE_BYTES: Final = 8  # of a state
-CYCLE_BYTES: Final = 38 + 8 * MEMBERS_MAX
 NOT_ENTERED: Final = -1  # `Cycle.spent_before` of a declared cycle until its first turn
 
 
@@ -70,11 +63,11 @@ class Cycle(Row):
         return self.many or self.members.has(node_tag)
 
     @cfunc
-    def is_self_loop(self) -> bool:
-        """Whether it consists of one node that hands over to itself."""
-        if self.over:
-            return self.over == self.anchor
-        return self.members.size == 1 and self.members.has(self.anchor)
+    def stays_at(self, node_tag: u32) -> bool:
+        """Whether it consists of this node, which hands over to itself."""
+        if self.anchor != node_tag:
+            return False
+        return self.over == node_tag if self.over else self.members.size == 1 and self.members.has(node_tag)
 
 
 @final
@@ -89,35 +82,112 @@ class Cycles(Record):
         self.edges, self.table = Table(Edge, EDGES_MAX), Table(Cycle, CYCLES_MAX)
         super().__init__(self.edges, self.table)
 
+    def declare(self, declared: Mapping[str, Any], now: Now) -> list[list[str]]:
+        """Start to follow the cycles of a declared graph, and return those without a way out. Raises `InvalidGraph`,
+        also for a graph that would hold up all other runs.
 
-def declare(run: RunState, declared: Mapping[str, Any], tag: Callable[[str], int]) -> list[list[str]]:
-    """Start to follow the cycles of a declared graph, and return those without a way out. Raises `InvalidGraph`, also
-    for a graph that would hold up all other runs.
+        A later graph of the run adds cycles. It restarts none, and the one with most iterations always stays: a run
+        cannot set its own count back.
+        """
+        graph = read_graph(declared, any_size=False)
+        found = graph.components()
+        table = self.table
+        known = [cycle.key for cycle in table.rows]
+        most = CYCLES_MAX - bool(known)
+        new = [one for members, _ in found[:most] if (one := _declared_cycle(graph, members, now.tag))[0] not in known]
+        by_iterations = [cycle.key for cycle in sorted(table.rows, key=lambda cycle: -int(cycle.iterations))]
+        dropped = by_iterations[CYCLES_MAX - len(new) :]
+        now.evicted += max(0, len(found) - most) + len(dropped)
+        for key in dropped:
+            table.forget(key)
+        for key, anchor, over, members, many in new:
+            if table.find(key) is not None:
+                continue
+            cycle = table.add(key)
+            cycle.anchor, cycle.over, cycle.many, cycle.spent_before = anchor, over, many, NOT_ENTERED
+            for member in members:
+                cycle.members.push(member)
+        return unsafe_cycles(graph)
 
-    A later graph of the run adds cycles. It restarts none, and the one with most iterations always stays: a run cannot
-    set its own count back.
-    """
-    graph = read_graph(declared, any_size=False)
-    found = graph.components()
-    table = run.cycles.table
-    known = [cycle.key for cycle in table.rows]
-    most = CYCLES_MAX - bool(known)
-    new = [one for members, _ in found[:most] if (one := _declared_cycle(graph, members, tag))[0] not in known]
-    by_iterations = [cycle.key for cycle in sorted(table.rows, key=lambda cycle: -int(cycle.iterations))]
-    dropped = by_iterations[CYCLES_MAX - len(new) :]
-    run.evicted += max(0, len(found) - most) + len(dropped)
-    for key in dropped:
-        table.forget(key)
-    for key, anchor, over, members, many in new:
-        if table.find(key) is not None:
-            continue
-        cycle = table.add(key)
-        cycle.anchor, cycle.over, cycle.many, cycle.spent_before = anchor, over, many, NOT_ENTERED
-        for member in members:
-            cycle.members.push(member)
-    run.size_left = 0
-    run.cold.graph_declared = True
-    return unsafe_cycles(graph)
+    @cfunc
+    def knows(self, source: u32, target: u32) -> bool:
+        """Whether a handover is among the last ones."""
+        edge: u64 = source
+        return self.edges.find(edge << 32 | target) is not None
+
+    @cfunc
+    def observe(self, now: Now, source: u32, beside: bool, counts: Table) -> Cycle | None:
+        """Record a handover to the node of this turn, and return the cycle of which it completes an iteration, if any.
+
+        `beside`: if the handover would merge cycles, there was none, and the cycles work side by side. `counts` are
+        those of the run's nodes.
+        """
+        edge: u64 = source
+        target: u32 = now.node_tag
+        cycle: Cycle
+        edge = edge << 32 | target
+        if self.edges.touch(edge) is None:
+            if self.edges.full():
+                now.evicted += 1
+            self.edges.add(edge)
+            if source == target or _leads_on(self.edges, target):
+                self._find(now, source, target, beside, counts)
+        for cycle in self.table.rows:
+            if cycle.anchor == target and (cycle.over == source or (not cycle.over and cycle.inside(source))):
+                cycle.iterations += 1
+                return cycle
+        return None
+
+    @cfunc
+    def of_node(self, node_tag: u32) -> Cycle | None:
+        """Return the cycle that a node is in."""
+        cycle: Cycle
+        for cycle in self.table.rows:
+            if cycle.anchor == node_tag or cycle.members.has(node_tag):
+                return cycle
+        return None
+
+    @cfunc
+    def enter(self, now: Now, cost_usd_micro: i64) -> Cycle | None:
+        """Return the cycle that a turn's node is in. Cost and runtime of a declared cycle count from its first turn."""
+        cycle: Cycle | None = self.of_node(now.node_tag)
+        if cycle is not None and cycle.spent_before == NOT_ENTERED:
+            cycle.since_ms, cycle.spent_before = now.at_ms, now.spent_usd_micro - cost_usd_micro
+        return cycle
+
+    def _find(self, now: Now, source: int, target: int, beside: bool, counts: Table) -> None:
+        """Create or merge cycles if a new edge closes one: its target already leads to its source."""
+        table = self.table
+        for cycle in table.rows:
+            if _inside(cycle, source) and _inside(cycle, target):
+                return
+        pairs = [(edge.key >> 32, edge.key & TAG) for edge in self.edges.rows]
+        if source != target and source not in _reached(pairs, target):
+            return
+        members = _reached(pairs, source) & _reached([(v, u) for u, v in pairs], source)
+        edges = [(u, v) for u, v in pairs if u in members and v in members]
+        merged = [cycle for cycle in table.rows if members & set(cycle.members.listed())]
+        key = cycle_hash(members, edges)
+        if merged and beside:
+            return
+        if merged:
+            first = merged[0]
+            for cycle in merged[1:]:
+                table.forget(cycle.key)
+            if first.key != key:
+                table.forget(key)
+            table.rekey(first.key, key)
+        else:
+            if table.full():
+                now.evicted += 1
+            first = table.add(key)
+            first.anchor, first.since_ms, first.spent_before = target, now.at_ms, now.spent_usd_micro
+            if {node.key for node in counts.rows} <= members:  # it began when the run began
+                first.since_ms, first.spent_before = now.started_ms, 0
+        first.members.clear()
+        for member in sorted(members)[:MEMBERS_MAX]:
+            first.members.push(member)
+        first.many = len(members) > MEMBERS_MAX
 
 
 def _declared_cycle(
@@ -136,48 +206,6 @@ def _declared_cycle(
 
 
 @cfunc
-def implied_source(run: RunState, target: u32) -> u32:
-    """Return the node that handed over to the node of this turn, if only the order of the turns says so: the node of
-    the last turn. In a run that has declared its graph, cycles beside each other take turns: there it is the node of
-    the same cycle that acted last."""
-    cycle: Cycle | None
-    node: NodeState
-    last: NodeState | None = None
-    previous: u32 = run.handovers.previous_node
-    if not len(run.cycles.table) or previous == target:
-        return previous
-    cycle = cycle_with(run, target)
-    if cycle is None or cycle.inside(previous) or not run.cold.graph_declared:
-        return previous
-    for node in run.nodes.rows:
-        if cycle.members.has(node.key) and (last is None or node.last_turn > last.last_turn):
-            last = node
-    return previous if last is None else last.key
-
-
-@cfunc
-def observe_handover(run: RunState, source: u32, target: u32, implied: bool) -> Cycle | None:
-    """Record a handover, and return the cycle of which it completes an iteration, if any. `implied`: only the order of
-    the turns says that there was one."""
-    edge: u64 = source
-    cycle: Cycle
-    edge = edge << 32 | target
-    if run.cycles.edges.touch(edge) is None:
-        if run.cycles.edges.full():
-            run.evicted += 1
-        else:
-            run.size_left -= EDGE_BYTES
-        run.cycles.edges.add(edge)
-        if source == target or _leads_on(run.cycles.edges, target):
-            _find_cycle(run, source, target, implied)
-    for cycle in run.cycles.table.rows:
-        if cycle.anchor == target and (cycle.over == source or (not cycle.over and cycle.inside(source))):
-            cycle.iterations += 1
-            return cycle
-    return None
-
-
-@cfunc
 def _leads_on(edges: Table, node_tag: u32) -> bool:
     """Whether any edge begins at a node. If none does, no cycle contains it, and a new edge to it closes none."""
     edge: Edge
@@ -187,88 +215,10 @@ def _leads_on(edges: Table, node_tag: u32) -> bool:
     return False
 
 
-@cfunc
-def cycle_with(run: RunState, node_tag: u32) -> Cycle | None:
-    """Return the cycle that a node is in."""
-    cycle: Cycle
-    for cycle in run.cycles.table.rows:
-        if cycle.anchor == node_tag or cycle.members.has(node_tag):
-            return cycle
-    return None
-
-
-@cfunc
-def cycle_of(view: View, usage: Usage | None, source: u32) -> Cycle | None:
-    """Return the cycle that a turn's node is in. Cost and runtime of a declared cycle count from its first turn.
-
-    A node with a self-loop that follows itself (`source`) completes an iteration without a handover.
-    """
-    run: RunState = view.run
-    node_tag: u32 = view.node_tag
-    stayed: bool
-    cycle: Cycle | None = cycle_with(run, node_tag)
-    if cycle is None:
-        return None
-    if cycle.spent_before == NOT_ENTERED:
-        cycle.since_ms = run.at_ms
-        cycle.spent_before = run.ledger.cost_usd_micro
-        if usage is not None and usage.cost_usd_micro is not None:
-            cycle.spent_before -= usage.cost_usd_micro
-    stayed = cycle.anchor == node_tag and node_tag == source and not view.turn.from_
-    if stayed and cycle.is_self_loop():
-        cycle.iterations += 1
-        view.iterated = cycle
-    return cycle
-
-
 def cycle_hash(nodes: Iterable[int], edges: Iterable[tuple[int, int]]) -> int:
     """Return the stable id of a cycle: the hash of its sorted node ids and sorted edge ids (none: a very large one)."""
     text = ",".join(map(str, sorted(nodes))) + "|" + ",".join([f"{u}>{v}" for u, v in sorted(edges)])
     return xxhash.xxh3_64_intdigest(text.encode())
-
-
-def _find_cycle(run: RunState, source: int, target: int, implied: bool) -> None:
-    """Create or merge cycles if a new edge closes one: its target already leads to its source.
-
-    In a run that has declared its graph, turns of two cycles that alternate are work side by side, no handovers.
-    """
-    table = run.cycles.table
-    for cycle in table.rows:
-        if _inside(cycle, source) and _inside(cycle, target):
-            return
-    pairs = [(edge.key >> 32, edge.key & TAG) for edge in run.cycles.edges.rows]
-    if source != target and source not in _reached(pairs, target):
-        return
-    members = _reached(pairs, source) & _reached([(v, u) for u, v in pairs], source)
-    edges = [(u, v) for u, v in pairs if u in members and v in members]
-    merged = [cycle for cycle in table.rows if members & set(cycle.members.listed())]
-    key = cycle_hash(members, edges)
-    if merged and implied and run.cold.graph_declared:
-        return
-    if merged:
-        first = merged[0]
-        for cycle in merged[1:]:
-            table.forget(cycle.key)
-        if first.key != key:
-            table.forget(key)
-        table.rekey(first.key, key)
-    else:
-        if table.full():
-            run.evicted += 1
-        first = table.add(key)
-        _begin_undeclared(run, first, target, members)
-    first.members.clear()
-    for member in sorted(members)[:MEMBERS_MAX]:
-        first.members.push(member)
-    first.many = len(members) > MEMBERS_MAX
-    run.size_left -= CYCLE_BYTES
-
-
-def _begin_undeclared(run: RunState, cycle: Cycle, anchor: int, members: set[int]) -> None:
-    """Start an undeclared cycle. If all nodes so far belong to it, it began when the run began."""
-    cycle.anchor, cycle.since_ms, cycle.spent_before = anchor, run.at_ms, run.ledger.cost_usd_micro
-    if {counts.key for counts in run.node_counts.rows} <= members:
-        cycle.since_ms, cycle.spent_before = run.started_ms, 0
 
 
 def _inside(cycle: Cycle, node_tag: int) -> bool:

@@ -6,23 +6,18 @@ Progress means fewer failing or more passing tests than ever before in the suite
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from streamproc.core.now import Now
 from streamproc.core.records import cfunc, hash64, i32, i64, u64
-from streamproc.core.signals.nodes import SUITE_BYTES, NodeState, SuiteTrack
-from streamproc.core.signals.novelty import note_news, note_progress, remember_tag
+from streamproc.core.signals.evidence import RecentHashes
+from streamproc.core.signals.nodes import NodeState, SuiteTrack
 from streamproc.model.wire import Tests
-
-if TYPE_CHECKING:
-    from streamproc.core.run_state import RunState
 
 
 @cfunc
 def observe_tests(
-    run: RunState,
-    node: NodeState,
+    now: Now,
     tests: Tests,
-    index: i32,
+    recent: RecentHashes,
     stamp: i32,
     set_since: i32,
     count_since: i32,
@@ -32,6 +27,8 @@ def observe_tests(
     """Record test results. `set_since` and `count_since` are the last turns that restarted the streaks of the failing
     set and of the failing count. If the same tests fail with a new error (`new_error`), the work continues and both
     start again; so they do when tests fail that did not fail before, if `new_set_counts`."""
+    node: NodeState = now.node
+    index: i32 = now.index
     failing_set: u64 = hash64(tests.failing_set)
     failing: i64 = tests.failing
     passed: i64 = -1 if tests.passed is None else tests.passed
@@ -39,19 +36,17 @@ def observe_tests(
     better: bool
     new: bool
     track: SuiteTrack | None
-    run.evidence.failing_sets.push(failing_set)
-    run.evidence.failing_counts.push(failing)
-    new = remember_tag(run, node.key ^ failing_set ^ hash64(max(passed, 0)) << 7)
+    recent.failing_sets.push(failing_set)
+    recent.failing_counts.push(failing)
+    new = now.novelty.remember(node.key ^ failing_set ^ hash64(max(passed, 0)) << 7)
     if new:
-        note_news(run, index)
+        now.novelty.note_news(index)
     track = node.suites.touch(hash64(total))
     if failing == 0 and (track is None or track.best_failing > 0):
-        note_progress(run, index)  # the last failing test is fixed
+        now.novelty.note_progress(index)  # the last failing test is fixed
     if track is None or failing == 0 or track.best_failing == 0:
         # Nothing to compare with: the first result, another suite, no failures, or new failures after none.
         if track is None:
-            if not node.suites.full():
-                run.size_left -= SUITE_BYTES
             track = node.suites.add(hash64(total))
         track.same.begin(failing_set, 1, index, stamp)
         track.flat.begin(hash64(failing), 0, index, stamp)
@@ -61,7 +56,7 @@ def observe_tests(
     track.best_failing = min(track.best_failing, failing)
     track.best_passed = max(track.best_passed, passed)
     if better:
-        note_progress(run, index)
+        now.novelty.note_progress(index)
     if better or (new_error if track.same.value == failing_set else new and new_set_counts):
         set_since = count_since = index
     track.same.extend(failing_set, index, stamp, set_since)

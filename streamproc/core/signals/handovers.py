@@ -9,8 +9,10 @@ LOOP005.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
+from streamproc.core.now import Now
 from streamproc.core.records import (
     NAME_CHARS,
     TAG,
@@ -28,16 +30,10 @@ from streamproc.core.records import (
     u64,
 )
 from streamproc.core.signals.nodes import NodeState, SuiteTrack
-from streamproc.core.signals.novelty import remember_tag
 from streamproc.model.wire import Turn
 
-if TYPE_CHECKING:
-    from streamproc.core.run_state import RunState
-
 FRUITLESS_MAX: Final = 8  # edges with fruitless handovers; past it, the least recent is dropped
-HANDOVER_BYTES: Final = 24  # of a state
 NAMES_MAX: Final = 9  # of nodes: one that hands over on `FRUITLESS_MAX` edges
-NAME_BYTES: Final = 71  # of a state: a tag, and a name of the widest characters
 
 # Bits of `FruitlessHandovers.bits`.
 ANSWER: Final = 1  # they answer handovers in the other direction
@@ -54,6 +50,13 @@ class FruitlessHandovers(Row):
     last: i32  # turn of the last one; of a decision, the turn after
     bits: u32  # ANSWER, OPEN, CHOSEN
     first: i32  # turn of the first one
+
+
+@cfunc
+def edge_of_tags(source: u32, target: u32) -> u64:
+    """Return the edge between two nodes."""
+    edge: u64 = source
+    return edge << 32 | target
 
 
 @final
@@ -78,53 +81,106 @@ class Handovers(Record):
         Record.clear(self)
         self.found = self.others_found = -1
 
-
-@cfunc
-def edge_of_tags(source: u32, target: u32) -> u64:
-    """Return the edge between two nodes."""
-    edge: u64 = source
-    return edge << 32 | target
-
-
-@cfunc
-def count_handover(
-    run: RunState, source: u32, target: u32, index: i32, chosen: bool, apart: bool
-) -> FruitlessHandovers:
-    """Count a handover on its edge, and return the edge with those in a row with nothing found in between by any node
-    but the sender.
-
-    Handing back to the node that handed over first is an answer and does not count, unless a decision has `chosen`
-    it: a moderator may repeat the same few words between new contributions of others.
-
-    With edges `apart`, only what was found before the sender acted again belongs to a handover (`end_handovers`), and
-    progress in the results of a node that leaves artifacts.
-    """
-    known: Handovers = run.handovers
-    edge: u64 = edge_of_tags(source, target)
-    answer: bool
-    worker: NodeState | None
-    handover: FruitlessHandovers | None
-    if apart:
-        end_handovers(run, source)
-    handover = known.fruitless.touch(edge)
-    if handover is None:
-        answer = _hands_out(known, target) if apart else known.fruitless.find(edge_of_tags(target, source)) is not None
-        if not known.fruitless.full():
-            run.size_left -= HANDOVER_BYTES
-        handover = known.fruitless.add(edge)
-        handover.bits, handover.first = ANSWER if answer else 0, index
-    if apart:
-        worker = run.nodes.find(target)
-        if worker is not None and worker.artifact.count and run.novelty.last_progress >= handover.last:
+    @ccall
+    def reset(self, index: i32) -> None:
+        """Start all counts again, because a person has spoken in this turn."""
+        handover: FruitlessHandovers
+        for handover in self.fruitless.rows:
             handover.count = 0
-        handover.bits |= OPEN | CHOSEN if chosen else OPEN
-    elif (known.found if known.finder != source else known.others_found) >= handover.last:
-        handover.count = 0
-    if not handover.count:
-        handover.first = index
-    handover.count += 1
-    handover.last = index + 1 if apart and chosen else index  # the words of a decision are not an answer to it
-    return handover
+        self.note_finder(0, index)
+
+    @cfunc
+    def count(self, now: Now, source: u32, target: u32, chosen: bool, nodes: Table | None) -> FruitlessHandovers:
+        """Count a handover on its edge, and return the edge with those in a row with nothing found in between by any
+        node but the sender.
+
+        Handing back to the node that handed over first is an answer and does not count, unless a decision has `chosen`
+        it: a moderator may repeat the same few words between new contributions of others.
+
+        With edges apart (`nodes`: those of the run), only what was found before the sender acted again belongs to a
+        handover (`end`), and progress in the results of a node that leaves artifacts.
+        """
+        edge: u64 = edge_of_tags(source, target)
+        answer: bool
+        worker: NodeState | None
+        handover: FruitlessHandovers | None
+        if nodes is not None:
+            self.end(source)
+        handover = self.fruitless.touch(edge)
+        if handover is None:
+            if nodes is not None:
+                answer = self._hands_out(target)
+            else:
+                answer = self.fruitless.find(edge_of_tags(target, source)) is not None
+            handover = self.fruitless.add(edge)
+            handover.bits, handover.first = ANSWER if answer else 0, now.index
+        if nodes is not None:
+            worker = nodes.find(target)
+            if worker is not None and worker.artifact.count and now.novelty.last_progress >= handover.last:
+                handover.count = 0
+            handover.bits |= OPEN | CHOSEN if chosen else OPEN
+        elif (self.found if self.finder != source else self.others_found) >= handover.last:
+            handover.count = 0
+        if not handover.count:
+            handover.first = now.index
+        handover.count += 1
+        # The words of a decision are not an answer to it.
+        handover.last = now.index + 1 if nodes is not None and chosen else now.index
+        return handover
+
+    @cfunc
+    def _hands_out(self, node_tag: u32) -> bool:
+        """Return whether a node has given work to others: what it is handed is an answer, perhaps through several
+        nodes."""
+        handover: FruitlessHandovers
+        for handover in self.fruitless.rows:
+            if handover.key >> 32 == node_tag and not handover.bits & ANSWER:
+                return True
+        return False
+
+    @cfunc
+    def end(self, source: u32) -> None:
+        """End the handovers of a node that acts again: the count of those that something was found after starts
+        again."""
+        handover: FruitlessHandovers
+        for handover in self.fruitless.rows:
+            if handover.key >> 32 == source and handover.bits & OPEN:
+                handover.bits &= ~OPEN
+                if self.found >= handover.last:
+                    handover.count = 0
+
+    @ccall
+    def note_finder(self, node_tag: u32, index: i32) -> None:
+        """Record the node that found something new in this turn, and when another node last did.
+
+        A tag of 0 stands for evidence that is more than words: it counts whichever node reported it.
+        """
+        if self.finder != node_tag:
+            self.others_found = self.found
+        self.finder, self.found = node_tag, index
+
+    def counters(self, names: Mapping[int, str]) -> dict[str, int]:
+        """Return the handovers without progress on each edge, such as `planner_to_researcher`, without edges on which
+        answers return. `names` are those of nodes that are known, by tag."""
+        return {f"{source}_to_{target}": handover.count for handover, source, target in self._named(names)}
+
+    def edge_of(self, names: Mapping[int, str], node_tag: int) -> list[str] | None:
+        """Return the names of the last edge on which a node was given work, or, for a node that was given none, on
+        which it gave work to another."""
+        known = self._named(names)[::-1]
+        own = [edge for edge in known if edge[0].key & TAG == node_tag]
+        own = own or [edge for edge in known if edge[0].key >> 32 == node_tag]
+        return [own[0][1], own[0][2]] if own else None
+
+    def _named(self, names: Mapping[int, str]) -> list[tuple[FruitlessHandovers, str, str]]:
+        """Return the edges on which work is given and whose nodes' names are known, oldest first."""
+        return [
+            (handover, names[handover.key >> 32], names[handover.key & TAG])
+            for handover in self.fruitless.rows
+            if (not handover.bits & ANSWER or handover.bits & CHOSEN)
+            and handover.key >> 32 in names
+            and handover.key & TAG in names
+        ]
 
 
 @cfunc
@@ -133,66 +189,13 @@ def times_of(handover: FruitlessHandovers, chosen: bool) -> u32:
     return handover.count if chosen or not handover.bits & ANSWER else 0
 
 
-@cfunc
-def _hands_out(known: Handovers, node_tag: u32) -> bool:
-    """Return whether a node has given work to others: what it is handed is an answer, perhaps through several nodes."""
-    handover: FruitlessHandovers
-    for handover in known.fruitless.rows:
-        if handover.key >> 32 == node_tag and not handover.bits & ANSWER:
-            return True
-    return False
-
-
-@cfunc
-def end_handovers(run: RunState, source: u32) -> None:
-    """End the handovers of a node that acts again: the count of those that something was found after starts again."""
-    handover: FruitlessHandovers
-    for handover in run.handovers.fruitless.rows:
-        if handover.key >> 32 == source and handover.bits & OPEN:
-            handover.bits &= ~OPEN
-            if run.handovers.found >= handover.last:
-                handover.count = 0
-
-
-def name_nodes(run: RunState, source: int, source_name: str, target: int, target_name: str) -> None:
+def name_nodes(names: dict[int, str], source: int, source_name: str, target: int, target_name: str) -> None:
     """Keep the names of the nodes of an edge, for its counter in the status and for messages."""
-    names = run.cold.node_names
     for tag, name in ((source, source_name), (target, target_name)):
         if tag not in names:
             names[tag] = name[:NAME_CHARS]
             if len(names) > NAMES_MAX:
                 del names[next(iter(names))]
-            else:
-                run.size_left -= NAME_BYTES
-
-
-def loop_counters(run: RunState) -> dict[str, int]:
-    """Return the handovers without progress on each edge, such as `planner_to_researcher`, without edges on which
-    answers return."""
-    return {f"{source}_to_{target}": handover.count for handover, source, target in _named(run)}
-
-
-def edge_of(run: RunState, node_tag: int) -> list[str] | None:
-    """Return the names of the last edge on which a node was given work, or, for a node that was given none, on which
-    it gave work to another."""
-    known = _named(run)[::-1]
-    own = [edge for edge in known if edge[0].key & TAG == node_tag]
-    own = own or [edge for edge in known if edge[0].key >> 32 == node_tag]
-    return [own[0][1], own[0][2]] if own else None
-
-
-def _named(run: RunState) -> list[tuple[FruitlessHandovers, str, str]]:
-    """Return the edges on which work is given and whose nodes' names are known, oldest first."""
-    if not len(run.handovers.fruitless):
-        return []
-    names = run.cold.node_names
-    return [
-        (handover, names[handover.key >> 32], names[handover.key & TAG])
-        for handover in run.handovers.fruitless.rows
-        if (not handover.bits & ANSWER or handover.bits & CHOSEN)
-        and handover.key >> 32 in names
-        and handover.key & TAG in names
-    ]
 
 
 @cfunc
@@ -209,40 +212,20 @@ def failing_set_of(node: NodeState) -> u64:
 
 
 @cfunc
-def brought_results(run: RunState, turn: Turn, node: NodeState, index: i32, had_tests: bool, failing_set: u64) -> bool:
+def brought_results(now: Now, had_tests: bool, failing_set: u64) -> bool:
     """Return whether a turn brought a result of its node's kind that differs: of a node that reports tests or leaves
     artifacts, tests unlike those of its last report (`failing_set`), or a file that is new; of others, another query.
 
     An artifact without names of files counts if its content differs from the last one's.
     """
+    turn: Turn = now.turn
+    node: NodeState = now.node
     if not shows_results(node):
-        return turn.query is not None and node.query.count > 0 and node.query.first == index
+        return turn.query is not None and node.query.count > 0 and node.query.first == now.index
     if turn.tests is not None and (
-        not had_tests or failing_set_of(node) != failing_set or run.novelty.last_progress == index
+        not had_tests or failing_set_of(node) != failing_set or now.novelty.last_progress == now.index
     ):
         return True
     if turn.artifact is not None and turn.artifact.about:
-        return remember_tag(run, hash64(turn.artifact.about) ^ node.key)
+        return now.novelty.remember(hash64(turn.artifact.about) ^ node.key)
     return turn.artifact is not None and node.artifact.count == 1
-
-
-@ccall
-def note_finder(run: RunState, node_tag: u32, index: i32) -> None:
-    """Record the node that found something new in this turn, and when another node last did.
-
-    A tag of 0 stands for evidence that is more than words: it counts whichever node reported it.
-    """
-    known: Handovers = run.handovers
-    if known.finder != node_tag:
-        known.others_found = known.found
-    known.finder, known.found = node_tag, index
-
-
-def reset_for_user_message(run: RunState, index: int) -> None:
-    """Restart the counters that assume that no user has intervened."""
-    run.calls.stale_bits = run.tools.failed_turns = run.tools.excused_failures = run.tools.retries = 0
-    run.monologue.clear()
-    run.text_streak.clear()
-    for handover in run.handovers.fruitless.rows:
-        handover.count = 0
-    note_finder(run, 0, index)

@@ -9,18 +9,13 @@ metric fell at every report, it may be meant to fall, and the run is not halted 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from streamproc.core.records import Row, cclass, cfunc, f64, final, hash64, i32, u32, u64
-from streamproc.core.signals.novelty import note_progress, remember_tag
-
-if TYPE_CHECKING:
-    from streamproc.core.run_state import RunState
+from streamproc.core.now import Now
+from streamproc.core.records import Row, Table, cclass, cfunc, f64, final, hash64, i32, u32, u64
 
 METRICS_MAX: Final = 8  # named metrics of one run; past it, the oldest is dropped
-METRIC_BYTES: Final = 40  # of a state
 WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 
 # Words of metrics that should rise, whatever else their names contain: `errors_fixed`, `todo_done`.
@@ -75,14 +70,7 @@ class Metric(Row):
 
 @cfunc
 def observe_metrics(
-    run: RunState,
-    node_tag: u32,
-    progress: dict[str, float],
-    index: i32,
-    tag: Callable[[str], int],
-    lower: frozenset[str],
-    stamp: i32,
-    since: i32,
+    metrics: Table, now: Now, progress: dict[str, float], lower: frozenset[str], stamp: i32, since: i32
 ) -> Flat | None:
     """Record the metrics of a turn; a new best value is progress. Return the metric that has been flat for the most
     iterations, or None if one of them improved in this turn."""
@@ -94,27 +82,25 @@ def observe_metrics(
     for name, value in progress.items():
         way = direction(name, lower)
         signed = -value if way < 0 else value
-        key = hash64(tag(name)) ^ node_tag
-        metric = run.metrics.find(key)
-        if remember_tag(run, key ^ hash64(hash(value))):
-            run.novelty.last_measurement = index
+        key = hash64(now.tag(name)) ^ now.node_tag
+        metric = metrics.find(key)
+        if now.novelty.remember(key ^ hash64(hash(value))):
+            now.novelty.last_measurement = now.index
         if metric is None:
-            if run.metrics.full():
-                run.evicted += 1
-            else:
-                run.size_left -= METRIC_BYTES
-            metric = run.metrics.add(key)
+            if metrics.full():
+                now.evicted += 1
+            metric = metrics.add(key)
             metric.lowest = signed
-            metric.begin(signed, index, stamp)
+            metric.begin(signed, now.index, stamp)
         elif signed > metric.best:
-            metric.begin(signed, index, stamp)
-            note_progress(run, index)
+            metric.begin(signed, now.index, stamp)
+            now.novelty.note_progress(now.index)
         else:
-            metric.add(signed, index, stamp, since)
+            metric.add(signed, now.index, stamp, since)
             if flattest is None or metric.count > flattest.iterations:
                 best = -metric.best if way < 0 else metric.best
                 flattest = Flat(name, metric.count, metric.first, best, way == 0 and metric.falls == metric.count)
-    return flattest if run.novelty.last_progress != index else None
+    return flattest if now.novelty.last_progress != now.index else None
 
 
 @lru_cache(maxsize=4_096)  # names; a fleet has a handful

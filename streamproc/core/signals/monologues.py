@@ -5,8 +5,9 @@ Memory: the monologue in progress, one a run. Read by LOOP007.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from streamproc.core.now import Now
 from streamproc.core.records import (
     Record,
     cclass,
@@ -25,9 +26,6 @@ from streamproc.core.records import (
 from streamproc.core.signals.similarity import SHORT, near_bits, topic_simhash
 from streamproc.model.wire import Content
 
-if TYPE_CHECKING:
-    from streamproc.core.run_state import RunState
-
 GROWTH: Final = 40  # characters by which a text must grow to count as a draft in progress
 
 
@@ -45,29 +43,27 @@ class Monologue(Record):
     first: i32  # turn of the first of them
     loose: flag  # whether a short text was only similar, not equal
 
-
-@cfunc
-def observe_monologue(run: RunState, node_tag: u32, text: Content, topic: u32, index: i32) -> bool:
-    """Record a text of a node about a topic, and return whether it continues the monologue in progress."""
-    before: Monologue = run.monologue
-    value: u32 = tag32(hash64(text.norm) ^ topic)
-    size: i64 = text.size
-    sim: u64 = topic_simhash(text)
-    near: i32 = near_bits(text)
-    alike: bool = before.count > 0 and before.node == node_tag
-    if sim:
-        sim ^= mixed(topic)
-    if before.count and size > max(SHORT, before.size + GROWTH):
-        near = -1  # a growing draft: not similar to anything
-    alike = alike and (before.value == value or (before.sim != 0 and sim != 0 and distance(before.sim, sim) <= near))
-    if not alike:
-        before.clear()
-        before.node, before.value, before.sim, before.size = node_tag, value, sim, size
-        before.count, before.first = 1, index
-        return False
-    before.count += 1
-    if before.value != value and size < SHORT:
-        before.loose = True
-    before.grown = before.grown + size - before.size if before.grown >= 0 and before.size <= size else -1
-    before.value, before.sim, before.size = value, sim, size
-    return True
+    @cfunc
+    def observe(self, now: Now, text: Content) -> bool:
+        """Record a text of a node about a topic, and return whether it continues the monologue in progress."""
+        value: u32 = tag32(hash64(text.norm) ^ now.topic)
+        size: i64 = text.size
+        sim: u64 = topic_simhash(text)
+        near: i32 = near_bits(text)
+        alike: bool = self.count > 0 and self.node == now.node_tag
+        if sim:
+            sim ^= mixed(now.topic)
+        if self.count and size > max(SHORT, self.size + GROWTH):
+            near = -1  # a growing draft: not similar to anything
+        alike = alike and (self.value == value or (self.sim != 0 and sim != 0 and distance(self.sim, sim) <= near))
+        if not alike:
+            self.clear()
+            self.node, self.value, self.sim, self.size = now.node_tag, value, sim, size
+            self.count, self.first = 1, now.index
+            return False
+        self.count += 1
+        if self.value != value and size < SHORT:
+            self.loose = True
+        self.grown = self.grown + size - self.size if self.grown >= 0 and self.size <= size else -1
+        self.value, self.sim, self.size = value, sim, size
+        return True

@@ -9,17 +9,10 @@ Attempts that fail alike count for the run as well, whichever node reports them:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
-from streamproc.core.records import Row, cclass, cfunc, final, hash64, i32, tag32, u32
+from streamproc.core.now import Now
+from streamproc.core.records import Row, Table, cclass, cfunc, final, hash64, i32, tag32, u32
 from streamproc.core.signals.nodes import NodeState
 from streamproc.model.wire import ANSWERED, Call, Errors, Turn
-
-if TYPE_CHECKING:
-    from streamproc.core.names import Names
-    from streamproc.core.run_state import RunState
-
-ATTEMPT_BYTES: Final = 20  # of a state
 
 
 @final
@@ -34,26 +27,32 @@ class Attempt(Row):
 
 
 @cfunc
-def observe_errors(node: NodeState, errors: Errors, index: i32, since: i32) -> bool:
+def observe_errors(now: Now, errors: Errors) -> bool:
     """Record reported errors, and return whether there are any. An empty list ends the streak."""
+    node: NodeState = now.node
     if errors.retryable:
         return False
     if errors.count == 0:
         node.errors.clear()
         return False
-    node.errors.extend(tag32(hash64(errors.norm)), index, index, since)
+    since: i32 = max(now.novelty.last_progress, node.last_call_news)
+    node.errors.extend(tag32(hash64(errors.norm)), now.index, now.index, since)
+    if node.errors.first == now.index:
+        now.novelty.last_result = now.index
     return True
 
 
 @cfunc
-def observe_attempt(run: RunState, node: NodeState, turn: Turn, index: i32, names: Names) -> bool:
-    """Record the outcome of a turn as an attempt, and return whether it failed.
+def observe_attempt(now: Now, attempts: Table) -> bool:
+    """Record the outcome of a turn as an attempt, and return whether it failed. `attempts` has that of the run.
 
     The same failure counts again whatever the node did in between, unless a measured value has improved. A failed call
     is the same attempt if its tool has not succeeded since, or if its arguments are the same. A success ends the
     streak, also as an empty list of errors. A retryable error right after the same one is a retry, not an attempt: no
     other turn has come in between, so nothing was repaired.
     """
+    turn: Turn = now.turn
+    node: NodeState = now.node
     errors: Errors | None = turn.errors or turn.call_errors
     called: bool
     same: bool
@@ -63,71 +62,68 @@ def observe_attempt(run: RunState, node: NodeState, turn: Turn, index: i32, name
     if errors is None or errors.count == 0:
         if turn.errors is not None:
             node.attempts.clear()
-            run.attempts.clear()
-        elif len(run.attempts) and turn.calls:
-            _end_attempt_by_success(run, turn, names)
+            attempts.clear()
+        elif len(attempts) and turn.calls:
+            _end_attempt_by_success(now, attempts)
         if turn.errors is None and node.attempts.count and node.attempted:
-            _end_by_success(node, turn, names)
+            _end_by_success(now)
         return False
     called = turn.errors is None and len(turn.calls) > 0
     if called:
-        tool, made = names.tag(errors.error_class), tag32(hash64(turn.calls[0].key))
+        tool, made = now.names.tag(errors.error_class), tag32(hash64(turn.calls[0].key))
     value = tag32(hash64(errors.norm))
-    _count_attempt(run, value, tool, errors.retryable, index)
+    _count_attempt(now, attempts, value, tool, errors.retryable)
     same = node.attempts.count > 0 and node.attempts.value == value
-    same = same and run.novelty.last_progress <= node.attempts.first
+    same = same and now.novelty.last_progress <= node.attempts.first
     if same and node.attempted and called and node.attempted_tool != tool and node.attempted_call != made:
         same = False  # two failures of calls are the same attempt only if the tool or the call is
     if not same:
-        if not node.attempts.count:
-            run.size_left -= ATTEMPT_BYTES
-        node.attempts.begin(value, 1, index, index)
+        node.attempts.begin(value, 1, now.index, now.index)
     else:
-        if not errors.retryable or node.attempts.stamp < index - 1:
+        if not errors.retryable or node.attempts.stamp < now.index - 1:
             node.attempts.count += 1
-        node.attempts.stamp = index
+        node.attempts.stamp = now.index
     node.attempted, node.attempted_tool, node.attempted_call = called, tool, made
     return True
 
 
 @cfunc
-def _count_attempt(run: RunState, failure: u32, tool: u32, retryable: bool, index: i32) -> None:
+def _count_attempt(now: Now, attempts: Table, failure: u32, tool: u32, retryable: bool) -> None:
     """Count an attempt of the run that failed. Another failure, or a measured value that has improved, starts again."""
-    last: Attempt | None = run.attempts.find(failure)
-    if last is None or last.tool != tool or run.novelty.last_progress > last.first:
-        if not run.attempts.full():
-            run.size_left -= ATTEMPT_BYTES
-        run.attempts.clear()
-        last = run.attempts.add(failure)
-        last.first, last.tool = index, tool
-    elif retryable and last.last == index - 1:
-        last.last = index
+    last: Attempt | None = attempts.find(failure)
+    if last is None or last.tool != tool or now.novelty.last_progress > last.first:
+        attempts.clear()
+        last = attempts.add(failure)
+        last.first, last.tool = now.index, tool
+    elif retryable and last.last == now.index - 1:
+        last.last = now.index
         return
     last.count += 1
-    last.last = index
+    last.last = now.index
 
 
 @cfunc
-def _end_attempt_by_success(run: RunState, turn: Turn, names: Names) -> None:
+def _end_attempt_by_success(now: Now, attempts: Table) -> None:
     """Forget the last failure of the run if it was that of a tool which succeeds now."""
-    last: Attempt = run.attempts.rows[0]
+    last: Attempt = attempts.rows[0]
     call: Call
-    for call in turn.calls:
-        if call.outcome == ANSWERED and names.tag(call.name) == last.tool:
-            run.attempts.clear()
+    for call in now.turn.calls:
+        if call.outcome == ANSWERED and now.names.tag(call.name) == last.tool:
+            attempts.clear()
             return
 
 
 @cfunc
-def _end_by_success(node: NodeState, turn: Turn, names: Names) -> None:
+def _end_by_success(now: Now) -> None:
     """Forget the call that failed if it succeeds, and its tool if another call of it does."""
     call: Call
-    for call in turn.calls:
+    node: NodeState = now.node
+    for call in now.turn.calls:
         if call.outcome != ANSWERED:
             continue
         if tag32(hash64(call.key)) == node.attempted_call:
             node.attempts.clear()
             node.attempted = False
             return
-        if names.tag(call.name) == node.attempted_tool:
+        if now.names.tag(call.name) == node.attempted_tool:
             node.attempted_tool = 0

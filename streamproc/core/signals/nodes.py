@@ -5,18 +5,12 @@ Memory: `NODES_MAX` nodes; past it, the one that was silent for the longest time
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from streamproc.core.records import Record, Row, Sparse, Table, ccall, cclass, cfunc, final, flag, i32, i64, u32, u64
-from streamproc.core.signals.periods import own_stream
 from streamproc.core.signals.streaks import Said, Streak
 
-if TYPE_CHECKING:
-    from streamproc.core.run_state import RunState
-
 NODES_MAX: Final = 8  # nodes with full memory; most teams of agents are smaller
-NODE_BYTES: Final = 48  # of a state: a node without streaks
-SUITE_BYTES: Final = 68
 SUITES_MAX: Final = 2  # test suites of one node: it may run two in turn
 
 
@@ -76,21 +70,11 @@ class NodeState(Sparse):
 
 
 @cfunc
-def node_of_turn(run: RunState, tag: u32) -> NodeState:
-    """Return the memory of a node, new if there is none."""
-    oldest: NodeState
+def longest_silent(nodes: Table) -> NodeState:
+    """Return the node whose last turn is the oldest."""
     row: NodeState
-    node: NodeState | None = run.nodes.find(tag)
-    if node is None:
-        if run.nodes.full():
-            oldest = run.nodes.rows[0]
-            for row in run.nodes.rows:
-                if row.last_turn < oldest.last_turn:
-                    oldest = row
-            run.windows.forget(own_stream(oldest.key))
-            run.nodes.forget(oldest.key)
-            run.evicted += 1
-        else:
-            run.size_left -= NODE_BYTES
-        node = run.nodes.add(tag)
-    return node
+    oldest: NodeState = nodes.rows[0]
+    for row in nodes.rows:
+        if row.last_turn < oldest.last_turn:
+            oldest = row
+    return oldest

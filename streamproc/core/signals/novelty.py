@@ -10,16 +10,12 @@ anything, `last_result` without the words of nodes, and `last_progress` for the 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from streamproc.core.records import Record, Table, Tags, ccall, cclass, cfunc, final, i32, tag32, u64
-from streamproc.core.signals.periods import ARTIFACTS, NO_STREAM, OWN, HashWindow, forget_stream
-
-if TYPE_CHECKING:
-    from streamproc.core.run_state import RunState
+from streamproc.core.records import Record, Tags, ccall, cclass, cfunc, final, i32, tag32, u64
+from streamproc.core.signals.periods import ARTIFACTS, NO_STREAM, Streams
 
 SEEN_MAX: Final = 96  # tags known to the run; must hold three rounds of the longest period (16) of two streams
-SEEN_BYTES: Final = 4  # of a state
 
 
 class Gate(StrEnum):
@@ -55,9 +51,10 @@ class Novelty(Record):
     last_measurement: i32  # a metric value or changed answer that was new to the run
     last_success: i32  # progress, or a call that did not fail returned something new
     seen: Tags  # what the run has had before
+    streams: Streams  # the streams in which news ends repetitions; stored beside this record
 
-    def __init__(self) -> None:
-        self.seen = Tags(SEEN_MAX)
+    def __init__(self, streams: Streams) -> None:
+        self.seen, self.streams = Tags(SEEN_MAX), streams
         super().__init__(self.seen)
 
     @ccall
@@ -66,79 +63,50 @@ class Novelty(Record):
         self.last_news = self.last_discovery = self.last_result = self.last_progress = -1
         self.last_answer_change = self.last_measurement = self.last_success = -1
 
+    @ccall
+    def remember(self, tag: u64) -> bool:
+        """Record a tag, and return whether it is new to the run."""
+        return self.seen.add(tag32(tag))
 
-@ccall
-def remember_tag(run: RunState, tag: u64) -> bool:
-    """Record a tag, and return whether it is new to the run."""
-    if not run.novelty.seen.full():
-        run.size_left -= SEEN_BYTES
-    return run.novelty.seen.add(tag32(tag))
+    @ccall
+    def last_end(self, gate: Gate) -> i32:
+        """Return the last turn that ended the repetitions behind a gate."""
+        if gate is Gate.NONE:
+            return self.last_progress
+        return self.last_result if gate is Gate.RESULTS else self.last_news
 
+    @ccall
+    def restart_of(self, gate: Gate, worked: i32) -> i32:
+        """Return the last turn that restarted the count of an unchanged result. Behind `Gate.RESULTS` the work of the
+        node itself does (`worked`: its last turn with news of a call), and that of others does not."""
+        restart: i32 = self.last_progress
+        if gate is Gate.NONE:
+            return restart
+        restart = max(restart, worked)
+        return restart if gate is Gate.RESULTS else max(restart, self.last_news)
 
-@ccall
-def last_end(run: RunState, gate: Gate) -> i32:
-    """Return the last turn that ended the repetitions behind a gate."""
-    if gate is Gate.NONE:
-        return run.novelty.last_progress
-    return run.novelty.last_result if gate is Gate.RESULTS else run.novelty.last_news
+    @ccall
+    def note_news(self, index: i32, own: u64 = NO_STREAM, other: u64 = NO_STREAM) -> None:
+        """Record news in this turn, an element of the streams `own` and `other`: no round that contains it is part of a
+        loop. Two agents may say the same two sentences around work that is new each time."""
+        self.last_news = self.last_discovery = self.last_result = index
+        self.streams.end(own, other)
 
+    @cfunc
+    def note_words(self, index: i32, own: u64, other: u64) -> None:
+        """Record news that consists of a node's words only: no result."""
+        self.last_news = self.last_discovery = index
+        self.streams.end(own, other)
 
-@ccall
-def restart_of(run: RunState, gate: Gate, worked: i32) -> i32:
-    """Return the last turn that restarted the count of an unchanged result. Behind `Gate.RESULTS` the work of the node
-    itself does (`worked`: its last turn with news of a call), and that of others does not."""
-    restart: i32 = run.novelty.last_progress
-    if gate is Gate.NONE:
-        return restart
-    restart = max(restart, worked)
-    return restart if gate is Gate.RESULTS else max(restart, run.novelty.last_news)
+    @cfunc
+    def note_poll(self, index: i32) -> None:
+        """Record a poll: what repeats while the run waits is not a loop, but nothing new was found."""
+        self.last_news = self.last_result = index
+        self.streams.end(NO_STREAM, NO_STREAM)
 
-
-@ccall
-def note_news(run: RunState, index: i32, own: u64 = NO_STREAM, other: u64 = NO_STREAM) -> None:
-    """Record news in this turn: no round that contains it is part of a loop.
-
-    Streams of which the news is an element (`own`, `other`) keep their tags, and lose their periods. All other streams
-    are cleared: two agents may say the same two sentences around work that is new each time.
-    """
-    run.novelty.last_news = run.novelty.last_discovery = run.novelty.last_result = index
-    _end_repetitions(run, own, other)
-
-
-@cfunc
-def note_words(run: RunState, index: i32, own: u64, other: u64) -> None:
-    """Record news that consists of a node's words only: no result."""
-    run.novelty.last_news = run.novelty.last_discovery = index
-    _end_repetitions(run, own, other)
-
-
-@cfunc
-def note_poll(run: RunState, index: i32) -> None:
-    """Record a poll: what repeats while the run waits is not a loop, but nothing new was found."""
-    run.novelty.last_news = run.novelty.last_result = index
-    _end_repetitions(run, NO_STREAM, NO_STREAM)
-
-
-@ccall
-def note_progress(run: RunState, index: i32) -> None:
-    """Record that a measured value is better than ever before in this run."""
-    run.novelty.last_progress = run.novelty.last_success = index
-    note_news(run, index)
-    forget_stream(run, ARTIFACTS)
-
-
-@cfunc
-def _end_repetitions(run: RunState, own: u64, other: u64) -> None:
-    _end_periods(run.windows, own, other)
-    if run.inner_windows is not None:
-        _end_periods(run.inner_windows, own, other)
-
-
-@cfunc
-def _end_periods(windows: Table, own: u64, other: u64) -> None:
-    window: HashWindow
-    for window in windows.rows:
-        if window.key in (own, other):
-            window.held.clear()
-        elif window.key < OWN and window.key != ARTIFACTS:
-            window.forget()
+    @ccall
+    def note_progress(self, index: i32) -> None:
+        """Record that a measured value is better than ever before in this run."""
+        self.last_progress = self.last_success = index
+        self.note_news(index)
+        self.streams.forget(ARTIFACTS)

@@ -7,15 +7,12 @@ turns of its node. Memory: `OPEN_MAX` open turns; past it, the oldest is dropped
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from streamproc.model.wire import Turn, TurnStarted
-
-if TYPE_CHECKING:
-    from streamproc.core.run_state import RunState
+from streamproc.core.now import Now
+from streamproc.model.wire import TurnStarted
 
 OPEN_MAX: Final = 6  # turns that started and have not ended: one a node at a time, and few nodes work at once
 NAME_MAX: Final = 32  # characters of a node's name; most are shorter, and a state may hold six
@@ -30,36 +27,24 @@ class OpenTurn(msgspec.Struct, array_like=True):
     started_ms: int  # log time of its start
 
 
-def start_turn(run: RunState, event: TurnStarted, tag: Callable[[str], int]) -> None:
-    """Open a turn. If the event names no node, the next turn of any node ends it."""
-    node = tag(event.node) if event.node else 0
-    task = tag(event.task_id) if event.task_id else 0
-    open_ = [turn for turn in run.cold.open_turns if (turn.node, turn.task) != (node, task)]
-    open_.append(OpenTurn(node, task, event.node[:NAME_MAX], run.at_ms))
-    if len(open_) > OPEN_MAX:
-        del open_[0]
-        run.evicted += 1
-    _keep(run, open_)
+def start_turn(known: list[OpenTurn], event: TurnStarted, now: Now) -> list[OpenTurn]:
+    """Return the open turns with the one that starts. If the event names no node, the next turn of any node ends it."""
+    node = now.tag(event.node) if event.node else 0
+    task = now.tag(event.task_id) if event.task_id else 0
+    others = [turn for turn in known if (turn.node, turn.task) != (node, task)]
+    if len(others) >= OPEN_MAX:
+        del others[0]
+        now.evicted += 1
+    return [*others, OpenTurn(node, task, event.node[:NAME_MAX], now.at_ms)]
 
 
-def end_turn(run: RunState, turn: Turn, node: int, tag: Callable[[str], int]) -> int:
-    """End the open turns that a turn completes, and return the ms of log time it took (0: not known to be open)."""
-    task = tag(turn.task_id) if turn.task_id else 0
-    ended: list[OpenTurn] = [open_ for open_ in run.cold.open_turns if _matches(open_, node, task)]
+def end_turn(known: list[OpenTurn], now: Now) -> tuple[list[OpenTurn], int]:
+    """Return the open turns without those that this turn completes, and the ms of log time it took (0: not known)."""
+    task = now.tag(now.turn.task_id) if now.turn.task_id else 0
+    ended = [one for one in known if _matches(one, now.node_tag, task)]
     if not ended:
-        return 0
-    _keep(run, [open_ for open_ in run.cold.open_turns if not _matches(open_, node, task)])
-    return max(0, run.at_ms - ended[-1].started_ms)
-
-
-def close_turns(run: RunState) -> None:
-    """End all open turns."""
-    if run.turns_open:
-        _keep(run, [])
-
-
-def _keep(run: RunState, open_: list[OpenTurn]) -> None:
-    run.cold.open_turns, run.turns_open = open_, len(open_)
+        return known, 0
+    return [one for one in known if one not in ended], max(0, now.at_ms - ended[-1].started_ms)
 
 
 def node_of(open_: OpenTurn) -> str:

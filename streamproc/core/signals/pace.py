@@ -9,18 +9,15 @@ begins with the first turn after the one before it has ended. Read by BUDGET007.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from streamproc.core.marks import Marks
+from streamproc.core.now import Now
 from streamproc.core.records import Record, Values, cclass, cfunc, f64, final, hash64, i64, u32
 from streamproc.core.signals.spend import amount_of, tokens_of
 from streamproc.model.wire import Usage
 
-if TYPE_CHECKING:
-    from streamproc.core.marks import Marks
-    from streamproc.core.run_state import RunState
-
 PACE_MAX: Final = 7  # turns whose median is the current pace: three expensive turns by chance do not change it
-AMOUNT_BYTES: Final = 8  # of a state
 WINDOW_MS: Final = 300_000  # long enough for a rate: a single large turn is none
 MONEY: Final = 1
 TOKENS: Final = 2
@@ -43,51 +40,47 @@ class Pace(Record):
         self.last = Values(PACE_MAX)
         super().__init__(self.last)
 
+    @cfunc
+    def is_unusual(self, marks: Marks) -> bool:
+        """Whether a detector of the pace could say something. The comparison is rough: the detector has the exact
+        one."""
+        fast: i64 = marks.pace_micro_usd if self.unit == MONEY else marks.pace_tokens
+        dearer: f64 = 1.001
+        usual: f64 = 1.0
+        if marks.pace_multiple <= 1 or self.spent >= fast:
+            return True
+        if not self.last.full():
+            return False
+        dearer *= self.last.at(self.last.size - 1)
+        dearer *= self.turns
+        usual *= self.total
+        usual *= marks.pace_multiple
+        return dearer >= usual
 
-@cfunc
-def is_unusual(pace: Pace, marks: Marks) -> bool:
-    """Whether a detector of the pace could say something. The comparison is rough: the detector has the exact one."""
-    fast: i64 = marks.pace_micro_usd if pace.unit == MONEY else marks.pace_tokens
-    dearer: f64 = 1.001
-    usual: f64 = 1.0
-    if marks.pace_multiple <= 1 or pace.spent >= fast:
-        return True
-    if not pace.last.full():
-        return False
-    dearer *= pace.last.at(pace.last.size - 1)
-    dearer *= pace.turns
-    usual *= pace.total
-    usual *= marks.pace_multiple
-    return dearer >= usual
-
-
-@cfunc
-def observe_pace(run: RunState, usage: Usage) -> None:
-    """Record the cost of a turn: money if any turn of the run had a price, else tokens."""
-    pace: Pace = run.pace
-    unit: u32 = MONEY
-    amount: i64
-    cached: i64
-    if usage.cost_usd_micro is not None:
-        amount = amount_of(usage.cost_usd_micro)
-    elif pace.unit == MONEY:
-        return
-    else:
-        amount, unit = tokens_of(usage), TOKENS
-        cached = amount_of(usage.cached_tokens)
-        amount -= min(cached, amount) // 10 * 9  # a cached one costs a tenth, and a context is read at each turn
-    if not amount:
-        return
-    if pace.unit != unit:
-        pace.clear()
-        pace.unit = unit
-    if run.at_ms - pace.since_ms >= WINDOW_MS:
-        pace.since_ms, pace.spent = run.at_ms, amount
-    elif run.at_ms:
-        pace.spent = TOTAL_MAX if amount > TOTAL_MAX - pace.spent else pace.spent + amount
-    if pace.last.full():
-        pace.turns += 1
-        pace.total += min(pace.last.at(0), TOTAL_MAX - pace.total)
-    else:
-        run.size_left -= AMOUNT_BYTES
-    pace.last.push(hash64(amount))
+    @cfunc
+    def observe(self, now: Now, usage: Usage) -> None:
+        """Record the cost of a turn: money if any turn of the run had a price, else tokens."""
+        unit: u32 = MONEY
+        amount: i64
+        cached: i64
+        if usage.cost_usd_micro is not None:
+            amount = amount_of(usage.cost_usd_micro)
+        elif self.unit == MONEY:
+            return
+        else:
+            amount, unit = tokens_of(usage), TOKENS
+            cached = amount_of(usage.cached_tokens)
+            amount -= min(cached, amount) // 10 * 9  # a cached one costs a tenth, and a context is read at each turn
+        if not amount:
+            return
+        if self.unit != unit:
+            self.clear()
+            self.unit = unit
+        if now.at_ms - self.since_ms >= WINDOW_MS:
+            self.since_ms, self.spent = now.at_ms, amount
+        elif now.at_ms:
+            self.spent = TOTAL_MAX if amount > TOTAL_MAX - self.spent else self.spent + amount
+        if self.last.full():
+            self.turns += 1
+            self.total += min(self.last.at(0), TOTAL_MAX - self.total)
+        self.last.push(hash64(amount))

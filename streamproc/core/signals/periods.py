@@ -1,4 +1,4 @@
-"""Periods: streams of hashes that repeat with a length of 2 to 16, at a bounded cost per event.
+"""Streams: streams of hashes that repeat with a length of 2 to 16, at a bounded cost per event.
 
 Memory: for each stream a `HashWindow` of the last `PERIOD_MAX` tags and the periods that still hold. An element
 extends every period that it continues and drops all others, so the engine never compares whole rounds.
@@ -8,12 +8,9 @@ A period is observed once it has held for two full rounds. Read by LOOP002 and S
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from streamproc.core.records import Row, Table, Trail, ccall, cclass, cfunc, final, i32, u32, u64
-
-if TYPE_CHECKING:
-    from streamproc.core.run_state import RunState
+from streamproc.core.records import Record, Row, Table, Trail, ccall, cclass, cfunc, final, i32, u32, u64
 
 PERIOD_MAX: Final = 16
 
@@ -25,10 +22,6 @@ NARRATION: Final = 4  # texts with no call in between, of nodes that call tools
 OWN: Final = 8  # and above: the statements of one node (`own_stream`), if the policy's gate of LOOP002 is not `any`
 NO_STREAM: Final = 0
 STREAMS_MAX: Final = 12  # the four above, and one for each node with full memory
-
-WINDOW_BYTES: Final = 11  # of a state: an empty window
-ELEMENT_BYTES: Final = 8
-PERIOD_BYTES: Final = 16
 
 
 class Period(NamedTuple):
@@ -104,41 +97,19 @@ def own_stream(node_tag: u32) -> u64:
     return (one + 1) * OWN
 
 
-@ccall
-def push(run: RunState, stream: u64, tag: u32, index: i32) -> Period | None:
-    """Add a tag to a stream of the run, and of the cycle that the turn is in. Return the shortest period above 1 that
-    has held for two full rounds, if any."""
-    period: Period | None = _push_to(run, run.windows, stream, tag, index)
-    own: Period | None
-    if run.inner_windows is not None and stream < OWN:
-        own = _push_to(run, run.inner_windows, stream, tag, index)
-        if period is None:
-            period = own
-    return period
-
-
 @cfunc
-def _push_to(run: RunState, windows: Table, stream: u64, tag: u32, index: i32) -> Period | None:
+def _extend(windows: Table, stream: u64, tag: u32, index: i32) -> Period | None:
     length: u32 = 0
-    size: u32
-    periods: u32
     held: HeldPeriod | None
     period: Period | None = None
     window: HashWindow | None = windows.find(stream)
     if window is None:
         window = windows.add(stream)
-        run.size_left -= WINDOW_BYTES
-    size = window.tags.size
     if window.tags.has(tag):
-        periods = len(window.held)
         length = window.extend(tag)
-        if len(window.held) > periods:
-            run.size_left -= PERIOD_BYTES * (len(window.held) - periods)
     elif len(window.held):
         window.held.clear()
     window.tags.push(tag, index)
-    if window.tags.size > size:
-        run.size_left -= ELEMENT_BYTES
     held = window.held.find(length) if length else None
     if held is not None:
         period = Period(
@@ -148,15 +119,79 @@ def _push_to(run: RunState, windows: Table, stream: u64, tag: u32, index: i32) -
 
 
 @cfunc
-def forget_stream(run: RunState, stream: u64) -> None:
-    """Begin a stream again, that of the run and that of the cycle that the turn is in."""
-    window: HashWindow | None = run.windows.find(stream)
+def _end(windows: Table, own: u64, other: u64) -> None:
+    window: HashWindow
+    for window in windows.rows:
+        if window.key in (own, other):
+            window.held.clear()
+        elif window.key < OWN and window.key != ARTIFACTS:
+            window.forget()
+
+
+@cfunc
+def _forget(windows: Table, stream: u64) -> None:
+    window: HashWindow | None = windows.find(stream)
     if window is not None:
         window.forget()
-    if run.inner_windows is not None:
-        window = run.inner_windows.find(stream)
-        if window is not None:
-            window.forget()
+
+
+@final
+@cclass
+class Streams(Record):
+    """The streams of a run. While a turn is in a cycle that keeps windows of its own, its tags enter those as well."""
+
+    windows: Table  # of `HashWindow`, by stream
+    cycle_windows: Table | None  # those of the cycle in force; not stored
+    seen: tuple[Period, ...]  # what this turn has extended, one for each stream at most; not stored
+
+    def __init__(self) -> None:
+        self.windows, self.cycle_windows, self.seen = Table(HashWindow, STREAMS_MAX), None, ()
+        super().__init__(self.windows)
+
+    @ccall
+    def push(self, stream: u64, tag: u32, index: i32) -> Period | None:
+        """Add a tag to a stream. Return the shortest period above 1 that has held for two full rounds, if any."""
+        period: Period | None = _extend(self.windows, stream, tag, index)
+        own: Period | None
+        if self.cycle_windows is not None and stream < OWN:
+            own = _extend(self.cycle_windows, stream, tag, index)
+            if period is None:
+                period = own
+        return period
+
+    @ccall
+    def observe(self, stream: u64, tag: u32, index: i32) -> None:
+        """Add a tag to a stream, and report the period that it extends, if any."""
+        period: Period | None = self.push(stream, tag, index)
+        if period is not None:
+            self.see(period)
+
+    @cfunc
+    def see(self, period: Period) -> None:
+        """Report a period."""
+        self.seen = (*self.seen, period)
+
+    @cfunc
+    def excuse(self) -> None:
+        """Report no period of this turn, which brought something new; but only progress ends those of artifacts, and
+        those of a node's own stream have a gate of their own."""
+        if self.seen:
+            self.seen = tuple([one for one in self.seen if one.stream == ARTIFACTS or one.stream >= OWN])
+
+    @cfunc
+    def end(self, own: u64, other: u64) -> None:
+        """End all repetitions: something new was found. Streams of which the news is an element (`own`, `other`) keep
+        their tags, and lose their periods; those of artifacts and of single nodes go on."""
+        _end(self.windows, own, other)
+        if self.cycle_windows is not None:
+            _end(self.cycle_windows, own, other)
+
+    @cfunc
+    def forget(self, stream: u64) -> None:
+        """Begin a stream again."""
+        _forget(self.windows, stream)
+        if self.cycle_windows is not None:
+            _forget(self.cycle_windows, stream)
 
 
 def loop_tag(block: list[int]) -> int:

@@ -5,15 +5,17 @@ Memory: one streak and one SimHash a node, and whether it has answered the last 
 
 from __future__ import annotations
 
-from streamproc.core.records import cfunc, distance, hash64, i32, tag32, u32, u64
+from streamproc.core.now import Now
+from streamproc.core.records import cfunc, distance, hash64, tag32, u32, u64
 from streamproc.core.signals.nodes import NodeState
 from streamproc.core.signals.similarity import NEAR, topic_simhash
 from streamproc.model.wire import ANSWERED, Call, Content, Turn
 
 
 @cfunc
-def observe_query(node: NodeState, query: Content, index: i32) -> bool:
+def observe_query(now: Now, query: Content) -> bool:
     """Record a query. Return whether the node is asked (almost) the same again and has answered it before."""
+    node: NodeState = now.node
     value: u32 = tag32(hash64(query.norm))
     before: u64 = node.query_simhash
     asked: u64 = topic_simhash(query)
@@ -21,7 +23,7 @@ def observe_query(node: NodeState, query: Content, index: i32) -> bool:
     same = same and (node.query.value == value or (before != 0 and asked != 0 and distance(before, asked) <= NEAR))
     node.query_simhash = asked
     if not same:
-        node.query.begin(value, 1, index, -1)
+        node.query.begin(value, 1, now.index, -1)
         node.has_answered = False
         return False
     node.query.count += 1

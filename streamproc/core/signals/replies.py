@@ -8,17 +8,11 @@ Read by LOOP011.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
-from streamproc.core.records import Record, ccall, cclass, cfunc, final, hash64, i32, tag32, u32, u64
+from streamproc.core.now import Now
+from streamproc.core.records import Record, Table, ccall, cclass, cfunc, final, hash64, i32, tag32, u32, u64
 from streamproc.core.signals.nodes import NodeState
 from streamproc.core.signals.streaks import Streak
 from streamproc.model.wire import Content
-
-if TYPE_CHECKING:
-    from streamproc.core.run_state import RunState
-
-REPLY_BYTES: Final = 20  # of a state
 
 
 @final
@@ -37,41 +31,36 @@ class Messages(Record):
         Record.clear(self)
         self.worked = -1
 
+    @ccall
+    def note(self, text: u64 = 0) -> None:
+        """Record a message of a person with the hash of its text; 0: not known."""
+        tag: u32 = tag32(text)
+        if not self.count or not tag or tag != self.text:
+            self.count += 1
+            self.text = tag
 
-@ccall
-def note_message(run: RunState, text: u64 = 0) -> None:
-    """Record a message of a person with the hash of its text; 0: not known."""
-    tag: u32 = tag32(text)
-    if not run.messages.count or not tag or tag != run.messages.text:
-        run.messages.count += 1
-        run.messages.text = tag
-
-
-@cfunc
-def observe_reply(run: RunState, node: NodeState, text: Content, topic: u32, index: i32) -> bool:
-    """Record a text of a node about a topic, and return whether the node answers another message with its last text,
-    with no call, result or other answer in between."""
-    messages: Messages = run.messages
-    streak: Streak = node.reply
-    value: u32 = tag32(hash64(text.norm) ^ topic)
-    heard: i32 = messages.count
-    worked: i32
-    answered: bool
-    known: NodeState
-    if not streak.count or streak.value != value:
-        if not streak.count:
-            run.size_left -= REPLY_BYTES
-        streak.begin(value, 1, index, heard)
-        messages.answered, messages.by = heard, node.key
-        return False
-    if streak.stamp == heard:
-        return False  # repeated without a message in between: `NodeState.output` counts that
-    worked = messages.worked
-    for known in run.nodes.rows:
-        worked = max(worked, known.last_call)
-    answered = messages.by != node.key and messages.answered >= streak.stamp
-    if answered or worked > streak.first:
-        streak.count, streak.first = 0, index
-    streak.count += 1
-    streak.stamp = heard
-    return streak.count > 1
+    @cfunc
+    def observe(self, now: Now, text: Content, nodes: Table) -> bool:
+        """Record a text of a node about a topic, and return whether the node answers another message with its last
+        text, with no call, result or other answer in between."""
+        streak: Streak = now.node.reply
+        value: u32 = tag32(hash64(text.norm) ^ now.topic)
+        heard: i32 = self.count
+        worked: i32
+        answered: bool
+        known: NodeState
+        if not streak.count or streak.value != value:
+            streak.begin(value, 1, now.index, heard)
+            self.answered, self.by = heard, now.node_tag
+            return False
+        if streak.stamp == heard:
+            return False  # repeated without a message in between: `NodeState.output` counts that
+        worked = self.worked
+        for known in nodes.rows:
+            worked = max(worked, known.last_call)
+        answered = self.by != now.node_tag and self.answered >= streak.stamp
+        if answered or worked > streak.first:
+            streak.count, streak.first = 0, now.index
+        streak.count += 1
+        streak.stamp = heard
+        return streak.count > 1

@@ -5,14 +5,12 @@ Memory: the SimHashes of the last `SIMS_MAX` long texts of the run, and of each 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from streamproc.core.now import Now
 from streamproc.core.records import Record, Values, cclass, cfunc, distance, final, hash64, i32, i64, mixed, u32, u64
 from streamproc.core.signals.nodes import NodeState
-from streamproc.model.wire import Content, Turn
-
-if TYPE_CHECKING:
-    from streamproc.core.run_state import RunState
+from streamproc.model.wire import Content
 
 SIMS_MAX: Final = 6  # long texts that a new one is compared with; each costs one comparison a turn
 NEAR: Final = 3  # bits of 64 in which long texts may differ and count as almost the same
@@ -23,7 +21,6 @@ LONG: Final = 600  # characters
 NEAR_PARAGRAPH: Final = 10
 NEAR_SHORT: Final = 12  # different sentences differ in 16 bits or more
 SHORT: Final = 200  # characters
-SIM_BYTES: Final = 16  # of a state
 
 
 @final
@@ -38,29 +35,26 @@ class LongTexts(Record):
         self.sims, self.turns = Values(SIMS_MAX), Values(SIMS_MAX)
         super().__init__(self.sims, self.turns)
 
+    @cfunc
+    def observe(self, now: Now) -> i32:
+        """Return the turn of a recent long text that is almost equal to this turn's, or -1.
 
-@cfunc
-def observe_near(run: RunState, turn: Turn, index: i32) -> i32:
-    """Return the turn of a recent long text that is almost equal to this turn's, or -1.
-
-    Answers of calls are not compared. Those of different calls are alike if their subjects are (the next page, another
-    file), and an answer of the same call that is only almost the same shows that something has changed.
-    """
-    output: Content | None = turn.output
-    found: i32 = -1
-    place: u32
-    sim: u64
-    if output is None or not output.sim or output.size < SHORT:
-        return -1
-    sim = hash64(output.sim)
-    for place in range(run.long_texts.sims.size):
-        if distance(run.long_texts.sims.at(place), sim) <= NEAR:
-            found = run.long_texts.turns.at(place)
-    if not run.long_texts.sims.full():
-        run.size_left -= SIM_BYTES
-    run.long_texts.sims.push(sim)
-    run.long_texts.turns.push(index)
-    return found
+        Answers of calls are not compared. Those of different calls are alike if their subjects are (the next page,
+        another file), and an answer of the same call that is only almost the same shows that something has changed.
+        """
+        output: Content | None = now.turn.output
+        found: i32 = -1
+        place: u32
+        sim: u64
+        if output is None or not output.sim or output.size < SHORT:
+            return -1
+        sim = hash64(output.sim)
+        for place in range(self.sims.size):
+            if distance(self.sims.at(place), sim) <= NEAR:
+                found = self.turns.at(place)
+        self.sims.push(sim)
+        self.turns.push(now.index)
+        return found
 
 
 @cfunc

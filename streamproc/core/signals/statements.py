@@ -6,16 +6,12 @@ is it known to be a message; until then it is pending (`Pending`, one a run).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from streamproc.core.now import Now
 from streamproc.core.records import Record, cclass, cfunc, final, hash64, i32, tag32, u32, u64
-from streamproc.core.signals.novelty import note_news, note_words, remember_tag
-from streamproc.core.signals.periods import STATEMENTS, STEPS, Period, push
+from streamproc.core.signals.periods import STATEMENTS, STEPS
 from streamproc.model.wire import Turn
-
-if TYPE_CHECKING:
-    from streamproc.core.run_state import RunState
-    from streamproc.core.view import View
 
 # Nodes for which users' messages are published as turns: their words are news for every gate but `none`.
 USER_NODES: Final = frozenset({"user", "User", "human", "Human", "customer", "Customer"})
@@ -30,12 +26,20 @@ class Pending(Record):
     node: u32  # tag of the node that wrote it; 0: no text is pending
     turn: i32
 
+    @cfunc
+    def settle(self, now: Now) -> None:
+        """Decide on the pending text: a message if another node takes this turn, narration if its own node does."""
+        node: u32 = self.node
+        self.node = 0
+        if node != now.node_tag:
+            _record(now, self.value, self.turn, True, True)
+
 
 @cfunc
-def observe_statement(view: View, topic: u64) -> None:
-    """Record the statement of a turn, and observe the periods it extends. Texts beside calls are narration: skipped."""
-    turn: Turn = view.turn
-    node_tag: u64 = view.node_tag
+def observe_statement(now: Now, topic: u64) -> None:
+    """Record the statement of a turn, and report the periods it extends. Texts beside calls are narration: skipped."""
+    turn: Turn = now.turn
+    node_tag: u64 = now.node_tag
     tag: u64 = node_tag
     if turn.output is not None and not turn.calls:
         tag ^= hash64(turn.output.norm) ^ topic
@@ -46,37 +50,21 @@ def observe_statement(view: View, topic: u64) -> None:
     if turn.artifact is not None:
         tag ^= hash64(turn.artifact.norm) >> 3
     if tag != node_tag:
-        _record(view, tag, view.index, not turn.calls, turn.query is None and turn.node not in USER_NODES)
+        _record(now, tag, now.index, not turn.calls, turn.query is None and turn.node not in USER_NODES)
 
 
 @cfunc
-def settle_pending(view: View) -> None:
-    """Decide on the pending text: a message if another node takes this turn, narration if its own node does."""
-    pending: Pending = view.run.pending
-    node: u32 = pending.node
-    pending.node = 0
-    if node != view.node_tag:
-        _record(view, pending.value, pending.turn, True, True)
-
-
-@cfunc
-def _record(view: View, statement: u64, index: i32, step: bool, words: bool) -> None:
-    """Record a statement as news or repeat, and add it to the streams; observe the periods that it extends.
+def _record(now: Now, statement: u64, index: i32, step: bool, words: bool) -> None:
+    """Record a statement as news or repeat, and add it to the streams; report the periods that it extends.
 
     The answer to a query and what a person says are results, all other statements are `words`.
     """
-    run: RunState = view.run
     tag: u32 = tag32(statement) & ~1
-    period: Period | None
-    if remember_tag(run, statement):
+    if now.novelty.remember(statement):
         if words:
-            note_words(run, index, STEPS, STATEMENTS)
+            now.novelty.note_words(index, STEPS, STATEMENTS)
         else:
-            note_news(run, index, STEPS, STATEMENTS)
+            now.novelty.note_news(index, STEPS, STATEMENTS)
     if step:
-        period = push(run, STEPS, tag, index)
-        if period is not None:
-            view.add_period(period)
-    period = push(run, STATEMENTS, tag, index)
-    if period is not None:
-        view.add_period(period)
+        now.streams.observe(STEPS, tag, index)
+    now.streams.observe(STATEMENTS, tag, index)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from streamproc.core.records import Record, ccall, cclass, cfunc, final, i32, tag32, u32, u64
+from streamproc.core.records import Record, ccall, cclass, cfunc, final, grow, i32, tag32, u32, u64
 
 STREAK_BYTES: Final = 20  # of a state: a `Streak` or a `Said` that is not blank
 
@@ -22,13 +22,15 @@ class Streak(Record):
     @cfunc
     def begin(self, value: u64, count: u32, index: i32, stamp: i32) -> None:
         """Start with a value."""
+        if not self.count:
+            grow(STREAK_BYTES)
         self.value, self.count, self.first, self.stamp = value, count, index, stamp
 
     @cfunc
     def extend(self, value: u64, index: i32, stamp: i32, since: i32) -> None:
         """Count a value once an iteration (`stamp`). Another value, or news (`since`) after the start, starts again."""
         if not self.count or self.value != value or since > self.first:
-            self.value, self.count, self.first = value, 1, index
+            self.begin(value, 1, index, stamp)
         elif self.stamp != stamp:
             self.count += 1
         self.stamp = stamp
@@ -56,6 +58,8 @@ class Said(Record):
         last turn with calls of the node, for both."""
         value: u32 = tag32(norm)
         if not self.count or self.value != value:
+            if not self.count:
+                grow(STREAK_BYTES)
             self.value, self.count, self.first, self.own, self.own_first = value, 1, index, 1, index
             return
         if since > self.first or called > self.first:

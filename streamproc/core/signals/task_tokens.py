@@ -7,15 +7,12 @@ a budget starts its count again. Memory: `TASKS_MAX` tasks; past it, the oldest 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from streamproc.core.signals.spend import SPEND_MAX
-from streamproc.model.wire import TaskDelegated, Turn
-
-if TYPE_CHECKING:
-    from streamproc.core.run_state import RunState
+from streamproc.model.wire import TaskDelegated, Usage
 
 TASKS_MAX: Final = 8  # tasks with a token budget; a batch has at most five
 RUNGS: Final = ("warning", "restrict", "urgent", "hard_stop", "violation")
@@ -30,34 +27,41 @@ class TaskTokens(msgspec.Struct, array_like=True):
     since: int = 0  # turn from which it counts
 
 
-def grant_tokens(run: RunState, event: TaskDelegated, tag: Callable[[str], int]) -> None:
-    """Set the budget of every task of a delegation."""
+def grant_tokens(kept: dict[int, TaskTokens], event: TaskDelegated, tag: Callable[[str], int], turn: int) -> None:
+    """Set the budget of every task of a delegation, from this turn on."""
     if event.max_token_budget is None:
         return
     for task in dict.fromkeys((*event.tasks, event.task_id)[-TASKS_MAX:]):
         if task:
-            _keep(run, tag(task), TaskTokens(event.max_token_budget, since=run.turns))
+            key = tag(task)
+            kept.pop(key, None)
+            kept[key] = TaskTokens(event.max_token_budget, since=turn)
 
 
 def spend_tokens(
-    run: RunState, turn: Turn, task: int, default: int | None, percents: Sequence[int]
+    kept: dict[int, TaskTokens], usage: Usage, task: int, default: int | None, percents: Sequence[int], turn: int
 ) -> TaskTokens | None:
-    """Count a turn's tokens, and return the task's budget if it reaches another rung. `default` is the budget of tasks
-    that were delegated without one."""
-    spent: TaskTokens | None = run.task_tokens.get(task)
+    """Count the tokens that a turn has used, and return the task's budget if it reaches another rung. `default` is the
+    budget of tasks that were delegated without one."""
+    spent = kept.get(task)
     if spent is None:
         if default is None:
             return None
-        spent = _keep(run, task, TaskTokens(default, since=run.turns))
-    usage = turn.usage
-    if usage is None:
-        return None
+        spent = kept[task] = TaskTokens(default, since=turn)
     spent.used = min(spent.used + (usage.total_tokens or usage.input_tokens + usage.output_tokens), SPEND_MAX)
     rung = rung_of(spent.used, spent.limit, percents)
     if rung <= spent.rung:
         return None
     spent.rung = rung
     return spent
+
+
+def drop_oldest(kept: dict[int, TaskTokens]) -> int:
+    """Drop the oldest tasks past the cap, and return how many."""
+    over = max(0, len(kept) - TASKS_MAX)
+    for key in list(kept)[:over]:
+        del kept[key]
+    return over
 
 
 def rung_of(used: int, limit: int, percents: Sequence[int]) -> int:
@@ -69,14 +73,3 @@ def rung_of(used: int, limit: int, percents: Sequence[int]) -> int:
         if percent and used * 100 >= limit * percent:
             reached = place
     return reached
-
-
-def _keep(run: RunState, task: int, tokens: TaskTokens) -> TaskTokens:
-    run.cold.task_tokens.pop(task, None)
-    run.cold.task_tokens[task] = tokens
-    run.has_task_tokens = True
-    run.size_left = 0
-    if len(run.cold.task_tokens) > TASKS_MAX:
-        del run.cold.task_tokens[next(iter(run.cold.task_tokens))]
-        run.evicted += 1
-    return tokens

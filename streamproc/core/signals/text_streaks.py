@@ -7,13 +7,11 @@ may wait for a person.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from streamproc.core.now import Now
 from streamproc.core.records import Record, ccall, cclass, cfunc, final, i32, i64, u32
 from streamproc.model.wire import Content, Turn
-
-if TYPE_CHECKING:
-    from streamproc.core.run_state import RunState
 
 PAGE: Final = 1_500  # characters; a text of a page may be the work itself, such as a chapter
 
@@ -43,6 +41,27 @@ class TextStreak(Record):
         """End the streak."""
         self.count = 0
 
+    @cfunc
+    def observe(self, now: Now, text: Content) -> None:
+        """Record a text-only turn: it starts or extends a streak."""
+        size: i64 = text.size
+        self.last_text_turn, self.text_turn_before = now.index, self.last_text_turn
+        if not self.count or self.node != now.node_tag or self.topic != now.topic:
+            self.node, self.topic, self.first, self.count = now.node_tag, now.topic, now.index, 1
+            self.pages, self.size, self.not_longer = size >= PAGE, size, 0
+            return
+        self.count += 1
+        if size <= self.size:
+            self.not_longer += 1
+        if size >= PAGE:
+            self.pages += 1
+        self.size = size
+
+    @ccall
+    def may_wait(self, index: i32) -> bool:
+        """Whether a run without open turns may wait for a person after this turn, which must be one of the last two."""
+        return self.last_text_turn >= 0 and index in (self.last_text_turn, self.text_turn_before)
+
 
 @cfunc
 def is_text_only(turn: Turn) -> bool:
@@ -53,30 +72,3 @@ def is_text_only(turn: Turn) -> bool:
         turn.tests or turn.artifact or turn.structured or turn.docs or turn.query or turn.next or turn.errors
         or turn.progress
     )  # fmt: skip
-
-
-@cfunc
-def observe_text_streak(run: RunState, node_tag: u32, topic: u32, text: Content, index: i32) -> None:
-    """Record a text-only turn: it starts or extends a streak."""
-    streak: TextStreak = run.text_streak
-    size: i64 = text.size
-    streak.last_text_turn, streak.text_turn_before = index, streak.last_text_turn
-    if not streak.count or streak.node != node_tag or streak.topic != topic:
-        streak.node, streak.topic, streak.first, streak.count = node_tag, topic, index, 1
-        streak.pages, streak.size, streak.not_longer = size >= PAGE, size, 0
-        return
-    streak.count += 1
-    if size <= streak.size:
-        streak.not_longer += 1
-    if size >= PAGE:
-        streak.pages += 1
-    streak.size = size
-
-
-@ccall
-def may_wait(run: RunState, index: i32) -> bool:
-    """Whether the run may wait for a person after this turn, which must be one of the last two."""
-    streak: TextStreak = run.text_streak
-    if run.turns_open or streak.last_text_turn < 0:
-        return False
-    return index in (streak.last_text_turn, streak.text_turn_before)

@@ -6,9 +6,9 @@ Read by ERROR002, ERROR005, LOOP004 and STALL005.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from streamproc.core import kind
+from streamproc.core.now import Now
 from streamproc.core.records import (
     Record,
     Row,
@@ -21,23 +21,17 @@ from streamproc.core.records import (
     flag,
     hash64,
     i32,
+    i64,
     tag32,
     u32,
     u64,
 )
 from streamproc.model.wire import ANSWERED, FAILED, FAILED_RETRYABLE, FAILED_RUN, Call
 
-if TYPE_CHECKING:
-    from streamproc.core.names import Names
-    from streamproc.core.run_state import RunState
-    from streamproc.core.view import View
-
 TOOLS_MAX: Final = 6  # tools of a run; agents that loop use a few
 TOOL_CALLS: Final = 8  # calls of one tool: the larger window of ERROR005
 NEIGHBOURS: Final = 2  # two calls of a tool are in a row if they are at most this many call turns apart
 KEY_TAG: Final = 0xFFFF  # two calls with equal tags by accident only make a halt come earlier
-TOOL_BYTES: Final = 31  # of a state
-FAILURE_BYTES: Final = 16
 
 
 class ToolAnswers(NamedTuple):
@@ -50,6 +44,16 @@ class ToolAnswers(NamedTuple):
     same: int  # calls in close succession that had different arguments and the same answer
     first: int  # turn of the first of them
     varied: bool  # whether it has given two different answers in a row
+
+
+class ToolsSeen(NamedTuple):
+    """How the tools of a turn answered, if a detector may report it."""
+
+    answers: tuple[ToolAnswers, ...]
+    same: bool  # whether one of them answers different calls alike
+    same_error: bool  # whether one of them fails again with the same error
+    failed: bool  # whether all calls of so many turns in a row failed
+    retried: bool  # whether so many turns in a row met retryable errors
 
 
 @final
@@ -71,11 +75,9 @@ class Tool(Row):
         super().__init__(self.failures, self.keys)
 
     @cfunc
-    def note_failure(self, run: RunState, error: u32, index: i32) -> None:
+    def note_failure(self, error: u32, index: i32) -> None:
         """Append the error of a call (0: it succeeded), and clear the list once none of them failed."""
         place: u32
-        if self.failures.size < TOOL_CALLS:
-            run.size_left -= FAILURE_BYTES
         self.failures.push(error, index)
         self.keys.push(self.call_key & KEY_TAG, index)
         if not error:
@@ -86,14 +88,25 @@ class Tool(Row):
             self.keys.clear()
 
     @cfunc
-    def last_error_times(self) -> u32:
-        """Return how many of the last calls failed with the latest error."""
-        times: u32 = 0
+    def fails_again(self, mark: i64) -> bool:
+        """Whether so many of the last calls failed with the latest error."""
+        times: i64 = 0
         place: u32
+        if self.failures.size < mark or not self.failures.size or not self.failures.ago(1):
+            return False
         for place in range(1, self.failures.size + 1):
             if self.failures.ago(place) == self.failures.ago(1):
                 times += 1
-        return times
+        return times >= mark
+
+    @cfunc
+    def answers(self) -> ToolAnswers:
+        """Return its last answers."""
+        size: u32 = self.failures.size
+        return ToolAnswers(
+            self.failures.last_numbers(size), self.failures.last_turns(size), self.keys.last_numbers(size),
+            self.answer, self.same, self.first, bool(self.varied),
+        )  # fmt: skip
 
 
 @final
@@ -116,97 +129,93 @@ class Tools(Record):
         Record.clear(self)
         self.failing_since = -1
 
+    @ccall
+    def reset(self) -> None:
+        """Start the counts of failed turns again."""
+        self.failed_turns = self.excused_failures = self.retries = 0
 
-@cfunc
-def observe_tools(view: View, names: Names) -> None:
-    """Record how tools answered. Parallel calls count once for each tool."""
-    run: RunState = view.run
-    tools: Tools = run.tools
-    tool: Tool
-    calls: Any = view.turn.calls
-    call: Call = calls[0]
-    outcome: u64 = hash64(call.outcome)
-    view.tools = ()
-    if len(calls) == 1 and outcome <= ANSWERED:  # most turns
-        tools.failed_turns = tools.excused_failures = tools.retries = 0
-        _show(view, _observe_tool(run, names.tag(call.name), call, view.index))
-        return
-    noticed: set[str] = set()
-    for call in calls:
-        if call.outcome != FAILED_RETRYABLE and call.name not in noticed:
-            noticed.add(call.name)
-            tool = _observe_tool(run, names.tag(call.name), call, view.index)
-            _show(view, tool)
-    _count_failures(view, {call.outcome for call in calls})
+    @cfunc
+    def observe(self, now: Now) -> ToolsSeen | None:
+        """Record how tools answered. Parallel calls count once for each tool."""
+        failed: bool
+        calls: Any = now.turn.calls
+        call: Call = calls[0]
+        outcome: u64 = hash64(call.outcome)
+        noticed: dict[str, Tool] = {}
+        if len(calls) == 1 and outcome <= ANSWERED:  # most turns
+            self.reset()
+            return self._seen(now, (self._observe_call(now, call),), False, False)
+        for call in calls:
+            if call.outcome != FAILED_RETRYABLE and call.name not in noticed:
+                noticed[call.name] = self._observe_call(now, call)
+        failed = self._count_failures(now, {call.outcome for call in calls})
+        return self._seen(now, tuple(noticed.values()), failed, self.retries >= now.marks.retries)
 
+    @cfunc
+    def _seen(self, now: Now, tools: tuple[Tool, ...], failed: bool, retried: bool) -> ToolsSeen | None:
+        """Return how tools answered, if one of them answers different calls alike, or fails with the same error, as
+        often as the marks say."""
+        answers: tuple[ToolAnswers, ...] = ()
+        same: bool = False
+        same_error: bool = False
+        tool: Tool
+        alike: bool
+        fails: bool
+        for tool in tools:
+            alike = tool.same >= now.marks.same_answers
+            fails = tool.fails_again(now.marks.same_errors)
+            if alike or fails:
+                answers = (*answers, tool.answers())
+                same_error = same_error or fails
+                same = same or (alike and (tool.varied or tool.same >= now.marks.same_acknowledgements))
+        if not answers and not failed and not retried:
+            return None
+        return ToolsSeen(answers, same, same_error, failed, retried)
 
-@cfunc
-def _show(view: View, tool: Tool) -> None:
-    """Observe a tool if it answers different calls alike, or fails with the same error, as often as the marks say."""
-    size: u32 = tool.failures.size
-    kinds: u32 = 0
-    alike: bool = tool.same >= view.marks.same_answers
-    if alike and (tool.varied or tool.same >= view.marks.same_acknowledgements):
-        kinds = kind.TOOL
-    if size >= view.marks.same_errors and tool.failures.ago(1) and tool.last_error_times() >= view.marks.same_errors:
-        kinds |= kind.TOOL_FAILS
-    if kinds or alike:
-        seen = ToolAnswers(
-            tool.failures.last_numbers(size), tool.failures.last_turns(size), tool.keys.last_numbers(size),
-            tool.answer, tool.same, tool.first, bool(tool.varied),
-        )  # fmt: skip
-        view.tools = (*view.tools, seen)
-        view.kinds |= kinds
+    @cfunc
+    def _observe_call(self, now: Now, call: Call) -> Tool:
+        name: u32 = now.names.tag(call.name)
+        outcome: u64 = hash64(call.outcome)
+        key: u32 = tag32(hash64(call.key))
+        answer: u32 = tag32(hash64(call.exact))
+        before: u32
+        error: u32
+        tool: Tool | None = self.table.touch(name)
+        if tool is None:
+            tool = self.table.add(name)
+        before = tool.call_key
+        tool.call_key = key
+        if outcome in (FAILED, FAILED_RUN):
+            error = tag32(hash64(call.norm))
+            tool.note_failure(error or 1, now.index)
+            tool.same, tool.first, tool.answer = 0, now.index, 0
+        else:
+            if tool.failures.size:
+                tool.note_failure(0, now.index)
+            if outcome != ANSWERED or answer != tool.answer or now.call_turns > tool.call_turn + NEIGHBOURS:
+                if answer != tool.answer and tool.answer:
+                    tool.varied = True
+                tool.same, tool.first = 1 if outcome == ANSWERED else 0, now.index
+            elif key != before:
+                tool.same += 1
+            tool.answer = answer
+        tool.call_turn = now.call_turns
+        return tool
 
-
-@cfunc
-def _observe_tool(run: RunState, name: u32, call: Call, index: i32) -> Tool:
-    outcome: u64 = hash64(call.outcome)
-    key: u32 = tag32(hash64(call.key))
-    answer: u32 = tag32(hash64(call.exact))
-    before: u32
-    error: u32
-    tool: Tool | None = run.tools.table.touch(name)
-    if tool is None:
-        if not run.tools.table.full():
-            run.size_left -= TOOL_BYTES
-        tool = run.tools.table.add(name)
-    before = tool.call_key
-    tool.call_key = key
-    if outcome in (FAILED, FAILED_RUN):
-        error = tag32(hash64(call.norm))
-        tool.note_failure(run, error or 1, index)
-        tool.same, tool.first, tool.answer = 0, index, 0
-    else:
-        if tool.failures.size:
-            tool.note_failure(run, 0, index)
-        if outcome != ANSWERED or answer != tool.answer or run.call_turns > tool.call_turn + NEIGHBOURS:
-            if answer != tool.answer and tool.answer:
-                tool.varied = True
-            tool.same, tool.first = 1 if outcome == ANSWERED else 0, index
-        elif key != before:
-            tool.same += 1
-        tool.answer = answer
-    tool.call_turn = run.call_turns
-    return tool
-
-
-@cfunc
-def _count_failures(view: View, outcomes: set[int]) -> None:
-    """Count turns in a row whose calls all failed, and those that met retryable errors and got no answer."""
-    run: RunState = view.run
-    tools: Tools = run.tools
-    answered: bool = bool(outcomes - {FAILED, FAILED_RETRYABLE, FAILED_RUN})
-    if answered:
-        tools.failed_turns = tools.excused_failures = 0
-    elif FAILED in outcomes or FAILED_RUN in outcomes:
-        tools.failed_turns += 1
-        if FAILED_RUN in outcomes and run.novelty.last_discovery == view.index:
-            tools.excused_failures = tools.failed_turns  # a command fails with a new error: the work continues
-        if tools.failed_turns == 1:
-            tools.failing_since = view.index
-        if tools.failed_turns >= view.marks.failed_turns:
-            view.kinds |= kind.FAILING
-    tools.retries = tools.retries + 1 if FAILED_RETRYABLE in outcomes and not answered else 0
-    if tools.retries >= view.marks.retries:
-        view.kinds |= kind.RETRIES
+    @cfunc
+    def _count_failures(self, now: Now, outcomes: set[int]) -> bool:
+        """Count turns in a row whose calls all failed, and those that met retryable errors and got no answer. Return
+        whether this one failed, and so many did that a detector may report it."""
+        failed: bool = False
+        answered: bool = bool(outcomes - {FAILED, FAILED_RETRYABLE, FAILED_RUN})
+        if answered:
+            self.failed_turns = self.excused_failures = 0
+        elif FAILED in outcomes or FAILED_RUN in outcomes:
+            self.failed_turns += 1
+            if FAILED_RUN in outcomes and now.novelty.last_discovery == now.index:
+                self.excused_failures = self.failed_turns  # a command fails with a new error: the work continues
+            if self.failed_turns == 1:
+                self.failing_since = now.index
+            failed = self.failed_turns >= now.marks.failed_turns
+        self.retries = self.retries + 1 if FAILED_RETRYABLE in outcomes and not answered else 0
+        return failed

@@ -180,7 +180,7 @@ def test_without_a_gate_of_its_own_a_run_has_no_memory_for_one() -> None:
     feed = Feed(STANDARD)
     feed.all(answered([called(n, output="Done.") for n in range(9)]))
     assert feed.state.cold.recent_calls == []
-    assert max(window.key for window in feed.state.windows.rows) < 8
+    assert max(window.key for window in feed.state.streams.windows.rows) < 8
 
 
 def test_the_memory_behind_the_gates_is_bounded() -> None:
@@ -191,7 +191,7 @@ def test_the_memory_behind_the_gates_is_bounded() -> None:
         calls = [{"name": f"t{n}", "args": dice.randrange(5), "result": str(index)} for n in range(12)]
         feed.raw(text | ({"tool_calls": calls} if dice.random() < 0.5 else {}))
         assert len(dump(feed.state)) <= STATE_BYTES_MAX
-        assert len(feed.state.windows) <= 4 + NODES_MAX
+        assert len(feed.state.streams.windows) <= 4 + NODES_MAX
         assert len(feed.state.cold.recent_calls) <= OCCURRENCES_MAX
     assert dump(load(dump(feed.state))) == dump(feed.state)
 

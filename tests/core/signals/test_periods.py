@@ -6,8 +6,8 @@ import pytest
 
 from streamproc.core.run_state import RunState
 from streamproc.core.signals.calls import CALLS_MAX
-from streamproc.core.signals.novelty import SEEN_MAX, note_news, note_progress, remember_tag
-from streamproc.core.signals.periods import ARTIFACTS, NO_STREAM, PERIOD_MAX, STATEMENTS, STEPS, loop_tag, push
+from streamproc.core.signals.novelty import SEEN_MAX
+from streamproc.core.signals.periods import ARTIFACTS, NO_STREAM, PERIOD_MAX, STATEMENTS, STEPS, loop_tag
 from tests.feeding import Raw, halts, reported
 
 START_MS = 1_767_225_600_000
@@ -25,7 +25,7 @@ def other(n: int) -> Raw:
 def pushed(stream: int, tags: str, run: RunState | None = None) -> list[tuple[int, int]]:
     """Return the periods that are found: the length of each, and the element that completed it."""
     run = RunState() if run is None else run
-    found = [(n, push(run, stream, ord(tag), n)) for n, tag in enumerate(tags)]
+    found = [(n, run.streams.push(stream, ord(tag), n)) for n, tag in enumerate(tags)]
     return [(period.length, n) for n, period in found if period is not None]
 
 
@@ -34,17 +34,17 @@ def pushed(stream: int, tags: str, run: RunState | None = None) -> list[tuple[in
 
 def test_a_thing_is_new_once() -> None:
     run = RunState()
-    assert [remember_tag(run, tag) for tag in (1, 2, 1, 3, 2)] == [True, True, False, True, False]
+    assert [run.novelty.remember(tag) for tag in (1, 2, 1, 3, 2)] == [True, True, False, True, False]
 
 
 def test_tags_that_keep_coming_back_are_kept() -> None:
     run = RunState()
-    remember_tag(run, 1)
+    run.novelty.remember(1)
     for tag in range(2, 2 + 3 * SEEN_MAX):
-        remember_tag(run, tag)
-        assert not remember_tag(run, 1)
+        run.novelty.remember(tag)
+        assert not run.novelty.remember(1)
     assert len(run.novelty.seen) == SEEN_MAX
-    assert remember_tag(run, 2)
+    assert run.novelty.remember(2)
 
 
 # Periods.
@@ -84,7 +84,7 @@ def test_a_round_with_news_from_another_stream_does_not_count(stream: int, own: 
     """Two elements, news, the same two again: the second round counts only if the news was one of the two."""
     run = RunState()
     pushed(stream, "ab", run)
-    note_news(run, 1, own)
+    run.novelty.note_news(1, own)
     assert bool(pushed(stream, "ab", run)) is found
     assert run.novelty.last_news == run.novelty.last_discovery == 1
 
@@ -93,7 +93,7 @@ def test_measured_progress_ends_every_period() -> None:
     run = RunState()
     for stream in (STEPS, STATEMENTS, ARTIFACTS):
         pushed(stream, "ab", run)
-    note_progress(run, 1)
+    run.novelty.note_progress(1)
     assert [pushed(stream, "ab", run) for stream in (STEPS, STATEMENTS, ARTIFACTS)] == [[], [], []]
 
 
