@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streamproc import detectors
 from streamproc.policy.plugins import vars_of
 
 if TYPE_CHECKING:
+    from streamproc.detectors import DetectorFile
     from streamproc.detectors.base import Example
     from streamproc.model.controls import ControlEvent
     from streamproc.policy import Policy
@@ -66,7 +66,7 @@ class PageLine(NamedTuple):
     prose: bool = False
 
 
-def read_page(module: ModuleType, *, played: bool = True) -> Page:
+def read_page(module: DetectorFile, *, played: bool = True) -> Page:
     """Build the page of a detector's module; `played=False` omits the examples."""
     detector = module.DETECTOR
     head, *paragraphs = (inspect.getdoc(module) or "").split("\n\n")
@@ -76,7 +76,7 @@ def read_page(module: ModuleType, *, played: bool = True) -> Page:
         name=detector.name,
         summary=head.partition(": ")[2],
         sections=tuple((title, text) for title, text in sections),
-        unit=inspect.getdoc(module.Limits) or "",
+        unit=inspect.getdoc(detector.Limits) or "",
         limits=tuple(_limits(module)),
         firing=tuple(_play(detector.code, example) for example in module.STUCK if played),
         silent=tuple(_play(detector.code, example) for example in module.HEALTHY if played),
@@ -133,12 +133,12 @@ def markdown(page: Page) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _limits(module: ModuleType) -> Iterator[LimitRow]:
+def _limits(module: DetectorFile) -> Iterator[LimitRow]:
     # The sources of a compiled module are beside it: `inspect` does not find them.
     source = (Path(detectors.__file__).parent / f"{module.__name__.rpartition('.')[2]}.py").read_text("utf-8")
-    limits = source.partition("class Limits:")[2].partition("\nclass ")[0]
+    limits = source.partition("class Limits:")[2].partition("\n    def ")[0]
     reasons = dict(re.findall(r"^\s+(\w+): [^#\n]+#\s*(.+)$", limits, re.MULTILINE))
-    for field in fields(module.Limits):
+    for field in fields(module.DETECTOR.Limits):
         default = field.default if isinstance(field.default, str) else int(str(field.default))
         yield LimitRow(field.name, default, reasons.get(field.name, ""))
 

@@ -5,8 +5,7 @@ If several find the same loop in the same turn, only the first one reports it, s
 
 from __future__ import annotations
 
-from types import ModuleType
-from typing import Final
+from typing import Final, Protocol
 
 from streamproc.detectors import (
     account_budget,
@@ -59,10 +58,24 @@ from streamproc.detectors import (
     unsafe_cycle,
     zero_progress_cycle,
 )
+from streamproc.detectors.base import Detector, Example
 
-__all__ = ["BY_CODE", "MODULES"]
+__all__ = ["BY_CODE", "DETECTORS", "MODULES"]
 
-MODULES: Final[tuple[ModuleType, ...]] = (
+
+class DetectorFile(Protocol):
+    """The module of a detector: its docstring and examples are the page of the detector."""
+
+    __doc__: str | None
+    __name__: str
+    HEALTHY: list[Example]
+    STUCK: list[Example]
+
+    @property
+    def DETECTOR(self) -> Detector: ...  # noqa: N802
+
+
+MODULES: Final[tuple[DetectorFile, ...]] = (
     artifact_flip,
     oscillation,
     repeated_call,
@@ -114,4 +127,5 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     zero_progress_cycle,
 )
 
-BY_CODE: Final[dict[str, ModuleType]] = {module.DETECTOR.code: module for module in MODULES}
+DETECTORS: Final[dict[str, Detector]] = {module.DETECTOR.code: module.DETECTOR for module in MODULES}
+BY_CODE: Final[dict[str, DetectorFile]] = {module.DETECTOR.code: module for module in MODULES}

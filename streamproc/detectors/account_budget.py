@@ -19,69 +19,55 @@ Reference: deliberation requirement, layer 5: cost per user.
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import xxhash
+from typing import Any
 
 from streamproc.core import kind
 from streamproc.core.accounts import EXCEEDED
-from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
+from streamproc.core.decision import Finding, Level
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, dollars
+from streamproc.detectors.base import Example, RuleSettings, dollars, loop_of
+from streamproc.detectors.budget_detector import BudgetDetector
 from streamproc.model.budgets import BUDGETS
 from streamproc.model.wire import BudgetReached
 
-_ACCOUNT_BUDGETS = tuple([budget.name for budget in BUDGETS if not budget.declarable])
+
+class AccountDetector(BudgetDetector):
+    """A detector of budgets of several runs together: an account's event says which level was reached."""
+
+    def reached(self, event: BudgetReached, message: str, action: str, **more: Any) -> Finding:
+        """Return the finding about a level: each account, window, limit and level is reported once."""
+        level = Level.HALT if action == "halt" else Level.WARN
+        loop = loop_of(event.account, event.window, event.unit, event.rung, event.since_ms)
+        return self.finding(
+            level, loop, message, action=action, anywhere=True, **{"type": "budget.level", **more},
+            used=event.used, limit=event.limit, unit=event.unit, rung=event.rung, account=event.account,
+            window=event.window, per_minute=event.per_minute, unpriced=event.unpriced or None,
+        )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Share of the budget, in percent."""
-
-    warn_percent: int = 80  # leaves time to slow down or to request more
-
-
-class AccountBudget:
-    """BUDGET010."""
-
+class AccountBudget(AccountDetector):
     code = "BUDGET010"
     name = "account"
-    budgets = _ACCOUNT_BUDGETS
+    budgets = tuple(budget.name for budget in BUDGETS if not budget.declarable)
     kinds = kind.ACCOUNT
+
+    @dataclass(frozen=True, slots=True)
+    class Limits:
+        """Share of the budget, in percent."""
+
+        warn_percent: int = 80  # leaves time to slow down or to request more
+
+    def settings(self, limits: Limits | None) -> RuleSettings:
+        return {} if limits is None else {"account_percents": [limits.warn_percent]}
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         event = view.event
         if not isinstance(event, BudgetReached) or event.account.startswith("session:"):
             return None
         owner, _, name = event.account.partition(":")
-        halts = event.rung == EXCEEDED
         span = _SPANS.get(event.window, event.window)
-        return Finding(
-            code=self.code,
-            level=Level.HALT if halts else Level.WARN,
-            loop=loop_of(event),
-            message=f"{owner.capitalize()} {name.rpartition('/')[2]} has spent {amounts(event)} in the last {span}.",
-            evidence=evidence_of("account_budget", event),
-            reason=BUDGET_EXCEEDED,
-            status="budget_exceeded",
-            type="budget.level",
-            action="halt" if halts else "warn",
-            anywhere=True,
-        )
-
-
-def evidence_of(kind: str, event: BudgetReached) -> Evidence:
-    """Return the evidence that an account's event carries."""
-    return Evidence(
-        kind=kind,
-        used=event.used,
-        limit=event.limit,
-        unit=event.unit,
-        rung=event.rung,
-        account=event.account,
-        window=event.window,
-        per_minute=event.per_minute,
-        unpriced=event.unpriced or None,
-    )
+        message = f"{owner.capitalize()} {name.rpartition('/')[2]} has spent {amounts(event)} in the last {span}."
+        return self.reached(event, message, "halt" if event.rung == EXCEEDED else "warn")
 
 
 def amounts(event: BudgetReached) -> str:
@@ -90,12 +76,6 @@ def amounts(event: BudgetReached) -> str:
         return f"{event.used} of {event.limit} tokens"
     missing = f" (plus {event.unpriced} turns of unknown price)" if event.unpriced else ""
     return f"{dollars(event.used)} of {dollars(event.limit)}{missing}"
-
-
-def loop_of(event: BudgetReached) -> int:
-    """Return a key for this level, limit and window: each is reported once."""
-    text = f"{event.account}\0{event.window}\0{event.unit}\0{event.rung}\0{event.since_ms}"
-    return xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"))
 
 
 _SPANS = {"hour": "60 minutes", "day": "24 hours", "month": "30 days"}

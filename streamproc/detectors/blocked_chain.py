@@ -19,28 +19,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core import kind
 from streamproc.core.board.chains import chain_through, chains
 from streamproc.core.board.change import BoardChange
-from streamproc.core.decision import Evidence, Finding
+from streamproc.core.decision import Finding
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, RawTurn, cycles, moved, task_finding
+from streamproc.detectors.base import Example, RawTurn, cycles, moved
+from streamproc.detectors.board_detector import BoardDetector
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Blocked tasks in one dependency chain, and cycles."""
-
-    warn: int = 3  # a pair is just a task that waits for another
-    cycles: int = 1  # the coordinator gets one cycle to unblock the root
-
-
-class BlockedChain:
-    """TASK002."""
-
+class BlockedChain(BoardDetector):
     code = "TASK002"
     name = "blocked_chain"
-    kinds = kind.BOARD
+
+    @dataclass(frozen=True, slots=True)
+    class Limits:
+        """Blocked tasks in one dependency chain, and cycles."""
+
+        warn: int = 3  # a pair is just a task that waits for another
+        cycles: int = 1  # the coordinator gets one cycle to unblock the root
 
     def check(self, view: View, limits: Limits) -> Finding | tuple[Finding, ...] | None:
         step = view.board_change
@@ -71,17 +67,10 @@ class BlockedChain:
         return tuple(found)
 
     def _finding(self, view: View, names: list[str], message: str, kind: str, action: str, number: int) -> Finding:
-        assert view.board_change is not None
-        return task_finding(
-            view,
-            self.code,
-            message,
-            Evidence(kind=self.name, count=len(names), root=names[0], chain=names, priority="P0"),
-            task=names[0],
-            loop=(view.board_change.board.events << 8) + number,
-            type=kind,
-            action=action,
-        )
+        return self.task_finding(
+            view, message, number=number, task=names[0], type=kind, action=action,
+            count=len(names), root=names[0], chain=names, priority="P0",
+        )  # fmt: skip
 
 
 DETECTOR = BlockedChain()

@@ -18,25 +18,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core import kind
-from streamproc.core.decision import REPEATED_ERROR, Evidence, Finding
+from streamproc.core.decision import REPEATED_ERROR, Finding
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, RawTurn, moved, task_finding
+from streamproc.detectors.base import Example, RawTurn, moved
+from streamproc.detectors.board_detector import BoardDetector
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Different tasks that failed in a row."""
-
-    warn: int = 3  # two may be chance
-
-
-class ConsecutiveFailures:
-    """ERROR004."""
-
+class ConsecutiveFailures(BoardDetector):
     code = "ERROR004"
     name = "consecutive_failures"
-    kinds = kind.BOARD
+    reason = REPEATED_ERROR
+
+    @dataclass(frozen=True, slots=True)
+    class Limits:
+        """Different tasks that failed in a row."""
+
+        warn: int = 3  # two may be chance
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         step = view.board_change
@@ -44,15 +41,8 @@ class ConsecutiveFailures:
             return None
         tasks = step.board.tasks
         names = [tasks[key].id for key in step.board.failed if key in tasks]
-        return task_finding(
-            view,
-            self.code,
-            f"{step.failed} tasks failed in a row: {', '.join(names)}.",
-            Evidence(kind=self.name, count=step.failed, tasks=names),
-            reason=REPEATED_ERROR,
-            type="notification",
-            action="ask_human",
-        )
+        message = f"{step.failed} tasks failed in a row: {', '.join(names)}."
+        return self.task_finding(view, message, type="notification", action="ask_human", count=step.failed, tasks=names)
 
 
 DETECTOR = ConsecutiveFailures()

@@ -19,32 +19,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core import kind
-from streamproc.core.decision import Finding
+from streamproc.core.board.change import BoardChange
+from streamproc.core.board.state import Task
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, RawTurn, moved, override, refusal
+from streamproc.detectors.base import Example, RawTurn, moved
+from streamproc.detectors.board_detector import GuardDetector
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """None of its own: the gate is a guard of the board."""
-
-
-class DesignGate:
-    """TASK007."""
-
+class DesignGate(GuardDetector):
     code = "TASK007"
     name = "design_gate"
-    kinds = kind.BOARD
 
-    def check(self, view: View, limits: Limits) -> Finding | None:
-        step = view.board_change
-        if step is None or step.task is None or step.refused != self.code or step.attempts != 1:
-            return override(view, self.code, self.name)
-        config, task = step.config, step.task
-        message = f"{task.id} changes the user interface and cannot move to {config.name(step.target)} without a design"
-        message = f"{message}: {', '.join(step.missing)} missing; its state is {config.name(task.state)}."
-        return refusal(view, self.code, self.name, message)
+    @dataclass(frozen=True, slots=True)
+    class Limits:
+        """None of its own: the gate is a guard of the board."""
+
+    def problem(self, view: View, step: BoardChange, task: Task) -> str:
+        to, missing = step.config.name(step.target), ", ".join(step.missing)
+        return f"{task.id} changes the user interface and cannot move to {to} without a design: {missing} missing"
 
 
 DETECTOR = DesignGate()

@@ -19,26 +19,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamproc.core import kind
-from streamproc.core.decision import REPEATED_ERROR, Evidence, Finding, Level
+from streamproc.core.decision import REPEATED_ERROR, Finding, Level
 from streamproc.core.marks import first_of
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, RawTurn, call, level
+from streamproc.detectors.base import Detector, Example, RawTurn, call, level
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Failed call turns in a row."""
-
-    warn: int = 4
-    halt: int = 8
-
-
-class ErrorStreak:
-    """ERROR003."""
-
+class ErrorStreak(Detector):
     code = "ERROR003"
     name = "error_streak"
     kinds = kind.FAILING
+    reason = REPEATED_ERROR
+
+    @dataclass(frozen=True, slots=True)
+    class Limits:
+        """Failed call turns in a row."""
+
+        warn: int = 4
+        halt: int = 8
 
     def marks(self, limits: Limits) -> dict[str, int]:
         return {"failed_turns": first_of(limits.warn, limits.halt)}
@@ -50,16 +48,11 @@ class ErrorStreak:
             return None
         if reached == Level.HALT and run.tools.failed_turns - run.tools.excused_failures < limits.halt:
             reached = Level.WARN
-        return Finding(
-            code=self.code,
-            level=reached,
-            loop=run.tools.failing_since,
-            onset=run.tools.failing_since,
-            message=f"Every call failed in the last {run.tools.failed_turns} turns with calls.",
-            evidence=Evidence(kind=self.name, count=run.tools.failed_turns, tool=view.turn.calls[0].name),
-            reason=REPEATED_ERROR,
-            status="aborted_stuck",
-        )
+        message = f"Every call failed in the last {run.tools.failed_turns} turns with calls."
+        return self.finding(
+            reached, run.tools.failing_since, message, onset=run.tools.failing_since,
+            count=run.tools.failed_turns, tool=view.turn.calls[0].name,
+        )  # fmt: skip
 
 
 DETECTOR = ErrorStreak()

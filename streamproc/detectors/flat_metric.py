@@ -23,28 +23,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamproc.core import kind
-from streamproc.core.decision import STALLED, Evidence, Finding, Level
+from streamproc.core.decision import Finding, Level
 from streamproc.core.escalation import already_reported
 from streamproc.core.signals.novelty import Gate
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, call, level
+from streamproc.detectors.base import Detector, Example, call, iteration, level
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Iterations without a new best value."""
-
-    warn: int = 2
-    halt: int = 3
-    gate: Gate = Gate.RESULTS  # a node that looks into new things works on it
-
-
-class FlatMetric:
-    """STALL004."""
-
+class FlatMetric(Detector):
     code = "STALL004"
     name = "flat_metric"
     kinds = kind.METRIC
+    gated = "metrics"
+    status = "stalled"
+
+    @dataclass(frozen=True, slots=True)
+    class Limits:
+        """Iterations without a new best value."""
+
+        warn: int = 2
+        halt: int = 3
+        gate: Gate = Gate.RESULTS  # a node that looks into new things works on it
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         if view.flat is None:
@@ -58,21 +57,9 @@ class FlatMetric:
             return None
         hint = " (if it should fall, list it under lower_is_better)" if perhaps_falling else ""
         value = (view.turn.progress or {})[name]
-        return Finding(
-            code=self.code,
-            level=reached,
-            loop=loop,
-            onset=first,
-            message=f"{name[:60]} has not improved for {count} iterations and is now {value:g}{hint}.",
-            evidence=Evidence(
-                kind=self.name,
-                count=count,
-                best=best,
-                reason=name[:60],
-                iteration=view.cycle.iterations if view.cycle is not None else None,
-            ),
-            reason=STALLED,
-            status="stalled",
+        message = f"{name[:60]} has not improved for {count} iterations and is now {value:g}{hint}."
+        return self.finding(
+            reached, loop, message, onset=first, count=count, best=best, reason=name[:60], iteration=iteration(view)
         )
 
 

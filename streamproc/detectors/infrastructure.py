@@ -17,26 +17,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamproc.core import kind
-from streamproc.core.decision import STALLED, Evidence, Finding, Level
+from streamproc.core.decision import Finding, Level
 from streamproc.core.marks import first_of
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, call
+from streamproc.detectors.base import Detector, Example, call
 from streamproc.detectors.error_streak import failing
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Turns in a row that failed with infrastructure errors."""
-
-    warn: int = 10
-
-
-class Infrastructure:
-    """INFRA001."""
-
+class Infrastructure(Detector):
     code = "INFRA001"
     name = "infrastructure"
     kinds = kind.RETRIES
+    status = "stalled"
+
+    @dataclass(frozen=True, slots=True)
+    class Limits:
+        """Turns in a row that failed with infrastructure errors."""
+
+        warn: int = 10
 
     def marks(self, limits: Limits) -> dict[str, int]:
         return {"retries": first_of(limits.warn)}
@@ -45,16 +43,8 @@ class Infrastructure:
         retries = view.run.tools.retries
         if not 0 < limits.warn <= retries:
             return None
-        return Finding(
-            code=self.code,
-            level=Level.WARN,
-            loop=0,
-            message=f"Calls failed with infrastructure errors in {retries} consecutive turns; pause before retrying.",
-            evidence=Evidence(kind=self.name, count=retries, tool=view.turn.calls[0].name),
-            reason=STALLED,
-            status="stalled",
-            action="pause",
-        )
+        message = f"Calls failed with infrastructure errors in {retries} consecutive turns; pause before retrying."
+        return self.finding(Level.WARN, 0, message, action="pause", count=retries, tool=view.turn.calls[0].name)
 
 
 DETECTOR = Infrastructure()

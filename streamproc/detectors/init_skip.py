@@ -18,38 +18,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core import kind
-from streamproc.core.decision import Finding
+from streamproc.core.board.change import BoardChange
+from streamproc.core.board.state import Task
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, moved, override, refusal
+from streamproc.detectors.base import Example, moved
+from streamproc.detectors.board_detector import GuardDetector
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Attempts to start."""
-
-    ask: int = 2  # the agent gets one attempt to run the initialisation
-
-
-class InitSkip:
-    """TASK006."""
-
+class InitSkip(GuardDetector):
     code = "TASK006"
     name = "init_skip"
-    kinds = kind.BOARD
 
-    def check(self, view: View, limits: Limits) -> Finding | None:
-        step = view.board_change
-        if step is None or step.task is None or step.refused != self.code or step.attempts not in (1, limits.ask):
-            return override(view, self.code, self.name)
-        config, task = step.config, step.task
+    @dataclass(frozen=True, slots=True)
+    class Limits:
+        """Attempts to start."""
+
+        ask: int = 2  # the agent gets one attempt to run the initialisation
+
+    def asks_at(self, limits: Limits) -> int:
+        return limits.ask
+
+    def problem(self, view: View, step: BoardChange, task: Task) -> str:
         of = f" of {module}" if (module := getattr(view.event, "module", "")) else " of its module"
-        missing = ", ".join(step.missing)
-        message = f"{task.id} cannot move to {config.name(step.target)}: {missing}{of} missing or failing"
-        if step.attempts < limits.ask or step.attempts == 1:
-            return refusal(view, self.code, self.name, f"{message}; its state is {config.name(task.state)}.")
-        message = f"{message}, at attempt {step.attempts}; a person should look at it."
-        return refusal(view, self.code, self.name, message, action="ask_human")
+        to = step.config.name(step.target)
+        return f"{task.id} cannot move to {to}: {', '.join(step.missing)}{of} missing or failing"
 
 
 DETECTOR = InitSkip()

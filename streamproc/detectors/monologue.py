@@ -20,26 +20,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamproc.core import kind
-from streamproc.core.decision import STALLED, Evidence, Finding, Level
+from streamproc.core.decision import Finding, Level
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, call, level, said
+from streamproc.detectors.base import Detector, Example, call, level, said
 from streamproc.detectors.near_repeat import OTHER, PLAN
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Text-only turns in a row that are almost the same."""
-
-    warn: int = 3
-    halt: int = 5
-
-
-class MonologueDetector:
-    """LOOP008."""
-
+class MonologueDetector(Detector):
     code = "LOOP008"
     name = "monologue"
     kinds = kind.MONOLOGUE
+
+    @dataclass(frozen=True, slots=True)
+    class Limits:
+        """Text-only turns in a row that are almost the same."""
+
+        warn: int = 3
+        halt: int = 5
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         talk = view.run.monologue
@@ -50,16 +47,11 @@ class MonologueDetector:
             return None
         if talk.loose:
             reached = Level.WARN
-        return Finding(
-            code=self.code,
-            level=reached,
-            loop=view.node_tag,
-            onset=talk.first,
-            message=f"{view.turn.node} wrote almost the same text {talk.count} times in a row and did nothing else.",
-            evidence=Evidence(kind=self.name, count=talk.count, turns=list(range(talk.first, view.index + 1))[-8:]),
-            reason=STALLED,
-            status="aborted_stuck",
-        )
+        message = f"{view.turn.node} wrote almost the same text {talk.count} times in a row and did nothing else."
+        return self.finding(
+            reached, view.node_tag, message, onset=talk.first,
+            count=talk.count, turns=list(range(talk.first, view.index + 1))[-8:],
+        )  # fmt: skip
 
 
 DETECTOR = MonologueDetector()

@@ -18,38 +18,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamproc.core import kind
-from streamproc.core.decision import STALLED, Evidence, Finding, Level
+from streamproc.core.decision import Finding, Level
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, call, said
+from streamproc.detectors.base import Detector, Example, call, said
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """1: on; 0: off."""
-
-    warn: int = 1
-
-
-class NearRepeat:
-    """LOOP006."""
-
+class NearRepeat(Detector):
     code = "LOOP006"
     name = "near_repeat"
     kinds = kind.NEAR
 
+    @dataclass(frozen=True, slots=True)
+    class Limits:
+        """1: on; 0: off."""
+
+        warn: int = 1
+
     def check(self, view: View, limits: Limits) -> Finding | None:
         if limits.warn < 1:
             return None
-        return Finding(
-            code=self.code,
-            level=Level.WARN,
-            loop=view.node_tag,
-            onset=view.near,
-            message=f"{view.turn.node} wrote almost the same text as at turn {view.near}.",
-            evidence=Evidence(kind=self.name, turns=[view.near, view.index]),
-            reason=STALLED,
-            status="aborted_stuck",
-        )
+        message = f"{view.turn.node} wrote almost the same text as at turn {view.near}."
+        return self.finding(Level.WARN, view.node_tag, message, onset=view.near, turns=[view.near, view.index])
 
 
 DETECTOR = NearRepeat()

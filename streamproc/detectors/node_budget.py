@@ -16,50 +16,26 @@ Reference: loop-safety requirement "per-node budget".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Any
 
 from streamproc.core import kind
 from streamproc.core.decision import Finding
-from streamproc.core.marks import NEVER
-from streamproc.core.scope import Scope
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
-from streamproc.detectors.breach import breach, layer_of, more_severe
+from streamproc.detectors.budget_detector import Measure, MeasuredBudget
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """None of its own: the limits are budgets, declared on the run or in the policy under `budgets`."""
-
-
-class NodeBudget:
-    """BUDGET002."""
-
+class NodeBudget(MeasuredBudget):
     code = "BUDGET002"
     name = "node"
-    budgets = ("maxTurnsPerNode", "maxRuntimeMsPerNode")
     kinds = kind.BUDGET
+    measures = (
+        Measure("maxTurnsPerNode", "turns", "node_turns"),
+        Measure("maxRuntimeMsPerNode", "ms", "node_runtime_ms"),
+    )
 
-    def budget_marks(self, _: Limits, budgets: Mapping[str, int], __: Scope) -> dict[str, int]:
-        return {
-            "node_turns": budgets.get("maxTurnsPerNode", NEVER),
-            "node_runtime_ms": budgets.get("maxRuntimeMsPerNode", NEVER),
-        }
-
-    def check(self, view: View, limits: Limits) -> Finding | None:
-        turns, runtime_ms = view.counts.turns, view.counts.runtime_ms
-        limit_of = view.budgets.get
-        limit, runtime_limit_ms = limit_of("maxTurnsPerNode", NEVER), limit_of("maxRuntimeMsPerNode", NEVER)
-        if turns < limit and runtime_ms < runtime_limit_ms:
-            return None
-        node = view.turn.node
-        layer = layer_of(view, "maxTurnsPerNode")
-        found = breach(self, turns, limit, "turns", node, view.node_tag, layer=layer)
-        layer = layer_of(view, "maxRuntimeMsPerNode")
-        return more_severe(
-            found, breach(self, runtime_ms, runtime_limit_ms, "ms", node, view.node_tag + 1, layer=layer)
-        )
+    def check(self, view: View, limits: Any) -> Finding | None:
+        return self.worst(view, (view.counts.turns, view.counts.runtime_ms), view.turn.node, view.node_tag)
 
 
 DETECTOR = NodeBudget()

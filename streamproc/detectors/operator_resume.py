@@ -20,26 +20,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamproc.core import kind
-from streamproc.core.decision import USER_STOP, Evidence, Finding, Level
+from streamproc.core.decision import USER_STOP, Finding, Level
 from streamproc.core.resume import put_on_probation
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, said
+from streamproc.detectors.base import Detector, Example, said
 from streamproc.model.wire import OperatorResume
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Turns on probation."""
-
-    probation_turns: int = 3  # most streaks warn at the second repeat: a loop that continues shows within three turns
-
-
-class OperatorResumed:
-    """OPERATOR003."""
-
+class OperatorResumed(Detector):
     code = "OPERATOR003"
     name = "operator_resume"
     kinds = kind.COMMAND
+    reason = USER_STOP
+    status = ""
+
+    @dataclass(frozen=True, slots=True)
+    class Limits:
+        """Turns on probation."""
+
+        probation_turns: int = 3  # most streaks warn at the second repeat: a loop that goes on shows within three turns
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         event = view.event
@@ -50,15 +49,9 @@ class OperatorResumed:
         granted = ", ".join(f"{name} +{added}" for name, added in (grant or {}).items())
         by, why = " ".join(event.by.split()), " ".join(event.reason.split())
         reason = f": {why}" if why else ""
-        return Finding(
-            code=self.code,
-            level=Level.INFO,
-            loop=0,
-            message=f"Resumed by {by or 'an operator'}{reason}{f' ({granted})' if granted else ''}.",
-            evidence=Evidence(kind=self.name, by=event.by or None, reason=event.reason or None, grant=grant),
-            reason=USER_STOP,
-            status="",
-            type="run.resumed",
+        message = f"Resumed by {by or 'an operator'}{reason}{f' ({granted})' if granted else ''}."
+        return self.finding(
+            Level.INFO, 0, message, type="run.resumed", by=event.by or None, reason=event.reason or None, grant=grant
         )
 
 

@@ -18,23 +18,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamproc.core import kind
-from streamproc.core.decision import USER_STOP, Evidence, Finding, Level
+from streamproc.core.decision import USER_STOP, Finding, Level
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, said
+from streamproc.detectors.base import Detector, Example, said
 from streamproc.model.wire import OperatorStop
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """There are none."""
-
-
-class OperatorStopped:
-    """OPERATOR001."""
-
+class OperatorStopped(Detector):
     code = "OPERATOR001"
     name = "operator_stop"
     kinds = kind.COMMAND
+    reason = USER_STOP
+    status = "stopped"
+
+    @dataclass(frozen=True, slots=True)
+    class Limits:
+        """There are none."""
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         event = view.event
@@ -42,15 +41,8 @@ class OperatorStopped:
             return None
         by, why = " ".join(event.by.split()), " ".join(event.reason.split())
         reason = f": {why}" if why else ""
-        return Finding(
-            code=self.code,
-            level=Level.HALT,
-            loop=0,
-            message=f"Stopped by {by or 'an operator'}{reason}.",
-            evidence=Evidence(kind=self.name, by=event.by or None, reason=event.reason or None),
-            reason=USER_STOP,
-            status="stopped",
-        )
+        message = f"Stopped by {by or 'an operator'}{reason}."
+        return self.finding(Level.HALT, 0, message, by=event.by or None, reason=event.reason or None)
 
 
 DETECTOR = OperatorStopped()

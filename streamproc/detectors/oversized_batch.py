@@ -19,26 +19,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core import kind
-from streamproc.core.decision import Evidence, Finding
+from streamproc.core.decision import Finding
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, RawTurn, actor, moved, task_finding
+from streamproc.detectors.base import Example, RawTurn, actor, moved
+from streamproc.detectors.board_detector import BoardDetector
 from streamproc.model.wire import TaskDelegated
 
 TASKS_SHOWN = 12
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """None of its own: the sizes are the board's."""
-
-
-class OversizedBatch:
-    """TASK003."""
-
+class OversizedBatch(BoardDetector):
     code = "TASK003"
     name = "oversized_batch"
-    kinds = kind.BOARD
+
+    @dataclass(frozen=True, slots=True)
+    class Limits:
+        """None of its own: the sizes are the board's."""
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         step, event = view.board_change, view.event
@@ -50,21 +46,11 @@ class OversizedBatch:
         agent = event.agent or "An agent"
         phase = f" in {step.phase}" if step.phase else ""
         how = f"in one cycle ({step.earlier} of them before)" if step.earlier else "at once"
-        return task_finding(
-            view,
-            self.code,
-            f"{agent} was given {step.batch} tasks {how}{phase}, but {allowed} are allowed; split the batch.",
-            Evidence(
-                kind=self.name,
-                count=step.batch,
-                limit=allowed,
-                unit="tasks",
-                tasks=list(event.tasks[:TASKS_SHOWN]) or None,
-                agent=actor(event),
-                phase=step.phase or None,
-            ),
-            type="delegation.rejected",
-        )
+        message = f"{agent} was given {step.batch} tasks {how}{phase}, but {allowed} are allowed; split the batch."
+        return self.task_finding(
+            view, message, type="delegation.rejected", count=step.batch, limit=allowed, unit="tasks",
+            tasks=list(event.tasks[:TASKS_SHOWN]) or None, agent=actor(event), phase=step.phase or None,
+        )  # fmt: skip
 
 
 DETECTOR = OversizedBatch()

@@ -39,7 +39,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from streamproc.core import kind
-from streamproc.core.decision import STALLED, Evidence, Finding, Level, hex16
+from streamproc.core.decision import Finding, Level, hex16
 from streamproc.core.escalation import already_reported
 from streamproc.core.run_state import RunState
 from streamproc.core.signals.calls import IDLE, Repeat
@@ -47,37 +47,45 @@ from streamproc.core.signals.novelty import Gate
 from streamproc.core.signals.recent_calls import Recent
 from streamproc.core.signals.streaks import Streak
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, RawTurn, args_excerpt, call, level, listed, said
+from streamproc.detectors.base import Detector, Example, RawTurn, RuleSettings, args_excerpt, call, level, listed, said
 from streamproc.model.wire import NO_ANSWER
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Counts of the same call with the same answer."""
-
-    warn: int = 2  # in a row
-    halt: int = 3
-    masked_warn: int = 3  # only a time stamp differs: it may be a poll that is not known as one yet
-    masked_halt: int = 5
-    unanswered_warn: int = 3  # a missing result is no evidence; several in a row are
-    unanswered_halt: int = 5
-    within: int = 10  # calls
-    live_repeats_min: int = 10  # of a poll, before an unchanged answer means anything
-    gate: Gate = Gate.ANY  # a repeat between new findings is honest
-    live_standstills: int = 3  # times the longest period without change so far, in repeats and in time
-    live_minutes: int = 10  # since the last new answer of a poll, where there are times: jobs take minutes
-    known_warn: int = 10  # answers of a poll in a row that it gave before: it changes back and forth
-    known_halt: int = 25
-    written_warn: int = 3  # the same call in a row that writes a text of 120 characters or more, whatever its answers
-    written_halt: int = 5
-
-
-class RepeatedCall:
-    """LOOP003."""
-
+class RepeatedCall(Detector):
     code = "LOOP003"
     name = "repeated_call"
     kinds = kind.REPEATED_CALL
+    gated = "calls"
+
+    @dataclass(frozen=True, slots=True)
+    class Limits:
+        """Counts of the same call with the same answer."""
+
+        warn: int = 2  # in a row
+        halt: int = 3
+        masked_warn: int = 3  # only a time stamp differs: it may be a poll that is not known as one yet
+        masked_halt: int = 5
+        unanswered_warn: int = 3  # a missing result is no evidence; several in a row are
+        unanswered_halt: int = 5
+        within: int = 10  # calls
+        live_repeats_min: int = 10  # of a poll, before an unchanged answer means anything
+        gate: Gate = Gate.ANY  # a repeat between new findings is honest
+        live_standstills: int = 3  # times the longest period without change so far, in repeats and in time
+        live_minutes: int = 10  # since the last new answer of a poll, where there are times: jobs take minutes
+        known_warn: int = 10  # answers of a poll in a row that it gave before: it changes back and forth
+        known_halt: int = 25
+        written_warn: int = 3  # the same call in a row that writes 120 characters or more, whatever its answers
+        written_halt: int = 5
+
+    def settings(self, limits: Limits | None) -> RuleSettings:
+        own = limits or self.Limits()  # which answers of a poll are known matters to others as well
+        return {
+            "live_repeats_min": own.live_repeats_min,
+            "live_standstills": own.live_standstills,
+            "live_minutes": own.live_minutes,
+            "known_warn": own.known_warn,
+            "known_halt": own.known_halt,
+        }
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         best: tuple[Level, Repeat, int] | None = None
@@ -106,23 +114,14 @@ class RepeatedCall:
         if already_reported(view.run, self.code, writes.value, reached, view.index):
             return None
         made = view.turn.calls[0]
-        return Finding(
-            code=self.code,
-            level=reached,
-            loop=writes.value,
-            onset=writes.first,
-            message=f"{made.name or 'A tool'} has written the same text {writes.count} times in a row, since turn "
-            f"{writes.first}.",
-            evidence=Evidence(
-                kind=self.name,
-                tool=made.name,
-                args_hash=hex16(made.key),
-                args_excerpt=args_excerpt(view.turn, made),
-                count=writes.count,
-            ),
-            reason=STALLED,
-            status="aborted_stuck",
+        message = (
+            f"{made.name or 'A tool'} has written the same text {writes.count} times in a row, since turn "
+            f"{writes.first}."
         )
+        return self.finding(
+            reached, writes.value, message, onset=writes.first,
+            tool=made.name, args_hash=hex16(made.key), args_excerpt=args_excerpt(view.turn, made), count=writes.count,
+        )  # fmt: skip
 
     def _recent(self, view: View, limits: Limits) -> Finding | None:
         """Return the finding behind a gate of its own: a call that was made again and again in recent call turns."""
@@ -140,25 +139,12 @@ class RepeatedCall:
         reached, (made, _, _), turns = best
         plain = limits.gate == Gate.NONE
         what = "was called with the same arguments" if plain else "returned the same result for the same arguments"
-        return Finding(
-            code=self.code,
-            level=reached,
-            loop=made.key,
-            onset=turns[0],
-            message=f"{made.name or 'A tool'} {what} at {listed(turns)}{'' if plain else _NO_RESULT}.",
-            evidence=Evidence(
-                kind=self.name,
-                tool=made.name,
-                args_hash=hex16(made.key),
-                args_excerpt=args_excerpt(view.turn, made),
-                result_hash=None if plain else hex16(made.exact),
-                turns=turns,
-                count=len(turns),
-                match="exact",
-            ),
-            reason=STALLED,
-            status="aborted_stuck",
-        )
+        message = f"{made.name or 'A tool'} {what} at {listed(turns)}{'' if plain else _NO_RESULT}."
+        return self.finding(
+            reached, made.key, message, onset=turns[0],
+            tool=made.name, args_hash=hex16(made.key), args_excerpt=args_excerpt(view.turn, made),
+            result_hash=None if plain else hex16(made.exact), turns=turns, count=len(turns), match="exact",
+        )  # fmt: skip
 
     def _finding(self, view: View, reached: Level, repeat: Repeat, count: int) -> Finding:
         made = repeat.call
@@ -173,25 +159,13 @@ class RepeatedCall:
             what = f"{tool} was called with the same arguments and reported no result"
         else:
             what = f"{tool} returned the same result for the same arguments"
-        return Finding(
-            code=self.code,
-            level=reached,
-            loop=_loop(repeat),
-            onset=_onset(repeat, count),
-            message=f"{what}{times} at {listed(turns)}, with no new information in between.",
-            evidence=Evidence(
-                kind=self.name,
-                tool=made.name,
-                args_hash=hex16(made.key),
-                args_excerpt=args_excerpt(view.turn, made),
-                result_hash=hex16(made.exact if exact else made.norm),
-                turns=turns,
-                count=count,
-                match="exact" if exact else "normalised",
-            ),
-            reason=STALLED,
-            status="aborted_stuck",
-        )
+        message = f"{what}{times} at {listed(turns)}, with no new information in between."
+        return self.finding(
+            reached, _loop(repeat), message, onset=_onset(repeat, count),
+            tool=made.name, args_hash=hex16(made.key), args_excerpt=args_excerpt(view.turn, made),
+            result_hash=hex16(made.exact if exact else made.norm), turns=turns, count=count,
+            match="exact" if exact else "normalised",
+        )  # fmt: skip
 
 
 _NO_RESULT: Final = ", with no new result in between"
@@ -215,7 +189,7 @@ def _in_row(steps: list[int], counted: int) -> int:
     return consecutive
 
 
-def _judge(run: RunState, repeat: Repeat, limits: Limits) -> tuple[Level | None, int]:
+def _judge(run: RunState, repeat: Repeat, limits: RepeatedCall.Limits) -> tuple[Level | None, int]:
     """Return the severity of this repeat and the number of occurrences counted."""
     if repeat.live:
         return Level.WARN if repeat.state == IDLE else Level.HALT, max(repeat.known, repeat.still)

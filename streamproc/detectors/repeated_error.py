@@ -27,26 +27,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamproc.core import kind
-from streamproc.core.decision import REPEATED_ERROR, Evidence, Finding, hex16
+from streamproc.core.decision import REPEATED_ERROR, Finding, hex16
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, call, level, said
+from streamproc.detectors.base import Detector, Example, RuleSettings, call, level, said
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Attempts in a row that end in the same error."""
-
-    warn: int = 0  # the first repeat already halts
-    halt: int = 2
-    every_error: int = 0  # 1: retryable errors and failed calls are attempts as well
-
-
-class RepeatedError:
-    """ERROR001."""
-
+class RepeatedError(Detector):
     code = "ERROR001"
     name = "repeated_error"
     kinds = kind.ERRORS
+    reason = REPEATED_ERROR
+
+    @dataclass(frozen=True, slots=True)
+    class Limits:
+        """Attempts in a row that end in the same error."""
+
+        warn: int = 0  # the first repeat already halts
+        halt: int = 2
+        every_error: int = 0  # 1: retryable errors and failed calls are attempts as well
+
+    def settings(self, limits: Limits | None) -> RuleSettings:
+        return {"every_error": limits is not None and bool(limits.every_error)}
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         streak, errors = view.node.errors, view.turn.errors
@@ -67,22 +68,11 @@ class RepeatedError:
         excerpt = errors.excerpt
         if errors is view.turn.call_errors:
             excerpt = excerpt or f"{errors.error_class} failed (the text of a call's error is not published)"
-        return Finding(
-            code=self.code,
-            level=reached,
-            loop=loop,
-            onset=first,
-            message=f"{message}: {excerpt}",
-            evidence=Evidence(
-                kind=self.name,
-                count=count,
-                first_error=errors.excerpt or None,
-                hashes=[hex16(errors.signature)],
-                match="normalised",
-            ),
-            reason=REPEATED_ERROR,
-            status="aborted_stuck",
-        )
+        message = f"{message}: {excerpt}"
+        return self.finding(
+            reached, loop, message, onset=first,
+            count=count, first_error=errors.excerpt or None, hashes=[hex16(errors.signature)], match="normalised",
+        )  # fmt: skip
 
 
 DETECTOR = RepeatedError()

@@ -19,25 +19,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamproc.core import kind
-from streamproc.core.decision import STALLED, Evidence, Finding, Level, hex16
+from streamproc.core.decision import Finding, Level, hex16
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, said
+from streamproc.detectors.base import Detector, Example, said
 from streamproc.model.redaction import redact
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The same query in a row."""
-
-    inform: int = 2
-
-
-class RepeatedQuery:
-    """LOOP007."""
-
+class RepeatedQuery(Detector):
     code = "LOOP007"
     name = "repeated_query"
     kinds = kind.QUERY
+
+    @dataclass(frozen=True, slots=True)
+    class Limits:
+        """The same query in a row."""
+
+        inform: int = 2
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         streak = view.node.query
@@ -46,18 +43,13 @@ class RepeatedQuery:
         text = (view.turn.content or {}).get("query")
         shown = redact(text) if isinstance(text, str) else None
         query = f'"{shown}"' if shown else f"{hex16(streak.value)[8:]} of turn {streak.first}"
-        return Finding(
-            code=self.code,
-            level=Level.INFO,
-            loop=view.node_tag ^ streak.value,
-            onset=streak.first,
-            message=f"No new information: {view.turn.node} has already answered the query {query}; "
-            "use the existing results.",
-            evidence=Evidence(kind=self.name, count=streak.count, hashes=[hex16(streak.value)], query=shown),
-            reason=STALLED,
-            status="aborted_stuck",
-            type="information.none",
+        message = (
+            f"No new information: {view.turn.node} has already answered the query {query}; use the existing results."
         )
+        return self.finding(
+            Level.INFO, view.node_tag ^ streak.value, message, onset=streak.first, type="information.none",
+            count=streak.count, hashes=[hex16(streak.value)], query=shown,
+        )  # fmt: skip
 
 
 DETECTOR = RepeatedQuery()

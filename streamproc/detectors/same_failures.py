@@ -21,28 +21,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamproc.core import kind
-from streamproc.core.decision import STALLED, Evidence, Finding, hex16
+from streamproc.core.decision import Finding, hex16
 from streamproc.core.escalation import already_reported
 from streamproc.core.signals.novelty import Gate
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, call, level, said, tested
+from streamproc.detectors.base import Detector, Example, call, iteration, level, said, tested
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Iterations in a row with the same failing set."""
-
-    warn: int = 2
-    halt: int = 3
-    gate: Gate = Gate.RESULTS  # a verifier that looks into new things works on it
-
-
-class SameFailures:
-    """STALL002."""
-
+class SameFailures(Detector):
     code = "STALL002"
     name = "same_failures"
     kinds = kind.TESTS
+    gated = "failing_sets"
+    status = "stalled"
+
+    @dataclass(frozen=True, slots=True)
+    class Limits:
+        """Iterations in a row with the same failing set."""
+
+        warn: int = 2
+        halt: int = 3
+        gate: Gate = Gate.RESULTS  # a verifier that looks into new things works on it
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         track, tests = view.node.suites.youngest(), view.turn.tests
@@ -54,24 +53,12 @@ class SameFailures:
         if reached is None or already_reported(view.run, self.code, loop, reached, view.index):
             return None
         failing = "test has" if tests.failing == 1 else f"{tests.failing} tests have"
-        return Finding(
-            code=self.code,
-            level=reached,
-            loop=loop,
-            onset=streak.first,
-            message=f"The same {failing} failed in {streak.count} consecutive iterations.",
-            evidence=Evidence(
-                kind=self.name,
-                count=streak.count,
-                iteration=view.cycle.iterations if view.cycle is not None else None,
-                failing=tests.failing,
-                failing_tests=list(tests.sample),
-                best=track.best_failing,
-                hashes=[hex16(tests.failing_set)],
-            ),
-            reason=STALLED,
-            status="stalled",
-        )
+        message = f"The same {failing} failed in {streak.count} consecutive iterations."
+        return self.finding(
+            reached, loop, message, onset=streak.first,
+            count=streak.count, iteration=iteration(view), failing=tests.failing, failing_tests=list(tests.sample),
+            best=track.best_failing, hashes=[hex16(tests.failing_set)],
+        )  # fmt: skip
 
 
 DETECTOR = SameFailures()

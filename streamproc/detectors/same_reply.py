@@ -21,26 +21,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamproc.core import kind
-from streamproc.core.decision import STALLED, Evidence, Finding, hex16
+from streamproc.core.decision import Finding, hex16
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, call, level, said
+from streamproc.detectors.base import Detector, Example, call, level, said
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Equal answers to different messages in a row."""
-
-    warn: int = 3  # a person may be unclear twice
-    halt: int = 5  # two more, after the nudge
-    least_characters: int = 20  # shorter texts are greetings, thanks and acknowledgements, which fit any message
-
-
-class SameReply:
-    """LOOP011."""
-
+class SameReply(Detector):
     code = "LOOP011"
     name = "same_reply"
     kinds = kind.REPLY
+
+    @dataclass(frozen=True, slots=True)
+    class Limits:
+        """Equal answers to different messages in a row."""
+
+        warn: int = 3  # a person may be unclear twice
+        halt: int = 5  # two more, after the nudge
+        least_characters: int = 20  # shorter texts are greetings, thanks and acknowledgements, which fit any message
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         text, streak = view.turn.output, view.node.reply
@@ -49,16 +46,11 @@ class SameReply:
         reached = level(streak.count, limits.warn, limits.halt)
         if reached is None:
             return None
-        return Finding(
-            code=self.code,
-            level=reached,
-            loop=view.node_tag ^ streak.value,
-            onset=streak.first,
-            message=f"{view.turn.node} gave {streak.count} messages in a row the same answer, with no call in between.",
-            evidence=Evidence(kind=self.name, count=streak.count, match="normalised", hashes=[hex16(text.norm)]),
-            reason=STALLED,
-            status="aborted_stuck",
-        )
+        message = f"{view.turn.node} gave {streak.count} messages in a row the same answer, with no call in between."
+        return self.finding(
+            reached, view.node_tag ^ streak.value, message, onset=streak.first,
+            count=streak.count, match="normalised", hashes=[hex16(text.norm)],
+        )  # fmt: skip
 
 
 DETECTOR = SameReply()

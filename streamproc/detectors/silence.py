@@ -26,34 +26,32 @@ from dataclasses import dataclass
 
 from streamproc.core import kind
 from streamproc.core.deadlines import Due
-from streamproc.core.decision import STALLED, Evidence, Finding, Level
+from streamproc.core.decision import Finding, Level
 from streamproc.core.run_state import RunState
 from streamproc.core.signals.open_turns import OpenTurn, node_of
 from streamproc.core.signals.statements import USER_NODES
 from streamproc.core.signals.text_streaks import may_wait
 from streamproc.core.view import GAP_MS, View
-from streamproc.detectors.base import Example, call, said
+from streamproc.detectors.base import Detector, Example, call, said
 from streamproc.model.wire import Deadline, Turn, TurnStarted
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Seconds of log time; 0 is off."""
-
-    warn_open_turn_s: int = 600  # the requirement's `turnTimeoutMs`
-    halt_open_turn_s: int = 600  # the same, if the whole run sends no event
-    warn_silence_s: int = 660  # a call may use up its own time-out of ten minutes, and then report it
-    warn_late_s: int = 1_200  # of 417 recorded runs, 32 waited ten minutes (a tool's own time-out), three twenty
-    halt_silence_s: int = 0  # a run may wait days for a person
-
-
-class Silence:
-    """STALL007."""
-
+class Silence(Detector):
     code = "STALL007"
     name = "silence"
     budgets = ("turnTimeoutMs",)
     kinds = kind.CLOCK
+    status = "stalled"
+
+    @dataclass(frozen=True, slots=True)
+    class Limits:
+        """Seconds of log time; 0 is off."""
+
+        warn_open_turn_s: int = 600  # the requirement's `turnTimeoutMs`
+        halt_open_turn_s: int = 600  # the same, if the whole run sends no event
+        warn_silence_s: int = 660  # a call may use up its own time-out of ten minutes, and then report it
+        warn_late_s: int = 1_200  # of 417 recorded runs, 32 waited ten minutes (a tool's own time-out), three twenty
+        halt_silence_s: int = 0  # a run may wait days for a person
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         run, event = view.run, view.event
@@ -104,15 +102,9 @@ class Silence:
         return found
 
     def _finding(self, view: View, level: Level, loop: int, subject: str, what: str, ms: int, limit_s: int) -> Finding:
-        return Finding(
-            code=self.code,
-            level=level,
-            loop=loop,
-            message=f"{subject} {what} {ms // 1000} s (limit: {limit_s} s).",
-            evidence=Evidence(kind=self.name, used=ms, limit=limit_s * 1000, unit="ms"),
-            reason=STALLED,
-            status="stalled",
-            onset=max(0, view.run.turns - 1),
+        message = f"{subject} {what} {ms // 1000} s (limit: {limit_s} s)."
+        return self.finding(
+            level, loop, message, onset=max(0, view.run.turns - 1), used=ms, limit=limit_s * 1000, unit="ms"
         )
 
     def due(self, run: RunState, budgets: Mapping[str, int], limits: Limits) -> list[Due]:
@@ -124,7 +116,7 @@ class Silence:
         return [Due(since + max(ms, GAP_MS), self.code, since, name) for since, ms, name in waits if ms]
 
 
-def _open_limits(budgets: Mapping[str, int], limits: Limits) -> tuple[int, int]:
+def _open_limits(budgets: Mapping[str, int], limits: Silence.Limits) -> tuple[int, int]:
     """Return after how many ms an open turn halts, and after how many it warns."""
     declared_ms = budgets.get("turnTimeoutMs")
     halt_ms, warn_ms = limits.halt_open_turn_s * 1000, limits.warn_open_turn_s * 1000

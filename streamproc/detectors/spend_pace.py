@@ -30,35 +30,33 @@ from statistics import median_low
 from typing import Final
 
 from streamproc.core import kind
-from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
+from streamproc.core.decision import Finding, Level
 from streamproc.core.escalation import already_reported
 from streamproc.core.marks import first_of
-from streamproc.core.signals.pace import MONEY, PACE_MAX, Pace
+from streamproc.core.signals.pace import MONEY, PACE_MAX
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, dollars
+from streamproc.detectors.budget_detector import BudgetDetector
 
 FAST: Final = 2  # loop of the finding about spend per time; the comparisons have 0 and 1
 
 CACHED: Final = " (a cached token counts a tenth)"
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How much faster is an anomaly, the usual cost of the workflow, and the spend within five minutes; 0: off."""
-
-    warn_multiple: int = 10  # contexts grow: a turn late in a run legitimately costs five times the first ones
-    turns_min: int = 10  # earlier turns needed for a comparison: fewer do not show what is usual
-    usual_micro_usd_per_turn: int = 0  # differs by workflow and model, so there is no default
-    warn_micro_usd_in_5_min: int = 10_000_000  # 10 USD: 2 million tokens at 5 USD a million
-    warn_tokens_in_5_min: int = 2_000_000  # four times as many as the fastest recorded run that reports both
-
-
-class SpendPace:
-    """BUDGET011."""
-
+class SpendPace(BudgetDetector):
     code = "BUDGET011"
     name = "anomaly"
     kinds = kind.USAGE
+
+    @dataclass(frozen=True, slots=True)
+    class Limits:
+        """How much faster is an anomaly, the usual cost of the workflow, and the spend within five minutes; 0: off."""
+
+        warn_multiple: int = 10  # contexts grow: a turn late in a run legitimately costs five times the first ones
+        turns_min: int = 10  # earlier turns needed for a comparison: fewer do not show what is usual
+        usual_micro_usd_per_turn: int = 0  # differs by workflow and model, so there is no default
+        warn_micro_usd_in_5_min: int = 10_000_000  # 10 USD: 2 million tokens at 5 USD a million
+        warn_tokens_in_5_min: int = 2_000_000  # four times as many as the fastest recorded run that reports both
 
     def marks(self, limits: Limits) -> dict[str, int]:
         return {
@@ -71,14 +69,16 @@ class SpendPace:
         pace, multiple = view.run.pace, limits.warn_multiple
         if not pace.unit:
             return None
-        fast = limits.warn_micro_usd_in_5_min if pace.unit == MONEY else limits.warn_tokens_in_5_min
+        money = pace.unit == MONEY
+        fast = limits.warn_micro_usd_in_5_min if money else limits.warn_tokens_in_5_min
         if fast and pace.spent >= fast and not already_reported(view.run, self.code, FAST, Level.WARN, view.index):
-            return self._fast(pace, fast)
+            spent, most = _amounts(pace.spent, fast, money=money)
+            message = f"The run has spent {spent} within five minutes; {most} are unusual{'' if money else CACHED}."
+            return self._compared("spend_velocity", FAST, message, pace.spent, fast, money=money)
         costs = pace.last.listed()
         latest, usual = costs[-1], limits.usual_micro_usd_per_turn
         if latest * pace.turns < multiple * pace.total and not usual:
             return None  # the latest turn is not expensive: skip the median
-        money = pace.unit == MONEY
         usual = usual if money else 0
         faster = pace.turns >= max(1, limits.turns_min)
         if not multiple or len(costs) < PACE_MAX or not (faster or usual):
@@ -86,43 +86,23 @@ class SpendPace:
         current = median_low(costs)
         before = pace.total // pace.turns if faster else 0
         for loop, known, source in ((0, before, "earlier in the run"), (1, usual, "as usual for this workflow")):
-            if (
-                known
-                and current >= multiple * known
-                and not already_reported(view.run, self.code, loop, Level.WARN, view.index)
-            ):
-                return self._finding(loop, current, known, source, money=money)
+            more = known and current >= multiple * known
+            if more and not already_reported(view.run, self.code, loop, Level.WARN, view.index):
+                now, then = _amounts(current, known, money=money)
+                note = "" if money else CACHED
+                message = f"A turn of this run now costs {now}, compared with {then} {source}{note}."
+                return self._compared("spend_pace", loop, message, current, known, money=money, count=PACE_MAX)
         return None
 
-    def _fast(self, pace: Pace, limit: int) -> Finding:
-        money = pace.unit == MONEY
-        spent, most = (dollars(value) if money else f"{value} tokens" for value in (pace.spent, limit))
-        return Finding(
-            code=self.code,
-            level=Level.WARN,
-            loop=FAST,
-            message=f"The run has spent {spent} within five minutes; {most} are unusual{'' if money else CACHED}.",
-            evidence=Evidence(
-                kind="spend_velocity", used=pace.spent, limit=limit, unit="micro_usd" if money else "tokens"
-            ),
-            reason=BUDGET_EXCEEDED,
-            status="budget_exceeded",
-        )
+    def _compared(
+        self, kind: str, loop: int, message: str, used: int, limit: int, *, money: bool, count: int | None = None
+    ) -> Finding:
+        unit = "micro_usd" if money else "tokens"
+        return self.finding(Level.WARN, loop, message, kind=kind, used=used, limit=limit, unit=unit, count=count)
 
-    def _finding(self, loop: int, current: int, known: int, source: str, *, money: bool) -> Finding:
-        note = "" if money else CACHED
-        amounts = [dollars(value) if money else f"{value} tokens" for value in (current, known)]
-        return Finding(
-            code=self.code,
-            level=Level.WARN,
-            loop=loop,
-            message=f"A turn of this run now costs {amounts[0]}, compared with {amounts[1]} {source}{note}.",
-            evidence=Evidence(
-                kind="spend_pace", used=current, limit=known, unit="micro_usd" if money else "tokens", count=PACE_MAX
-            ),
-            reason=BUDGET_EXCEEDED,
-            status="budget_exceeded",
-        )
+
+def _amounts(*values: int, money: bool) -> list[str]:
+    return [dollars(value) if money else f"{value} tokens" for value in values]
 
 
 DETECTOR = SpendPace()

@@ -18,26 +18,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamproc.core import kind
-from streamproc.core.decision import STALLED, Evidence, Finding, Level, hex16
+from streamproc.core.decision import Finding, Level, hex16
 from streamproc.core.escalation import already_reported
 from streamproc.core.marks import NEVER, first_of
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, call
+from streamproc.detectors.base import Detector, Example, call
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Calls of one tool in a row with different arguments and the same answer."""
-
-    warn: int = 6
-
-
-class StagnantCall:
-    """LOOP004."""
-
+class StagnantCall(Detector):
     code = "LOOP004"
     name = "stagnant_call"
     kinds = kind.TOOL
+
+    @dataclass(frozen=True, slots=True)
+    class Limits:
+        """Calls of one tool in a row with different arguments and the same answer."""
+
+        warn: int = 6
 
     def marks(self, limits: Limits) -> dict[str, int]:
         return {"same_answers": first_of(limits.warn), "same_acknowledgements": NEVER}
@@ -49,18 +46,11 @@ class StagnantCall:
         if already_reported(view.run, self.code, tool.answer, Level.WARN, view.index):
             return None
         name = next((made.name for made in view.turn.calls), "")
-        return Finding(
-            code=self.code,
-            level=Level.WARN,
-            loop=tool.answer,
-            onset=tool.first,
-            message=f"{name or 'A tool'} returned the same result for {tool.same} different calls in a row.",
-            evidence=Evidence(
-                kind=self.name, count=tool.same, tool=name, match="exact", result_hash=hex16(tool.answer)
-            ),
-            reason=STALLED,
-            status="aborted_stuck",
-        )
+        message = f"{name or 'A tool'} returned the same result for {tool.same} different calls in a row."
+        return self.finding(
+            Level.WARN, tool.answer, message, onset=tool.first,
+            count=tool.same, tool=name, match="exact", result_hash=hex16(tool.answer),
+        )  # fmt: skip
 
 
 DETECTOR = StagnantCall()

@@ -20,26 +20,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamproc.core import kind
-from streamproc.core.decision import STALLED, Evidence, Finding, Level
+from streamproc.core.decision import Finding, Level
 from streamproc.core.escalation import already_reported
 from streamproc.core.marks import NEVER, first_of
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, call
+from streamproc.detectors.base import Detector, Example, call
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Of the last six call turns."""
-
-    warn: int = 3
-
-
-class StaleWindow:
-    """LOOP009."""
-
+class StaleWindow(Detector):
     code = "LOOP009"
     name = "stale_window"
     kinds = kind.STALE
+
+    @dataclass(frozen=True, slots=True)
+    class Limits:
+        """Of the last six call turns."""
+
+        warn: int = 3
 
     def marks(self, limits: Limits) -> dict[str, int]:
         return {"stale_turns": first_of(limits.warn), "stale_turns_known": NEVER}
@@ -49,16 +46,8 @@ class StaleWindow:
         count, since = calls.stale_bits.bit_count(), calls.stale_since
         if not 0 < limits.warn <= count or already_reported(view.run, self.code, since, Level.WARN, view.index, since):
             return None
-        return Finding(
-            code=self.code,
-            level=Level.WARN,
-            loop=since,
-            onset=since,
-            message=f"{count} of the last 6 turns with calls returned only results that this run had already seen.",
-            evidence=Evidence(kind=self.name, count=count),
-            reason=STALLED,
-            status="aborted_stuck",
-        )
+        message = f"{count} of the last 6 turns with calls returned only results that this run had already seen."
+        return self.finding(Level.WARN, since, message, onset=since, count=count)
 
 
 DETECTOR = StaleWindow()

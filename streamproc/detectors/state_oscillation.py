@@ -18,59 +18,43 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core import kind
-from streamproc.core.decision import OSCILLATING, Evidence, Finding
+from streamproc.core.decision import OSCILLATING, Finding
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, level, moved, ordinal, owner, still_parked, task_finding
-
-REQUIRED = "a root cause or a person's approval"
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Swings of a task."""
-
-    warn: int = 3  # a review may find problems twice
-    halt: int = 0  # one swinging task is no reason to stop the board's other tasks
+from streamproc.detectors.base import Example, moved, ordinal
+from streamproc.detectors.board_detector import CAUSE, BoardDetector, level_at, owner
 
 
-class StateOscillation:
-    """TASK001."""
-
+class StateOscillation(BoardDetector):
     code = "TASK001"
     name = "state_oscillation"
-    kinds = kind.BOARD
+    reason = OSCILLATING
+
+    @dataclass(frozen=True, slots=True)
+    class Limits:
+        """Swings of a task."""
+
+        warn: int = 3  # a review may find problems twice
+        halt: int = 0  # one swinging task is no reason to stop the board's other tasks
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         step = view.board_change
-        if step is None or step.task is None or step.swings not in (limits.warn, limits.halt):
-            return still_parked(view, self.code, self.name, REQUIRED)
-        found = level(step.swings, limits.warn, limits.halt)
-        if found is None:
-            return still_parked(view, self.code, self.name, REQUIRED)
+        if step is None or step.task is None:
+            return None
+        reached = level_at(step.swings, limits.warn, limits.halt)
+        if reached is None:
+            return self.still_parked(view, CAUSE)
         config, task = step.config, step.task
         here = config.name(step.target) or step.to
         before = config.name(step.source) or getattr(view.event, "from_", "") or "another state"
         agent = owner(view, task.id)
-        return task_finding(
-            view,
-            self.code,
+        message = (
             f"{task.id} returned from {before} to {here} for the {ordinal(step.swings)} time; stop "
-            f"{agent or 'its agent'}. It is blocked until {REQUIRED} is recorded.",
-            Evidence(
-                kind=self.name,
-                count=step.swings,
-                from_state=before,
-                to_state=here,
-                last_valid=here,
-                agent=agent,
-                missing=["root_cause"],
-            ),
-            level=found,
-            reason=OSCILLATING,
-            action="ask_human",
-            task_status="blocked",
+            f"{agent or 'its agent'}. It is blocked until {CAUSE} is recorded."
         )
+        return self.task_finding(
+            view, message, reached, action="ask_human", task_status="blocked", count=step.swings,
+            from_state=before, to_state=here, last_valid=here, agent=agent, missing=["root_cause"],
+        )  # fmt: skip
 
 
 DETECTOR = StateOscillation()

@@ -19,34 +19,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core import kind
-from streamproc.core.decision import Finding
+from streamproc.core.board.change import BoardChange
+from streamproc.core.board.state import Task
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, moved, override, refusal
+from streamproc.detectors.base import Example, moved
+from streamproc.detectors.board_detector import GuardDetector
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """None of its own: the transitions are the board's."""
-
-
-class StateSkip:
-    """TASK004."""
-
+class StateSkip(GuardDetector):
     code = "TASK004"
     name = "state_skip"
-    kinds = kind.BOARD
 
-    def check(self, view: View, limits: Limits) -> Finding | None:
-        step = view.board_change
-        if step is None or step.task is None or step.refused != self.code or step.attempts != 1:
-            return override(view, self.code, self.name)
-        config, task = step.config, step.task
-        to = config.name(step.target) or getattr(view.event, "to", "")
+    @dataclass(frozen=True, slots=True)
+    class Limits:
+        """None of its own: the transitions are the board's."""
+
+    def problem(self, view: View, step: BoardChange, task: Task) -> str:
+        source, to = step.config.name(step.source), step.config.name(step.target) or getattr(view.event, "to", "")
         why = f"{', '.join(step.missing)} missing or failing" if step.missing else "the board has no such transition"
-        message = f"{task.id} cannot move from {config.name(step.source)} to {to}: {why}; "
-        message = f"{message}its state is {config.name(task.state)}."
-        return refusal(view, self.code, self.name, message)
+        return f"{task.id} cannot move from {source} to {to}: {why}"
 
 
 DETECTOR = StateSkip()

@@ -22,28 +22,25 @@ from dataclasses import dataclass
 from typing import Final
 
 from streamproc.core import kind
-from streamproc.core.decision import STALLED, Evidence, Finding
+from streamproc.core.decision import Finding
 from streamproc.core.escalation import already_reported
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, call, level, said
+from streamproc.detectors.base import Detector, Example, call, level, said
 
 GROWING: Final = 4  # a streak in which fewer than one text in four is not longer than the one before is a draft
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Text-only turns in a row."""
-
-    warn: int = 8  # twice that
-    halt: int = 20  # five times the longest streak of a solved run
-
-
-class TextOnly:
-    """LOOP010."""
-
+class TextOnly(Detector):
     code = "LOOP010"
     name = "text_only"
     kinds = kind.TEXT_STREAK
+
+    @dataclass(frozen=True, slots=True)
+    class Limits:
+        """Text-only turns in a row."""
+
+        warn: int = 8  # twice that
+        halt: int = 20  # five times the longest streak of a solved run
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         streak = view.run.text_streak
@@ -52,18 +49,11 @@ class TextOnly:
         reached = level(streak.count - streak.pages, 0, limits.halt) or level(streak.count, limits.warn, 0)
         if reached is None or already_reported(view.run, self.code, view.node_tag, reached, view.index):
             return None
-        return Finding(
-            code=self.code,
-            level=reached,
-            loop=view.node_tag,
-            onset=streak.first,
-            message=f"{view.turn.node} wrote {streak.count} texts in a row and did nothing else.",
-            evidence=Evidence(
-                kind=self.name, count=streak.count, turns=list(range(max(streak.first, view.index - 7), view.index + 1))
-            ),
-            reason=STALLED,
-            status="aborted_stuck",
-        )
+        message = f"{view.turn.node} wrote {streak.count} texts in a row and did nothing else."
+        return self.finding(
+            reached, view.node_tag, message, onset=streak.first,
+            count=streak.count, turns=list(range(max(streak.first, view.index - 7), view.index + 1)),
+        )  # fmt: skip
 
 
 DETECTOR = TextOnly()

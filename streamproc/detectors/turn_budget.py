@@ -20,65 +20,45 @@ Reference: loop-safety requirement "per-turn budget": `turnTimeoutMs` 10 minutes
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Any
 
 from streamproc.core import kind
 from streamproc.core.deadlines import Due
 from streamproc.core.decision import Finding
 from streamproc.core.marks import NEVER
 from streamproc.core.run_state import RunState
-from streamproc.core.scope import Scope
 from streamproc.core.signals.open_turns import node_of
 from streamproc.core.view import View
 from streamproc.detectors.base import Example, said
-from streamproc.detectors.breach import breach, layer_of, more_severe, overdue
+from streamproc.detectors.budget_detector import Measure, MeasuredBudget, layer_of, more_severe
 from streamproc.model.wire import Turn
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """None of its own: the limits are budgets, declared on the run or in the policy under `budgets`."""
-
-
-class TurnBudget:
-    """BUDGET001."""
-
+class TurnBudget(MeasuredBudget):
     code = "BUDGET001"
     name = "turn"
-    budgets = ("turnTimeoutMs", "maxTokens")
     kinds = kind.SPENDING | kind.CLOCK
+    measures = (Measure("turnTimeoutMs", "ms", "turn_ms"), Measure("maxTokens", "tokens", "turn_tokens"))
 
-    def budget_marks(self, _: Limits, budgets: Mapping[str, int], __: Scope) -> dict[str, int]:
-        return {"turn_tokens": budgets.get("maxTokens", NEVER), "turn_ms": budgets.get("turnTimeoutMs", NEVER)}
-
-    def check(self, view: View, limits: Limits) -> tuple[Finding, ...]:
-        timeout_ms, tokens_max = view.budgets.get("turnTimeoutMs"), view.budgets.get("maxTokens")
-        if timeout_ms is None and tokens_max is None:
-            return ()
-        found = [self._ended(view, timeout_ms, tokens_max)] if type(view.event) is Turn else []
-        if timeout_ms is not None:
-            for turn in view.run.open_turns:
-                open_ms = view.run.at_ms - turn.started_ms
-                if open_ms >= timeout_ms:
-                    subject = f"An open turn of {turn.name or 'the run'}"
-                    finding = overdue(self, open_ms, timeout_ms, subject, turn.node, layer_of(view, "turnTimeoutMs"))
-                    finding.node = node_of(turn)
-                    found.append(finding)
+    def check(self, view: View, limits: Any) -> tuple[Finding, ...]:
+        timeout_ms = view.budgets.get("turnTimeoutMs", NEVER)
+        found = [self._ended(view, timeout_ms)] if type(view.event) is Turn else []
+        for turn in view.run.open_turns:
+            open_ms = view.run.at_ms - turn.started_ms
+            if open_ms >= timeout_ms:
+                subject, layer = f"An open turn of {turn.name or 'the run'}", layer_of(view, "turnTimeoutMs")
+                found.append(self.overdue(open_ms, timeout_ms, subject, turn.node, layer, node=node_of(turn)))
         return tuple(finding for finding in found if finding is not None)
 
-    def _ended(self, view: View, timeout_ms: int | None, tokens_max: int | None) -> Finding | None:
+    def _ended(self, view: View, timeout_ms: int) -> Finding | None:
         usage, subject, found = view.turn.usage, f"The turn of {view.turn.node}", None
         took_ms = max(view.took_ms, usage.duration_ms if usage is not None else 0)
-        if timeout_ms is not None and took_ms > timeout_ms:
-            found = overdue(self, took_ms, timeout_ms, subject, view.node_tag, layer_of(view, "turnTimeoutMs"))
-        if usage is not None and tokens_max is not None:
-            tokens = usage.total_tokens or usage.input_tokens + usage.output_tokens
-            layer = layer_of(view, "maxTokens")
-            more = breach(self, tokens, tokens_max, "tokens", subject, view.node_tag + 1, layer=layer)
-            found = more_severe(found, more)
-        return found
+        if took_ms > timeout_ms:
+            found = self.overdue(took_ms, timeout_ms, subject, view.node_tag, layer_of(view, "turnTimeoutMs"))
+        tokens = -1 if usage is None else usage.total_tokens or usage.input_tokens + usage.output_tokens
+        return more_severe(found, self.worst(view, (-1, tokens), subject, view.node_tag))
 
-    def due(self, run: RunState, budgets: dict[str, int], limits: Limits) -> list[Due]:
+    def due(self, run: RunState, budgets: Mapping[str, int], limits: Any) -> list[Due]:
         timeout_ms = budgets.get("turnTimeoutMs")
         if timeout_ms is None:
             return []

@@ -21,27 +21,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamproc.core import kind
-from streamproc.core.decision import STALLED, Evidence, Finding, Level
+from streamproc.core.decision import Finding, Level
 from streamproc.core.escalation import ESCALATED
 from streamproc.core.marks import first_of
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, said
+from streamproc.detectors.base import Detector, Example, said
 from streamproc.model.wire import Turn
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Turns after an unacknowledged halt."""
-
-    turns: int = 100  # some minutes at one tool call a turn; far more than is in flight when a halt arrives
-
-
-class Unacknowledged:
-    """OPERATOR002."""
-
+class Unacknowledged(Detector):
     code = "OPERATOR002"
     name = "unacknowledged"
     kinds = kind.UNACKNOWLEDGED
+    status = "escalated"
+
+    @dataclass(frozen=True, slots=True)
+    class Limits:
+        """Turns after an unacknowledged halt."""
+
+        turns: int = 100  # some minutes at one tool call a turn; far more than is in flight when a halt arrives
 
     def marks(self, limits: Limits) -> dict[str, int]:
         return {"unacknowledged_turns": first_of(limits.turns)}
@@ -55,17 +53,11 @@ class Unacknowledged:
             return None
         run.escalation.unacknowledged_halt = ESCALATED
         code = run.escalation.halt_code.get()
-        return Finding(
-            code=self.code,
-            level=Level.WARN,
-            loop=0,
-            message=f"The run has taken {turns} turns since {code} halted it, without an acknowledgement.",
-            evidence=Evidence(kind=self.name, count=turns, unit="turns", limit=limits.turns),
-            reason=STALLED,
-            status="escalated",
-            type="notification",
-            action="ask_human",
-        )
+        message = f"The run has taken {turns} turns since {code} halted it, without an acknowledgement."
+        return self.finding(
+            Level.WARN, 0, message, type="notification", action="ask_human",
+            count=turns, unit="turns", limit=limits.turns,
+        )  # fmt: skip
 
 
 DETECTOR = Unacknowledged()

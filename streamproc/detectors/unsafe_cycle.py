@@ -24,9 +24,9 @@ from dataclasses import dataclass
 import xxhash
 
 from streamproc.core import kind
-from streamproc.core.decision import STALLED, Evidence, Finding
+from streamproc.core.decision import Finding
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, level, said
+from streamproc.detectors.base import Detector, Example, level, said
 from streamproc.errors import LEAVE_A_CYCLE, named_cycle, plural
 
 CYCLES_LISTED = 5  # in the message; the evidence has more
@@ -36,20 +36,18 @@ NAME_SHOWN = 80  # characters of a node's name
 EVIDENCE_SHOWN = 16_000  # characters of names: a control event stays small, however large the graph
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Unsafe cycles in a graph; 0 turns a level off."""
-
-    warn: int = 1  # reported even if a policy turns the halt off
-    halt: int = 1  # the requirement rejects a graph with a single one
-
-
-class UnsafeGraphCycle:
-    """GRAPH001."""
-
+class UnsafeGraphCycle(Detector):
     code = "GRAPH001"
     name = "unsafe_cycle"
     kinds = kind.STARTED
+    status = "blocked"
+
+    @dataclass(frozen=True, slots=True)
+    class Limits:
+        """Unsafe cycles in a graph; 0 turns a level off."""
+
+        warn: int = 1  # reported even if a policy turns the halt off
+        halt: int = 1  # the requirement rejects a graph with a single one
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         cycles = view.unsafe
@@ -59,16 +57,12 @@ class UnsafeGraphCycle:
         count = plural(len(cycles), "cycle")
         more = f" and {len(cycles) - CYCLES_LISTED} more" if len(cycles) > CYCLES_LISTED else ""
         names = "; ".join(named_cycle(_short(cycle), NODES_LISTED) for cycle in cycles[:CYCLES_LISTED])
-        return Finding(
-            code=self.code,
-            level=reached,
-            loop=xxhash.xxh3_64_intdigest("\0".join(map("\0".join, cycles)).encode("utf-8", "surrogatepass")),
-            message=f"The declared graph has {count} without an exit: {names}{more}. {LEAVE_A_CYCLE}.",
-            evidence=Evidence(kind=self.name, count=len(cycles), cycles=list(_shown(cycles))),
-            reason=STALLED,
-            status="blocked",
-            action="halt",
-        )
+        message = f"The declared graph has {count} without an exit: {names}{more}. {LEAVE_A_CYCLE}."
+        return self.finding(
+            reached, xxhash.xxh3_64_intdigest("\0".join(map("\0".join, cycles)).encode("utf-8", "surrogatepass")),
+            message, action="halt",
+            count=len(cycles), cycles=list(_shown(cycles)),
+        )  # fmt: skip
 
 
 def _short(nodes: Sequence[str]) -> list[str]:

@@ -18,7 +18,7 @@ from streamproc.core.plugin_memory import MEMORIES_BYTES, MEMORY_BYTES, load_mem
 from streamproc.core.resume import strictly
 from streamproc.core.run_state import RunState, check, dump, load, stub_of
 from streamproc.core.size_budget import shrink_to_size
-from streamproc.detectors import BY_CODE
+from streamproc.detectors import DETECTORS
 from streamproc.detectors.base import call
 from streamproc.errors import InvalidPolicy
 from streamproc.model.controls import public
@@ -132,7 +132,7 @@ def test_it_decides_with_the_limits_of_the_policy() -> None:
 def test_its_class_will_do_and_ours_decide_first() -> None:
     policy = load_policy(detectors=[Counter])
     rules = policy.rules("", "", "")
-    assert [one.code for one, _ in rules.detectors(0xFFFFFFFF)] == [*dict.fromkeys(BY_CODE), CODE]
+    assert [one.code for one, _ in rules.detectors(0xFFFFFFFF)] == [*dict.fromkeys(DETECTORS), CODE]
 
 
 @pytest.mark.parametrize("scope", ["workflows", "tenants"])
@@ -153,7 +153,7 @@ def test_without_plugins_nothing_is_asked_more_often() -> None:
 
 
 def test_the_codes_of_plugins_have_hashes_of_their_own() -> None:
-    codes = [*BY_CODE, *(f"acme/{n}" for n in range(1_000)), "acme/v001", "acme/same-city"]
+    codes = [*DETECTORS, *(f"acme/{n}" for n in range(1_000)), "acme/v001", "acme/same-city"]
     assert len({hash_code(code) for code in codes}) == len(codes)
     assert hash_code("acme/same-city") == 0xFFFFFFFF & hash_code("acme/same-city")
 
@@ -465,7 +465,7 @@ def test_a_deadline_that_is_none_is_a_fault(due: Any) -> None:
 @pytest.mark.parametrize("marks", [{"same_answers": 9}, {"nonsense": 1}, {"same_answers": "x"}, 3])
 def test_marks_of_a_plugin_are_its_own_and_wrong_ones_are_ignored(marks: Any) -> None:
     made = {"kinds": kind.TOOL | kind.BUDGET, "marks": lambda *_: marks, "budget_marks": lambda *_: marks}
-    off = dict.fromkeys(BY_CODE.keys() - {code for code in BY_CODE if hasattr(BY_CODE[code], "HARD_CAP")}, False)
+    off = dict.fromkeys(DETECTORS.keys() - {code for code in DETECTORS if DETECTORS[code].hard_cap}, False)
     rules = load_policy({"detectors": off}, detectors=[like(**made)]).rules("", "", "")
     assert rules.marks.same_answers == (9 if marks == {"same_answers": 9} else 1)
     engine = load_policy(detectors=[like(**made)]).engine()
