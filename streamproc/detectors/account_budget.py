@@ -21,11 +21,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from streamproc.core import kind
 from streamproc.core.accounts import EXCEEDED
-from streamproc.core.decision import Finding, Level
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, RuleSettings, dollars, loop_of
+from streamproc.detectors.base import Example, Finding, Level, RuleSettings, View, dollars, kind, loop_of
 from streamproc.detectors.budget_detector import BudgetDetector
 from streamproc.model.budgets import BUDGETS
 from streamproc.model.wire import BudgetReached

@@ -17,11 +17,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core import kind
-from streamproc.core.decision import OSCILLATING, Finding, Level, hex16
+from streamproc.core.decision import OSCILLATING
 from streamproc.core.signals.periods import ARTIFACTS
-from streamproc.core.view import View
-from streamproc.detectors.base import Detector, Example, RawTurn, call, said
+from streamproc.detectors.base import Detector, Example, Finding, Level, RawTurn, View, call, hex16, kind, said
 
 
 class ArtifactFlip(Detector):

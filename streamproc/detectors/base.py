@@ -18,8 +18,10 @@ from typing import Any, Final, NamedTuple, TypedDict
 import msgspec
 import xxhash
 
-from streamproc.core.decision import STALLED, Evidence, Finding, Level
-from streamproc.core.view import View
+from streamproc.core import kind as kind
+from streamproc.core.decision import STALLED, Evidence, Finding as Finding, Level as Level, hex16 as hex16
+from streamproc.core.escalation import already_reported
+from streamproc.core.view import View as View
 from streamproc.model.nesting import start_of
 from streamproc.model.redaction import READ_PER_SHOWN, redact, redact_json
 from streamproc.model.wire import Call, Event, Turn
@@ -84,6 +86,10 @@ class Detector(ABC):
             type=type, action=action, anywhere=anywhere,
             task=task, node=node, task_status=task_status, stop=stop, remembered=remembered,
         )  # fmt: skip
+
+    def reported(self, view: View, loop: int, level: Level, onset: int = -1) -> bool:
+        """Whether a loop, which began in the turn `onset`, was reported at this level already."""
+        return already_reported(view.run, self.code, loop, level, view.index, onset)
 
 
 class Example(NamedTuple):

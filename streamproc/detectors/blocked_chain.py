@@ -21,9 +21,7 @@ from dataclasses import dataclass
 
 from streamproc.core.board.chains import chain_through, chains
 from streamproc.core.board.change import BoardChange
-from streamproc.core.decision import Finding
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, RawTurn, cycles, moved
+from streamproc.detectors.base import Example, Finding, RawTurn, View, cycles, moved
 from streamproc.detectors.board_detector import BoardDetector
 
 

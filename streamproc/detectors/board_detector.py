@@ -5,13 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any, Final
 
-from streamproc.core import kind
 from streamproc.core.board.change import BoardChange
 from streamproc.core.board.owners import owner_of
 from streamproc.core.board.state import Task
-from streamproc.core.decision import STALLED, Finding, Level
-from streamproc.core.view import View
-from streamproc.detectors.base import Detector, actor, level
+from streamproc.core.decision import STALLED
+from streamproc.detectors.base import Detector, Finding, Level, View, actor, kind, level
 
 CAUSE: Final = "a root cause or a person's approval"
 

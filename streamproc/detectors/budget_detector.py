@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from streamproc.core.decision import BUDGET_EXCEEDED, Finding, Level
+from streamproc.core.decision import BUDGET_EXCEEDED
 from streamproc.core.marks import NEVER
 from streamproc.core.scope import BUDGET_BITS, Scope
-from streamproc.core.view import View
-from streamproc.detectors.base import Detector, dollars
+from streamproc.detectors.base import Detector, Finding, Level, View, dollars
 
 
 class LimitLayer(NamedTuple):

@@ -18,9 +18,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core.decision import REPEATED_ERROR, Finding
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, RawTurn, moved
+from streamproc.core.decision import REPEATED_ERROR
+from streamproc.detectors.base import Example, Finding, RawTurn, View, moved
 from streamproc.detectors.board_detector import BoardDetector
 
 

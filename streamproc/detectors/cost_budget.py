@@ -25,13 +25,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from streamproc.core import kind
-from streamproc.core.decision import Finding, Level
-from streamproc.core.escalation import already_reported
 from streamproc.core.marks import first_of
 from streamproc.core.scope import Scope
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, dollars
+from streamproc.detectors.base import Example, Finding, Level, View, dollars, kind
 from streamproc.detectors.budget_detector import BudgetDetector, layer_of
 from streamproc.errors import shown
 from streamproc.model.wire import Turn
@@ -88,7 +84,7 @@ class CostBudget(BudgetDetector):
 
     def _unpriced(self, view: View, limit: int, limits: Limits) -> Finding | None:
         count = view.run.ledger.unpriced
-        if not 0 < limits.warn_unpriced <= count or already_reported(view.run, self.code, 1, Level.WARN, view.index):
+        if not 0 < limits.warn_unpriced <= count or self.reported(view, 1, Level.WARN):
             return None
         model = f" ({view.turn.model[:80]})" if view.turn.model else ""
         message = f"A turn{model} used tokens that have no price, so the {dollars(limit)} budget cannot count them."

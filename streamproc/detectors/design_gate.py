@@ -21,8 +21,7 @@ from dataclasses import dataclass
 
 from streamproc.core.board.change import BoardChange
 from streamproc.core.board.state import Task
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, RawTurn, moved
+from streamproc.detectors.base import Example, RawTurn, View, moved
 from streamproc.detectors.board_detector import GuardDetector
 
 

@@ -20,8 +20,7 @@ from dataclasses import dataclass
 
 from streamproc.core.board.change import BoardChange
 from streamproc.core.board.state import Task
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, moved
+from streamproc.detectors.base import Example, View, moved
 from streamproc.detectors.board_detector import GuardDetector, owner
 
 

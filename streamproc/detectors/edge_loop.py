@@ -28,10 +28,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core import kind
-from streamproc.core.decision import Finding, Level
-from streamproc.core.view import View
-from streamproc.detectors.base import Detector, Example, RuleSettings, call, said, tested
+from streamproc.detectors.base import Detector, Example, Finding, Level, RuleSettings, View, call, kind, said, tested
 
 
 class EdgeLoop(Detector):

@@ -18,11 +18,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core import kind
-from streamproc.core.decision import REPEATED_ERROR, Finding, Level
+from streamproc.core.decision import REPEATED_ERROR
 from streamproc.core.marks import first_of
-from streamproc.core.view import View
-from streamproc.detectors.base import Detector, Example, RawTurn, call, level
+from streamproc.detectors.base import Detector, Example, Finding, Level, RawTurn, View, call, kind, level
 
 
 class ErrorStreak(Detector):
@@ -43,8 +41,7 @@ class ErrorStreak(Detector):
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         run = view.run
-        reached = level(run.tools.failed_turns, limits.warn, limits.halt)
-        if reached is None:
+        if (reached := level(run.tools.failed_turns, limits.warn, limits.halt)) is None:
             return None
         if reached == Level.HALT and run.tools.failed_turns - run.tools.excused_failures < limits.halt:
             reached = Level.WARN

@@ -22,12 +22,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core import kind
-from streamproc.core.decision import Finding, Level
-from streamproc.core.escalation import already_reported
 from streamproc.core.signals.novelty import Gate
-from streamproc.core.view import View
-from streamproc.detectors.base import Detector, Example, call, iteration, level
+from streamproc.detectors.base import Detector, Example, Finding, Level, View, call, iteration, kind, level
 
 
 class FlatMetric(Detector):
@@ -53,7 +49,7 @@ class FlatMetric(Detector):
         if reached is not None and perhaps_falling:
             reached = Level.WARN
         loop = first ^ view.node_tag
-        if reached is None or already_reported(view.run, self.code, loop, reached, view.index):
+        if reached is None or self.reported(view, loop, reached):
             return None
         hint = " (if it should fall, list it under lower_is_better)" if perhaps_falling else ""
         value = (view.turn.progress or {})[name]

@@ -16,11 +16,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core import kind
-from streamproc.core.decision import Finding, Level
 from streamproc.core.marks import first_of
-from streamproc.core.view import View
-from streamproc.detectors.base import Detector, Example, call
+from streamproc.detectors.base import Detector, Example, Finding, Level, View, call, kind
 from streamproc.detectors.error_streak import failing
 
 

@@ -19,10 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core import kind
-from streamproc.core.decision import Finding, Level
-from streamproc.core.view import View
-from streamproc.detectors.base import Detector, Example, call, level, said
+from streamproc.detectors.base import Detector, Example, Finding, Level, View, call, kind, level, said
 from streamproc.detectors.near_repeat import OTHER, PLAN
 
 
@@ -42,8 +39,7 @@ class MonologueDetector(Detector):
         talk = view.run.monologue
         if not talk.count or talk.grown >= 2 * (talk.count - 1):  # gains a word every turn: a draft in progress
             return None
-        reached = level(talk.count, limits.warn, limits.halt)
-        if reached is None:
+        if (reached := level(talk.count, limits.warn, limits.halt)) is None:
             return None
         if talk.loose:
             reached = Level.WARN

@@ -17,10 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core import kind
-from streamproc.core.decision import Finding, Level
-from streamproc.core.view import View
-from streamproc.detectors.base import Detector, Example, call, said
+from streamproc.detectors.base import Detector, Example, Finding, Level, View, call, kind, said
 
 
 class NearRepeat(Detector):

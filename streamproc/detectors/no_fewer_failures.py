@@ -22,12 +22,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core import kind
-from streamproc.core.decision import Finding, Level
-from streamproc.core.escalation import already_reported
 from streamproc.core.signals.novelty import Gate
-from streamproc.core.view import View
-from streamproc.detectors.base import Detector, Example, call, iteration, said, tested
+from streamproc.detectors.base import Detector, Example, Finding, Level, View, call, iteration, kind, said, tested
 
 
 class NoFewerFailures(Detector):
@@ -58,7 +54,7 @@ class NoFewerFailures(Detector):
         else:
             return None
         loop = view.node_tag ^ track.best_failing
-        if already_reported(view.run, self.code, loop, reached, view.index):
+        if self.reported(view, loop, reached):
             return None
         return self.finding(
             reached,

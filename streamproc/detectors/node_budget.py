@@ -18,10 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamproc.core import kind
-from streamproc.core.decision import Finding
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, said
+from streamproc.detectors.base import Example, Finding, View, kind, said
 from streamproc.detectors.budget_detector import Measure, MeasuredBudget
 
 

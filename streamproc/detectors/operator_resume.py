@@ -19,11 +19,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core import kind
-from streamproc.core.decision import USER_STOP, Finding, Level
+from streamproc.core.decision import USER_STOP
 from streamproc.core.resume import put_on_probation
-from streamproc.core.view import View
-from streamproc.detectors.base import Detector, Example, said
+from streamproc.detectors.base import Detector, Example, Finding, Level, View, kind, said
 from streamproc.model.wire import OperatorResume
 
 

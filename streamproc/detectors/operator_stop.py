@@ -17,10 +17,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core import kind
-from streamproc.core.decision import USER_STOP, Finding, Level
-from streamproc.core.view import View
-from streamproc.detectors.base import Detector, Example, said
+from streamproc.core.decision import USER_STOP
+from streamproc.detectors.base import Detector, Example, Finding, Level, View, kind, said
 from streamproc.model.wire import OperatorStop
 
 

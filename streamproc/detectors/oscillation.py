@@ -22,12 +22,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core import kind
-from streamproc.core.decision import OSCILLATING, Finding, Level
+from streamproc.core.decision import OSCILLATING
 from streamproc.core.signals.novelty import Gate
 from streamproc.core.signals.periods import STEPS, Period, loop_tag
-from streamproc.core.view import View
-from streamproc.detectors.base import Detector, Example, call, said
+from streamproc.detectors.base import Detector, Example, Finding, Level, View, call, kind, said
 
 
 class Oscillation(Detector):

@@ -19,9 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core.decision import Finding
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, RawTurn, actor, moved
+from streamproc.detectors.base import Example, Finding, RawTurn, View, actor, moved
 from streamproc.detectors.board_detector import BoardDetector
 from streamproc.model.wire import TaskDelegated
 

@@ -21,12 +21,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from streamproc.core import kind
-from streamproc.core.decision import REPEATED_ERROR, Finding, Level, hex16
+from streamproc.core.decision import REPEATED_ERROR
 from streamproc.core.marks import first_of
 from streamproc.core.signals.tools import ToolAnswers
-from streamproc.core.view import View
-from streamproc.detectors.base import Detector, Example, call, listed
+from streamproc.detectors.base import Detector, Example, Finding, Level, View, call, hex16, kind, listed
 from streamproc.detectors.error_streak import failing
 
 WINDOW: Final = 6  # calls of the tool

@@ -18,9 +18,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamproc.core.board.owners import owner_of
-from streamproc.core.decision import Finding, Rejection
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, RawTurn, moved
+from streamproc.core.decision import Rejection
+from streamproc.detectors.base import Example, Finding, RawTurn, View, moved
 from streamproc.detectors.board_detector import BoardDetector, level_at
 
 OPTIONS = ["force-approve", "cancel", "reassign"]
@@ -41,8 +40,7 @@ class RejectionLoop(BoardDetector):
         step = view.board_change
         if step is None or step.task is None:
             return None
-        reached = level_at(step.rejected, limits.warn, limits.halt)
-        if reached is None:
+        if (reached := level_at(step.rejected, limits.warn, limits.halt)) is None:
             return self.still_parked(view, "a person's approval")
         rejections = [Rejection(validator=validator, reason=reason) for validator, reason in step.task.rejections]
         message = f"{step.task.id} was rejected {step.rejected} times; force-approve, cancel or reassign it."

@@ -38,16 +38,27 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Any, Final
 
-from streamproc.core import kind
-from streamproc.core.decision import Finding, Level, hex16
-from streamproc.core.escalation import already_reported
 from streamproc.core.run_state import RunState
 from streamproc.core.signals.calls import IDLE, Repeat
 from streamproc.core.signals.novelty import Gate
 from streamproc.core.signals.recent_calls import Recent
 from streamproc.core.signals.streaks import Streak
-from streamproc.core.view import View
-from streamproc.detectors.base import Detector, Example, RawTurn, RuleSettings, args_excerpt, call, level, listed, said
+from streamproc.detectors.base import (
+    Detector,
+    Example,
+    Finding,
+    Level,
+    RawTurn,
+    RuleSettings,
+    View,
+    args_excerpt,
+    call,
+    hex16,
+    kind,
+    level,
+    listed,
+    said,
+)
 from streamproc.model.wire import NO_ANSWER
 
 
@@ -105,13 +116,13 @@ class RepeatedCall(Detector):
         if best is None:
             return None
         reached, repeat, count = best
-        if already_reported(view.run, self.code, _loop(repeat), reached, view.index, _onset(repeat, count)):
+        if self.reported(view, _loop(repeat), reached, _onset(repeat, count)):
             return None
         return self._finding(view, *best)
 
     def _written(self, view: View, reached: Level, writes: Streak) -> Finding | None:
         """Return the finding for a call that writes the same text again and again."""
-        if already_reported(view.run, self.code, writes.value, reached, view.index):
+        if self.reported(view, writes.value, reached):
             return None
         made = view.turn.calls[0]
         message = (
@@ -134,7 +145,7 @@ class RepeatedCall(Detector):
             reached = level(len(steps), 0, limits.halt) or level(in_row, limits.warn, 0)
             if reached is not None and (best is None or reached > best[0]):
                 best = reached, recent, turns
-        if best is None or already_reported(view.run, self.code, best[1].call.key, best[0], view.index):
+        if best is None or self.reported(view, best[1].call.key, best[0]):
             return None
         reached, (made, _, _), turns = best
         plain = limits.gate == Gate.NONE

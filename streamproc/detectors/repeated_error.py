@@ -26,10 +26,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core import kind
-from streamproc.core.decision import REPEATED_ERROR, Finding, hex16
-from streamproc.core.view import View
-from streamproc.detectors.base import Detector, Example, RuleSettings, call, level, said
+from streamproc.core.decision import REPEATED_ERROR
+from streamproc.detectors.base import Detector, Example, Finding, RuleSettings, View, call, hex16, kind, level, said
 
 
 class RepeatedError(Detector):
@@ -62,8 +60,7 @@ class RepeatedError(Detector):
         if of_run is not None and of_run.count > count:
             loop, count, first = streak.value, of_run.count, of_run.first
             message = f"{count} consecutive attempts ended in the same error, the last one reported by {view.turn.node}"
-        reached = level(count, limits.warn, limits.halt)
-        if reached is None:
+        if (reached := level(count, limits.warn, limits.halt)) is None:
             return None
         excerpt = errors.excerpt
         if errors is view.turn.call_errors:

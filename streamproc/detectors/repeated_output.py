@@ -27,13 +27,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from streamproc.core import kind
-from streamproc.core.decision import Finding, Level, hex16
 from streamproc.core.signals.novelty import Gate
 from streamproc.core.signals.statements import USER_NODES
 from streamproc.core.signals.streaks import Said
-from streamproc.core.view import View
-from streamproc.detectors.base import Detector, Example, call, level, said, tested
+from streamproc.detectors.base import Detector, Example, Finding, Level, View, call, hex16, kind, level, said, tested
 
 
 class RepeatedOutput(Detector):

@@ -18,10 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core import kind
-from streamproc.core.decision import Finding, Level, hex16
-from streamproc.core.view import View
-from streamproc.detectors.base import Detector, Example, said
+from streamproc.detectors.base import Detector, Example, Finding, Level, View, hex16, kind, said
 from streamproc.model.redaction import redact
 
 

@@ -19,9 +19,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamproc.core.board.state import HELD_APPROVAL
-from streamproc.core.decision import REPEATED_ERROR, Finding
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, RawTurn, moved
+from streamproc.core.decision import REPEATED_ERROR
+from streamproc.detectors.base import Example, Finding, RawTurn, View, moved
 from streamproc.detectors.board_detector import CAUSE, BoardDetector, level_at, owner
 from streamproc.model.wire import Turn
 
@@ -42,8 +41,7 @@ class RetryExhausted(BoardDetector):
         step = view.board_change
         if step is None or step.task is None:
             return None
-        reached = level_at(step.failures, limits.warn, limits.halt)
-        if reached is None:
+        if (reached := level_at(step.failures, limits.warn, limits.halt)) is None:
             return self.still_parked(view, CAUSE)
         event = view.event
         if isinstance(event, Turn):

@@ -26,11 +26,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from streamproc.core import kind
-from streamproc.core.decision import STALLED, Finding, Level
+from streamproc.core.decision import STALLED
 from streamproc.core.records import HASH
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, said
+from streamproc.detectors.base import Example, Finding, Level, View, kind, said
 from streamproc.detectors.budget_detector import BudgetDetector, layer_of
 from streamproc.model.wire import RunStarted
 

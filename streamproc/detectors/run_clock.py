@@ -22,15 +22,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from streamproc.core import kind
 from streamproc.core.deadlines import Due
-from streamproc.core.decision import Finding
 from streamproc.core.marks import NEVER
 from streamproc.core.run_state import RunState
 from streamproc.core.scope import Scope
 from streamproc.core.status import snapshot_of
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, RuleSettings, said
+from streamproc.detectors.base import Example, Finding, RuleSettings, View, kind, said
 from streamproc.detectors.budget_detector import BudgetDetector, LimitLayer, layer_of
 
 

@@ -20,12 +20,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core import kind
-from streamproc.core.decision import Finding, hex16
-from streamproc.core.escalation import already_reported
 from streamproc.core.signals.novelty import Gate
-from streamproc.core.view import View
-from streamproc.detectors.base import Detector, Example, call, iteration, level, said, tested
+from streamproc.detectors.base import (
+    Detector,
+    Example,
+    Finding,
+    View,
+    call,
+    hex16,
+    iteration,
+    kind,
+    level,
+    said,
+    tested,
+)
 
 
 class SameFailures(Detector):
@@ -50,7 +58,7 @@ class SameFailures(Detector):
         streak = track.same
         reached = level(streak.count, limits.warn, limits.halt)
         loop = view.node_tag ^ streak.value
-        if reached is None or already_reported(view.run, self.code, loop, reached, view.index):
+        if reached is None or self.reported(view, loop, reached):
             return None
         failing = "test has" if tests.failing == 1 else f"{tests.failing} tests have"
         message = f"The same {failing} failed in {streak.count} consecutive iterations."

@@ -20,10 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core import kind
-from streamproc.core.decision import Finding, hex16
-from streamproc.core.view import View
-from streamproc.detectors.base import Detector, Example, call, level, said
+from streamproc.detectors.base import Detector, Example, Finding, View, call, hex16, kind, level, said
 
 
 class SameReply(Detector):
@@ -43,8 +40,7 @@ class SameReply(Detector):
         text, streak = view.turn.output, view.node.reply
         if text is None or not streak.count or text.size < limits.least_characters:
             return None
-        reached = level(streak.count, limits.warn, limits.halt)
-        if reached is None:
+        if (reached := level(streak.count, limits.warn, limits.halt)) is None:
             return None
         message = f"{view.turn.node} gave {streak.count} messages in a row the same answer, with no call in between."
         return self.finding(

@@ -21,12 +21,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core import kind
 from streamproc.core.accounts import EXCEEDED, REJECTED
-from streamproc.core.decision import Finding, Level
-from streamproc.core.view import View
 from streamproc.detectors.account_budget import AccountDetector, amounts
-from streamproc.detectors.base import Example, RuleSettings, loop_of
+from streamproc.detectors.base import Example, Finding, Level, RuleSettings, View, kind, loop_of
 from streamproc.model.wire import BudgetReached
 
 

@@ -24,15 +24,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from streamproc.core import kind
 from streamproc.core.deadlines import Due
-from streamproc.core.decision import Finding, Level
 from streamproc.core.run_state import RunState
 from streamproc.core.signals.open_turns import OpenTurn, node_of
 from streamproc.core.signals.statements import USER_NODES
 from streamproc.core.signals.text_streaks import may_wait
-from streamproc.core.view import GAP_MS, View
-from streamproc.detectors.base import Detector, Example, call, said
+from streamproc.core.view import GAP_MS
+from streamproc.detectors.base import Detector, Example, Finding, Level, View, call, kind, said
 from streamproc.model.wire import Deadline, Turn, TurnStarted
 
 

@@ -29,13 +29,9 @@ from dataclasses import dataclass
 from statistics import median_low
 from typing import Final
 
-from streamproc.core import kind
-from streamproc.core.decision import Finding, Level
-from streamproc.core.escalation import already_reported
 from streamproc.core.marks import first_of
 from streamproc.core.signals.pace import MONEY, PACE_MAX
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, dollars
+from streamproc.detectors.base import Example, Finding, Level, View, dollars, kind
 from streamproc.detectors.budget_detector import BudgetDetector
 
 FAST: Final = 2  # loop of the finding about spend per time; the comparisons have 0 and 1
@@ -71,7 +67,7 @@ class SpendPace(BudgetDetector):
             return None
         money = pace.unit == MONEY
         fast = limits.warn_micro_usd_in_5_min if money else limits.warn_tokens_in_5_min
-        if fast and pace.spent >= fast and not already_reported(view.run, self.code, FAST, Level.WARN, view.index):
+        if fast and pace.spent >= fast and not self.reported(view, FAST, Level.WARN):
             spent, most = _amounts(pace.spent, fast, money=money)
             message = f"The run has spent {spent} within five minutes; {most} are unusual{'' if money else CACHED}."
             return self._compared("spend_velocity", FAST, message, pace.spent, fast, money=money)
@@ -87,7 +83,7 @@ class SpendPace(BudgetDetector):
         before = pace.total // pace.turns if faster else 0
         for loop, known, source in ((0, before, "earlier in the run"), (1, usual, "as usual for this workflow")):
             more = known and current >= multiple * known
-            if more and not already_reported(view.run, self.code, loop, Level.WARN, view.index):
+            if more and not self.reported(view, loop, Level.WARN):
                 now, then = _amounts(current, known, money=money)
                 note = "" if money else CACHED
                 message = f"A turn of this run now costs {now}, compared with {then} {source}{note}."

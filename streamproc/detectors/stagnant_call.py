@@ -17,12 +17,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core import kind
-from streamproc.core.decision import Finding, Level, hex16
-from streamproc.core.escalation import already_reported
 from streamproc.core.marks import NEVER, first_of
-from streamproc.core.view import View
-from streamproc.detectors.base import Detector, Example, call
+from streamproc.detectors.base import Detector, Example, Finding, Level, View, call, hex16, kind
 
 
 class StagnantCall(Detector):
@@ -43,7 +39,7 @@ class StagnantCall(Detector):
         tool = max(view.tools, key=lambda tool: tool.same)
         if not 0 < limits.warn <= tool.same or not tool.varied:
             return None
-        if already_reported(view.run, self.code, tool.answer, Level.WARN, view.index):
+        if self.reported(view, tool.answer, Level.WARN):
             return None
         name = next((made.name for made in view.turn.calls), "")
         message = f"{name or 'A tool'} returned the same result for {tool.same} different calls in a row."

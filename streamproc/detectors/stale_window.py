@@ -19,12 +19,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core import kind
-from streamproc.core.decision import Finding, Level
-from streamproc.core.escalation import already_reported
 from streamproc.core.marks import NEVER, first_of
-from streamproc.core.view import View
-from streamproc.detectors.base import Detector, Example, call
+from streamproc.detectors.base import Detector, Example, Finding, Level, View, call, kind
 
 
 class StaleWindow(Detector):
@@ -44,7 +40,7 @@ class StaleWindow(Detector):
     def check(self, view: View, limits: Limits) -> Finding | None:
         calls = view.run.calls
         count, since = calls.stale_bits.bit_count(), calls.stale_since
-        if not 0 < limits.warn <= count or already_reported(view.run, self.code, since, Level.WARN, view.index, since):
+        if not 0 < limits.warn <= count or self.reported(view, since, Level.WARN, since):
             return None
         message = f"{count} of the last 6 turns with calls returned only results that this run had already seen."
         return self.finding(Level.WARN, since, message, onset=since, count=count)

@@ -18,9 +18,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core.decision import OSCILLATING, Finding
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, moved, ordinal
+from streamproc.core.decision import OSCILLATING
+from streamproc.detectors.base import Example, Finding, View, moved, ordinal
 from streamproc.detectors.board_detector import CAUSE, BoardDetector, level_at, owner
 
 
@@ -40,8 +39,7 @@ class StateOscillation(BoardDetector):
         step = view.board_change
         if step is None or step.task is None:
             return None
-        reached = level_at(step.swings, limits.warn, limits.halt)
-        if reached is None:
+        if (reached := level_at(step.swings, limits.warn, limits.halt)) is None:
             return self.still_parked(view, CAUSE)
         config, task = step.config, step.task
         here = config.name(step.target) or step.to

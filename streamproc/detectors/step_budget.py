@@ -23,13 +23,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from streamproc.core import kind
-from streamproc.core.decision import Finding, Level
-from streamproc.core.escalation import already_reported
 from streamproc.core.marks import NEVER, first_of
 from streamproc.core.scope import Scope
-from streamproc.core.view import AGAIN, View
-from streamproc.detectors.base import Example, level, said
+from streamproc.core.view import AGAIN
+from streamproc.detectors.base import Example, Finding, Level, View, kind, level, said
 from streamproc.detectors.budget_detector import BudgetDetector, layer_of
 
 BACKSTOP: Final = 1  # loop of the findings about a run without a limit of its own
@@ -75,7 +72,7 @@ class StepBudget(BudgetDetector):
         # An operator who resumes a run knows how long it is.
         halt = 0 if view.run.escalation.resumes else limits.halt_turns
         reached = level(steps, limits.warn_turns, halt)
-        if reached is None or already_reported(view.run, self.code, BACKSTOP, reached, view.index):
+        if reached is None or self.reported(view, BACKSTOP, reached):
             return None
         message = f"The run has taken {steps} turns, and has no lower limit on its steps (`maxSteps`)."
         limit = halt if reached == Level.HALT else limits.warn_turns

@@ -19,9 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamproc.core.board.state import FREE
-from streamproc.core.decision import Finding, Level
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, cycles, moved
+from streamproc.detectors.base import Example, Finding, Level, View, cycles, moved
 from streamproc.detectors.board_detector import BoardDetector, owner
 
 

@@ -24,13 +24,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core import kind
 from streamproc.core.board.owners import owner_of
-from streamproc.core.decision import Finding, Level
 from streamproc.core.run_state import RunState
 from streamproc.core.signals.task_tokens import RUNGS, TaskTokens
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, RuleSettings, loop_of
+from streamproc.detectors.base import Example, Finding, Level, RuleSettings, View, kind, loop_of
 from streamproc.detectors.budget_detector import BudgetDetector, layer_of
 
 

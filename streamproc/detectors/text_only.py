@@ -21,11 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from streamproc.core import kind
-from streamproc.core.decision import Finding
-from streamproc.core.escalation import already_reported
-from streamproc.core.view import View
-from streamproc.detectors.base import Detector, Example, call, level, said
+from streamproc.detectors.base import Detector, Example, Finding, View, call, kind, level, said
 
 GROWING: Final = 4  # a streak in which fewer than one text in four is not longer than the one before is a draft
 
@@ -47,7 +43,7 @@ class TextOnly(Detector):
         if not streak.count or GROWING * streak.not_longer < streak.count - 1:
             return None
         reached = level(streak.count - streak.pages, 0, limits.halt) or level(streak.count, limits.warn, 0)
-        if reached is None or already_reported(view.run, self.code, view.node_tag, reached, view.index):
+        if reached is None or self.reported(view, view.node_tag, reached):
             return None
         message = f"{view.turn.node} wrote {streak.count} texts in a row and did nothing else."
         return self.finding(

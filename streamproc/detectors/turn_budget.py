@@ -22,14 +22,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from streamproc.core import kind
 from streamproc.core.deadlines import Due
-from streamproc.core.decision import Finding
 from streamproc.core.marks import NEVER
 from streamproc.core.run_state import RunState
 from streamproc.core.signals.open_turns import node_of
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, said
+from streamproc.detectors.base import Example, Finding, View, kind, said
 from streamproc.detectors.budget_detector import Measure, MeasuredBudget, layer_of, more_severe
 from streamproc.model.wire import Turn
 

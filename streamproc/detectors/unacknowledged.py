@@ -20,12 +20,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core import kind
-from streamproc.core.decision import Finding, Level
 from streamproc.core.escalation import ESCALATED
 from streamproc.core.marks import first_of
-from streamproc.core.view import View
-from streamproc.detectors.base import Detector, Example, said
+from streamproc.detectors.base import Detector, Example, Finding, Level, View, kind, said
 from streamproc.model.wire import Turn
 
 

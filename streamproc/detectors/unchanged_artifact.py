@@ -21,11 +21,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core import kind
-from streamproc.core.decision import Finding, hex16
 from streamproc.core.signals.novelty import Gate
-from streamproc.core.view import View
-from streamproc.detectors.base import Detector, Example, call, iteration, level, said, tested
+from streamproc.detectors.base import (
+    Detector,
+    Example,
+    Finding,
+    View,
+    call,
+    hex16,
+    iteration,
+    kind,
+    level,
+    said,
+    tested,
+)
 
 
 class UnchangedArtifact(Detector):
@@ -48,8 +57,7 @@ class UnchangedArtifact(Detector):
         if streak.count < 2:
             return None
         unchanged = streak.count - 1
-        reached = level(unchanged, limits.warn, limits.halt)
-        if reached is None:
+        if (reached := level(unchanged, limits.warn, limits.halt)) is None:
             return None
         times = "iteration" if unchanged == 1 else f"{unchanged} iterations"
         message = f"{view.turn.node} left its artifact unchanged in the last {times}."

@@ -19,10 +19,7 @@ from dataclasses import dataclass
 
 import xxhash
 
-from streamproc.core import kind
-from streamproc.core.decision import Finding, Level
-from streamproc.core.view import View
-from streamproc.detectors.base import Detector, Example, said
+from streamproc.detectors.base import Detector, Example, Finding, Level, View, kind, said
 
 REASON_SHOWN = 300  # characters of the mistake
 

@@ -23,10 +23,7 @@ from dataclasses import dataclass
 
 import xxhash
 
-from streamproc.core import kind
-from streamproc.core.decision import Finding
-from streamproc.core.view import View
-from streamproc.detectors.base import Detector, Example, level, said
+from streamproc.detectors.base import Detector, Example, Finding, View, kind, level, said
 from streamproc.errors import LEAVE_A_CYCLE, named_cycle, plural
 
 CYCLES_LISTED = 5  # in the message; the evidence has more
@@ -51,8 +48,7 @@ class UnsafeGraphCycle(Detector):
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         cycles = view.unsafe
-        reached = level(len(cycles), limits.warn, limits.halt)
-        if reached is None:
+        if (reached := level(len(cycles), limits.warn, limits.halt)) is None:
             return None
         count = plural(len(cycles), "cycle")
         more = f" and {len(cycles) - CYCLES_LISTED} more" if len(cycles) > CYCLES_LISTED else ""

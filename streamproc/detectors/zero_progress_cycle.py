@@ -18,9 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproc.core.decision import Finding, Level
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, cycles, moved, ordinal
+from streamproc.detectors.base import Example, Finding, Level, View, cycles, moved, ordinal
 from streamproc.detectors.board_detector import BoardDetector
 from streamproc.model.wire import CycleCompleted
 
