@@ -18,7 +18,6 @@ Reference: deliberation requirement, layer 5: cost per user.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from streamproc.core.accounts import EXCEEDED
@@ -48,7 +47,6 @@ class AccountBudget(AccountDetector):
     budgets = tuple(budget.name for budget in BUDGETS if not budget.declarable)
     kinds = kind.ACCOUNT
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """Share of the budget, in percent."""
 

@@ -15,8 +15,6 @@ Reference: catalogue of stalls, "artifact content A/B/A/B: edits undone and redo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from streamproc.core.decision import OSCILLATING
 from streamproc.core.signals.periods import ARTIFACTS
 from streamproc.detectors.base import Detector, Example, Finding, Level, RawTurn, View, call, hex16, kind, said
@@ -28,7 +26,6 @@ class ArtifactFlip(Detector):
     kinds = kind.PERIOD
     reason = OSCILLATING
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """Full periods."""
 
@@ -65,11 +62,10 @@ HEALTHY = [
             for turn in (*_patched("ab"[n % 2]), {"node": "judge", "progress": {"throughput": 90 + n * 7 % 5 + n}})
         ],
     ),
-    Example(
-        "two coders whose patches stay the same while they read",
-        [call("read", {"file": n}, f"text {n}", node="ab"[n % 2], artifact="+ab"[n % 2]) for n in range(8)],
-    ),
-]
+    Example("two coders whose patches stay the same while they read", [
+        call("read", {"file": n}, f"text {n}", node="ab"[n % 2], artifact="+ab"[n % 2]) for n in range(8)
+    ]),
+]  # fmt: skip
 STUCK = [
     Example("a list, a set, a list, a set", _patched("list", "set", "list", "set"), "halt", 3),
     Example("with a reviewer's comments in between", [

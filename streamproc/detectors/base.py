@@ -12,6 +12,7 @@ A message is one sentence for people and models: what happened, in which node, a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, is_dataclass
 from itertools import pairwise
 from typing import Any, Final, NamedTuple, TypedDict
 
@@ -56,12 +57,17 @@ class Detector(ABC):
     code: str
     name: str  # the kind of its evidence, unless a finding names another
     kinds: int  # bits of `core.kind`
-    Limits: Any  # a frozen dataclass; a policy may set its fields
+    Limits: Any  # its parameters: a policy may set them; each has a default
     budgets: tuple[str, ...] = ()  # the budgets that it enforces
     hard_cap = 0  # the highest limit that any policy can set, if no policy can turn the detector off
     gated = ""  # the field of `Gates` that its limit `gate` sets
     reason = STALLED  # why a run that it halts ends ...
     status = "aborted_stuck"  # ... and the terminal status of that run
+
+    def __init_subclass__(cls) -> None:
+        """Make the `Limits` that a subclass declares a frozen dataclass."""
+        if "Limits" in vars(cls) and not is_dataclass(cls.Limits):
+            cls.Limits = dataclass(frozen=True, slots=True)(cls.Limits)
 
     @abstractmethod
     def check(self, view: View, limits: Any) -> Finding | tuple[Finding, ...] | None:

@@ -17,8 +17,6 @@ Reference: tickets requirement, "3+ tasks in a dependency chain are all blocked"
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from streamproc.core.board.chains import chain_through, chains
 from streamproc.core.board.change import BoardChange
 from streamproc.detectors.base import Example, Finding, RawTurn, View, cycles, moved
@@ -29,7 +27,6 @@ class BlockedChain(BoardDetector):
     code = "TASK002"
     name = "blocked_chain"
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """Blocked tasks in one dependency chain, and cycles."""
 
@@ -94,10 +91,7 @@ STUCK = [
     Example(
         "the middle of the chain is blocked last", [*_chain(5), *_blocked("T0", "T1", "T3", "T4", "T2")], "warn", 0
     ),
-    Example(
-        "a chain that stays blocked for several cycles",
-        [*_chain(3), *_blocked("T0", "T1", "T2"), *cycles(1, 1, 1)],
-        "warn",
-        0,
-    ),
-]
+    Example("a chain that stays blocked for several cycles", [
+        *_chain(3), *_blocked("T0", "T1", "T2"), *cycles(1, 1, 1),
+    ], "warn", 0),
+]  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from streamproc.core.decision import BUDGET_EXCEEDED
@@ -78,11 +77,11 @@ class MeasuredBudget(BudgetDetector):
 
     measures: tuple[Measure, ...]
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """None of its own: the limits are budgets, declared on the run or in the policy under `budgets`."""
 
     def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         cls.budgets = tuple([one.budget for one in cls.measures])
 
     def budget_marks(self, _: Any, budgets: Mapping[str, int], __: Scope) -> dict[str, int]:

@@ -16,8 +16,6 @@ Reference: tickets requirement, notification trigger "3 consecutive task failure
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from streamproc.core.decision import REPEATED_ERROR
 from streamproc.detectors.base import Example, Finding, RawTurn, View, moved
 from streamproc.detectors.board_detector import BoardDetector
@@ -28,7 +26,6 @@ class ConsecutiveFailures(BoardDetector):
     name = "consecutive_failures"
     reason = REPEATED_ERROR
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """Different tasks that failed in a row."""
 

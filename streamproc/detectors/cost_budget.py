@@ -22,7 +22,6 @@ Reference: deliberation requirement, layer 5: cost-based kill switch.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from streamproc.core.marks import first_of
@@ -42,7 +41,6 @@ class CostBudget(BudgetDetector):
     budgets = ("maxCostUsd",)
     kinds = kind.SPENDING | kind.STARTED
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """The limit itself is a budget (`maxCostUsd`) or follows from the tier."""
 

@@ -17,8 +17,6 @@ Reference: tickets requirement, "UI/UX gate bypass"; "override requires explicit
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from streamproc.core.board.change import BoardChange
 from streamproc.core.board.state import Task
 from streamproc.detectors.base import Example, RawTurn, View, moved
@@ -29,7 +27,6 @@ class DesignGate(GuardDetector):
     code = "TASK007"
     name = "design_gate"
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """None of its own: the gate is a guard of the board."""
 
@@ -48,8 +45,7 @@ _TASKS: list[RawTurn] = [
 
 HEALTHY = [
     Example("the design is complete", [
-        *_TASKS,
-        *moved("D1", "COMMIT", "DONE"),
+        *_TASKS, *moved("D1", "COMMIT", "DONE"),
         *moved("T1", "LOCKED", "IMPLEMENTING", artifacts=[f"docs/uiux/login/{name}.md" for name in _ALL]),
     ]),
     Example("a task that does not change the user interface", moved("T1", "LOCKED", "IMPLEMENTING", ui_touching="no")),
@@ -61,7 +57,5 @@ STUCK = [
     Example("an artifact is missing", [
         *_TASKS, *moved("D1", "COMMIT", "DONE"), *moved("T1", "LOCKED", "IMPLEMENTING", artifacts=_ALL[:-1]),
     ], "warn", 0),
-    Example("an override without a name", [
-        *_TASKS, *moved("T1", "LOCKED", "IMPLEMENTING", override=True),
-    ], "warn", 0),
+    Example("an override without a name", [*_TASKS, *moved("T1", "LOCKED", "IMPLEMENTING", override=True)], "warn", 0),
 ]  # fmt: skip

@@ -16,8 +16,6 @@ Reference: tickets requirement, "any item with `status: false`, or no report, or
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from streamproc.core.board.change import BoardChange
 from streamproc.core.board.state import Task
 from streamproc.detectors.base import Example, View, moved
@@ -28,7 +26,6 @@ class DodNoncompliance(GuardDetector):
     code = "TASK005"
     name = "dod_noncompliance"
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """Attempts to move on."""
 
@@ -56,9 +53,7 @@ HEALTHY = [
         *moved("T1", "IMPLEMENTING", "QA_REVIEW", evidence={"dod_report": "approved"}),
         *moved("T1", "QA_REVIEW", "VALIDATION"),
     ]),
-    Example("the review sends a failing task back", moved(
-        "T1", "IMPLEMENTING", "QA_REVIEW", "REWORK", dod=_POOR,
-    )),
+    Example("the review sends a failing task back", moved("T1", "IMPLEMENTING", "QA_REVIEW", "REWORK", dod=_POOR)),
 ]  # fmt: skip
 STUCK = [
     Example("an item fails", moved("T1", "IMPLEMENTING", "QA_REVIEW", "VALIDATION", dod=_POOR), "warn", 0),

@@ -26,8 +26,6 @@ reset `planner_to_coder`".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from streamproc.detectors.base import Detector, Example, Finding, Level, RuleSettings, View, call, kind, said, tested
 
 
@@ -36,7 +34,6 @@ class EdgeLoop(Detector):
     name = "edge_loop"
     kinds = kind.HANDOVER
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """Allowed handovers in a row on one edge without progress."""
 

@@ -16,8 +16,6 @@ Reference: catalogue of errors, "n consecutive calls in error, whatever the erro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from streamproc.core.decision import REPEATED_ERROR
 from streamproc.core.marks import first_of
 from streamproc.detectors.base import Detector, Example, Finding, Level, RawTurn, View, call, kind, level
@@ -29,7 +27,6 @@ class ErrorStreak(Detector):
     kinds = kind.FAILING
     reason = REPEATED_ERROR
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """Failed call turns in a row."""
 

@@ -20,8 +20,6 @@ increased".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from streamproc.core.signals.novelty import Gate
 from streamproc.detectors.base import Detector, Example, Finding, Level, View, call, iteration, kind, level
 
@@ -33,7 +31,6 @@ class FlatMetric(Detector):
     gated = "metrics"
     status = "stalled"
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """Iterations without a new best value."""
 
@@ -78,15 +75,11 @@ HEALTHY = [
     ]),
 ]  # fmt: skip
 STUCK = [
-    Example(
-        "under `gate: none`, three iterations at 0.5 of sessions that read",
-        [call("read", {"f": n}, f"text {n}", node="writer", progress={"docs_score": 0.5}) for n in range(4)],
-        "halt",
-        3,
-        {"detectors": {"STALL004": {"gate": "none"}}},
-    ),
+    Example("under `gate: none`, three iterations at 0.5 of sessions that read", [
+        call("read", {"f": n}, f"text {n}", node="writer", progress={"docs_score": 0.5}) for n in range(4)
+    ], "halt", 3, {"detectors": {"STALL004": {"gate": "none"}}}),
     Example("three iterations at 0.5", _scored(0.2, 0.5, 0.5, 0.5, 0.5), "halt", 4),
     Example("a falling metric that the policy does not list", _scored(9, 7, 6, 4, 3, 2, name="kilometres"), "warn", 2),
     Example("a loss that stops falling", _scored(0.9, 0.4, 0.5, 0.4, 0.4, name="val_loss"), "halt", 4),
     Example("up and down below the best", _scored(0.6, 0.5, 0.6, 0.4), "halt", 3),
-]
+]  # fmt: skip

@@ -14,8 +14,6 @@ Reference: catalogue of errors, "retryable infrastructure errors have a counter 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from streamproc.core.marks import first_of
 from streamproc.detectors.base import Detector, Example, Finding, Level, View, call, kind
 from streamproc.detectors.error_streak import failing
@@ -27,7 +25,6 @@ class Infrastructure(Detector):
     kinds = kind.RETRIES
     status = "stalled"
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """Turns in a row that failed with infrastructure errors."""
 
@@ -54,10 +51,7 @@ HEALTHY = [
 ]
 STUCK = [
     Example("ten retries in a row", [_BUSY] * 10, "warn", 9),
-    Example(
-        "ten retries with different arguments",
-        [failing("llm", {"n": n}, "HTTP 503 Service Unavailable") for n in range(10)],
-        "warn",
-        9,
-    ),
-]
+    Example("ten retries with different arguments", [
+        failing("llm", {"n": n}, "HTTP 503 Service Unavailable") for n in range(10)
+    ], "warn", 9),
+]  # fmt: skip

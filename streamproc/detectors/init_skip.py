@@ -16,8 +16,6 @@ Reference: tickets requirement, "no passing initialization checklist"; "after 2 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from streamproc.core.board.change import BoardChange
 from streamproc.core.board.state import Task
 from streamproc.detectors.base import Example, View, moved
@@ -28,7 +26,6 @@ class InitSkip(GuardDetector):
     code = "TASK006"
     name = "init_skip"
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """Attempts to start."""
 
@@ -48,14 +45,10 @@ DETECTOR = InitSkip()
 _TASK = {"type": "task.created", "task_id": "T1", "module": "billing"}
 
 HEALTHY = [
-    Example("the checklist passed", [
-        _TASK, *moved("T1", "READY", "LOCKED", "IMPLEMENTING", init={"allPassed": True}),
-    ]),
+    Example("the checklist passed", [_TASK, *moved("T1", "READY", "LOCKED", "IMPLEMENTING", init={"allPassed": True})]),
     Example("another task initialised the module", [
-        _TASK,
-        {"type": "task.created", "task_id": "T2", "module": "billing"},
-        *moved("T1", "LOCKED", "IMPLEMENTING", init_checklist=True),
-        *moved("T2", "LOCKED", "IMPLEMENTING"),
+        _TASK, {"type": "task.created", "task_id": "T2", "module": "billing"},
+        *moved("T1", "LOCKED", "IMPLEMENTING", init_checklist=True), *moved("T2", "LOCKED", "IMPLEMENTING"),
     ]),
     Example("a task without a module", moved("T1", "READY", "LOCKED", "IMPLEMENTING")),
 ]  # fmt: skip

@@ -17,8 +17,6 @@ Reference: catalogue of loops, "≥ 3 consecutive text turns, no tool call, no h
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from streamproc.detectors.base import Detector, Example, Finding, Level, View, call, kind, level, said
 from streamproc.detectors.near_repeat import OTHER, PLAN
 
@@ -28,7 +26,6 @@ class MonologueDetector(Detector):
     name = "monologue"
     kinds = kind.MONOLOGUE
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """Text-only turns in a row that are almost the same."""
 

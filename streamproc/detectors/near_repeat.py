@@ -15,8 +15,6 @@ Reference: Charikar, Similarity Estimation Techniques from Rounding Algorithms (
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from streamproc.detectors.base import Detector, Example, Finding, Level, View, call, kind, said
 
 
@@ -25,7 +23,6 @@ class NearRepeat(Detector):
     name = "near_repeat"
     kinds = kind.NEAR
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """1: on; 0: off."""
 
@@ -54,27 +51,16 @@ OTHER = (
 
 HEALTHY = [
     Example("two different plans", [said("agent", PLAN), said("agent", OTHER)]),
-    Example(
-        "answers of different calls that differ by a word",
-        [call("read", {"page": n}, f"{PLAN} {OTHER} {PLAN} Page {n}.") for n in range(8)],
-    ),
+    Example("answers of different calls that differ by a word", [
+        call("read", {"page": n}, f"{PLAN} {OTHER} {PLAN} Page {n}.") for n in range(8)
+    ]),
     Example("texts too short to compare", [said("agent", "Trying once."), said("agent", "Trying twice.")]),
-]
+]  # fmt: skip
 STUCK = [
-    Example(
-        "the same plan with one word changed",
-        [said("agent", PLAN), said("agent", PLAN.replace("longer", "higher"))],
-        "warn",
-        1,
-    ),
-    Example(
-        "the same plan, with another text in between",
-        [
-            said("agent", PLAN),
-            said("agent", OTHER),
-            said("agent", PLAN.replace("longer", "higher")),
-        ],
-        "warn",
-        2,
-    ),
-]
+    Example("the same plan with one word changed", [
+        said("agent", PLAN), said("agent", PLAN.replace("longer", "higher")),
+    ], "warn", 1),
+    Example("the same plan, with another text in between", [
+        said("agent", PLAN), said("agent", OTHER), said("agent", PLAN.replace("longer", "higher")),
+    ], "warn", 2),
+]  # fmt: skip

@@ -20,8 +20,6 @@ Reference: loop-safety requirement "failing count does not decrease for K iterat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from streamproc.core.signals.novelty import Gate
 from streamproc.detectors.base import Detector, Example, Finding, Level, View, call, iteration, kind, said, tested
 
@@ -33,7 +31,6 @@ class NoFewerFailures(Detector):
     gated = "failing_counts"
     status = "stalled"
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """Iterations without a new lowest failing count."""
 

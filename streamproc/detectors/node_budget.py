@@ -48,17 +48,11 @@ HEALTHY = [
 ]
 STUCK = [
     Example("one turn too many", [_BUDGET, *(said("coder", f"step {n}") for n in range(4))], "halt", 3),
-    Example(
-        "too long since its turns were started",
-        [
-            {"type": "run.started", "at": _AT_MS, "budgets": {"maxRuntimeMsPerNode": 60_000}},
-            {"type": "turn.started", "at": _AT_MS + 1_000, "node": "coder"},
-            said("coder", "half", at=_AT_MS + 41_000),
-            {"type": "turn.started", "at": _AT_MS + 90_000, "node": "coder"},
-            said("coder", "all of it", at=_AT_MS + 115_000),
-        ],
-        "halt",
-        1,
-    ),
+    Example("too long since its turns were started", [
+        {"type": "run.started", "at": _AT_MS, "budgets": {"maxRuntimeMsPerNode": 60_000}},
+        {"type": "turn.started", "at": _AT_MS + 1_000, "node": "coder"}, said("coder", "half", at=_AT_MS + 41_000),
+        {"type": "turn.started", "at": _AT_MS + 90_000, "node": "coder"},
+        said("coder", "all of it", at=_AT_MS + 115_000),
+    ], "halt", 1),
     Example("all of its turns", [_BUDGET, *(said("coder", f"step {n}") for n in range(3))], "warn", 2),
-]
+]  # fmt: skip

@@ -17,8 +17,6 @@ Reference: fleet commands and people: resume a halted run with a grant, through 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from streamproc.core.decision import USER_STOP
 from streamproc.core.resume import put_on_probation
 from streamproc.detectors.base import Detector, Example, Finding, Level, View, kind, said
@@ -32,7 +30,6 @@ class OperatorResumed(Detector):
     reason = USER_STOP
     status = ""
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """Turns on probation."""
 

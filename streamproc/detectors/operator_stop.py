@@ -15,8 +15,6 @@ Reference: fleet commands and people: STOP with who, when and why; kill one run,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from streamproc.core.decision import USER_STOP
 from streamproc.detectors.base import Detector, Example, Finding, Level, View, kind, said
 from streamproc.model.wire import OperatorStop
@@ -29,7 +27,6 @@ class OperatorStopped(Detector):
     reason = USER_STOP
     status = "stopped"
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """There are none."""
 

@@ -20,8 +20,6 @@ Reference: loop-safety requirement "oscillation: output alternates between two s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from streamproc.core.decision import OSCILLATING
 from streamproc.core.signals.novelty import Gate
 from streamproc.core.signals.periods import STEPS, Period, loop_tag
@@ -35,7 +33,6 @@ class Oscillation(Detector):
     gated = "sequences"
     reason = OSCILLATING
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """Full rounds."""
 

@@ -17,8 +17,6 @@ Reference: tickets requirement, "agent receives > 3 tasks (or > 5 for SPEC-phase
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from streamproc.detectors.base import Example, Finding, RawTurn, View, actor, moved
 from streamproc.detectors.board_detector import BoardDetector
 from streamproc.model.wire import TaskDelegated
@@ -30,7 +28,6 @@ class OversizedBatch(BoardDetector):
     code = "TASK003"
     name = "oversized_batch"
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """None of its own: the sizes are the board's."""
 
@@ -66,9 +63,7 @@ HEALTHY = [
     Example("two tasks in each of two cycles", [
         _batch(2), {"type": "cycle.completed", "completed": 2}, _batch(2, tasks=["T8", "T9"]),
     ]),
-    Example("a fourth task after one is done", [
-        _batch(3), *moved("T0", "COMMIT", "DONE"), _batch(1, tasks=["T9"]),
-    ]),
+    Example("a fourth task after one is done", [_batch(3), *moved("T0", "COMMIT", "DONE"), _batch(1, tasks=["T9"])]),
 ]  # fmt: skip
 STUCK = [
     Example("four at once", [_batch(4, phase="BUILD")], "warn", 0),

@@ -18,7 +18,6 @@ Reference: catalogue of errors, "the same tool fails with the same normalised si
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from streamproc.core.decision import REPEATED_ERROR
@@ -36,7 +35,6 @@ class RecurringError(Detector):
     kinds = kind.TOOL_FAILS
     reason = REPEATED_ERROR
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """Failures with the same error within the tool's last six calls."""
 

@@ -15,8 +15,6 @@ Reference: tickets requirement, "REJECTED verdict for the same task ≥ 3 times 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from streamproc.core.board.owners import owner_of
 from streamproc.core.decision import Rejection
 from streamproc.detectors.base import Example, Finding, RawTurn, View, moved
@@ -29,7 +27,6 @@ class RejectionLoop(BoardDetector):
     code = "TASK008"
     name = "rejection_loop"
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """REJECTED verdicts for one task."""
 

@@ -35,7 +35,6 @@ Reference: "same tool called with identical arguments >= 3 times within 10 steps
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
 from typing import Any, Final
 
 from streamproc.core.run_state import RunState
@@ -68,7 +67,6 @@ class RepeatedCall(Detector):
     kinds = kind.REPEATED_CALL
     gated = "calls"
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """Counts of the same call with the same answer."""
 

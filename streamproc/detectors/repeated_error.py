@@ -24,8 +24,6 @@ is universal: works for any error type".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from streamproc.core.decision import REPEATED_ERROR
 from streamproc.detectors.base import Detector, Example, Finding, RuleSettings, View, call, hex16, kind, level, said
 
@@ -36,7 +34,6 @@ class RepeatedError(Detector):
     kinds = kind.ERRORS
     reason = REPEATED_ERROR
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """Attempts in a row that end in the same error."""
 

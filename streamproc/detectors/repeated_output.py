@@ -24,7 +24,6 @@ Reference: loop-safety requirement "repeated identical outputs: 2-3 times".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from streamproc.core.signals.novelty import Gate
@@ -39,7 +38,6 @@ class RepeatedOutput(Detector):
     kinds = kind.SAID
     gated = "outputs"
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """Counts of identical outputs in a row; sizes are in characters."""
 

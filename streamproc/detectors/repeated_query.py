@@ -16,8 +16,6 @@ Reference: planner loop requirement, "researcher: no new info feedback".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from streamproc.detectors.base import Detector, Example, Finding, Level, View, hex16, kind, said
 from streamproc.model.redaction import redact
 
@@ -27,7 +25,6 @@ class RepeatedQuery(Detector):
     name = "repeated_query"
     kinds = kind.QUERY
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """The same query in a row."""
 

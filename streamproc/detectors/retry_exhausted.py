@@ -16,8 +16,6 @@ Reference: tickets requirement, "task retried 3 times with same failure class"; 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from streamproc.core.board.state import HELD_APPROVAL
 from streamproc.core.decision import REPEATED_ERROR
 from streamproc.detectors.base import Example, Finding, RawTurn, View, moved
@@ -30,7 +28,6 @@ class RetryExhausted(BoardDetector):
     name = "retry_exhausted"
     reason = REPEATED_ERROR
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """Failures of a task in a row, with the same class."""
 

@@ -23,7 +23,6 @@ Reference: deliberation requirement, layer 3: round counter, hard cap, invariant
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from streamproc.core.decision import STALLED
@@ -43,7 +42,6 @@ class RoundBudget(BudgetDetector):
     kinds = kind.ROUND | kind.STARTED
     hard_cap = HARD_CAP
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """When a deliberation has reached agreement, in percent; the limit itself is a budget (`maxRounds`)."""
 

@@ -20,7 +20,6 @@ Reference: deliberation requirement, layer 4: 3600 s, the last checkpoint is kep
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from streamproc.core.deadlines import Due
 from streamproc.core.marks import NEVER
@@ -37,7 +36,6 @@ class RunClock(BudgetDetector):
     budgets = ("maxRuntimeMs",)
     kinds = kind.BUDGET | kind.CLOCK
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """The limit itself is a budget (`maxRuntimeMs`). These two are off until you measure them."""
 

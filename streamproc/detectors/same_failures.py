@@ -18,8 +18,6 @@ Reference: loop-safety requirement "unchanged failures: 2-3 iterations".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from streamproc.core.signals.novelty import Gate
 from streamproc.detectors.base import (
     Detector,
@@ -43,7 +41,6 @@ class SameFailures(Detector):
     gated = "failing_sets"
     status = "stalled"
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """Iterations in a row with the same failing set."""
 

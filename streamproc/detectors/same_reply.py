@@ -18,8 +18,6 @@ Reference: customer service dialogues; all other streaks end at a person's messa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from streamproc.detectors.base import Detector, Example, Finding, View, call, hex16, kind, level, said
 
 
@@ -28,7 +26,6 @@ class SameReply(Detector):
     name = "same_reply"
     kinds = kind.REPLY
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """Equal answers to different messages in a row."""
 

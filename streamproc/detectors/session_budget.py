@@ -19,8 +19,6 @@ Reference: ticket rules, session-level budgets.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from streamproc.core.accounts import EXCEEDED, REJECTED
 from streamproc.detectors.account_budget import AccountDetector, amounts
 from streamproc.detectors.base import Example, Finding, Level, RuleSettings, View, kind, loop_of
@@ -33,7 +31,6 @@ class SessionBudget(AccountDetector):
     budgets = ("maxSessionTokens", "maxSessionCostUsd")
     kinds = kind.ACCOUNT | kind.BOARD
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """Shares of the session's budget, in percent."""
 

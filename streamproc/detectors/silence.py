@@ -22,7 +22,6 @@ Reference: loop-safety requirement: `turnTimeoutMs` 10 minutes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from streamproc.core.deadlines import Due
 from streamproc.core.run_state import RunState
@@ -41,7 +40,6 @@ class Silence(Detector):
     kinds = kind.CLOCK
     status = "stalled"
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """Seconds of log time; 0 is off."""
 

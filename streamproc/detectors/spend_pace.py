@@ -25,7 +25,6 @@ both time and usage (641 turns); the fastest of them spends 470 000 tokens withi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from statistics import median_low
 from typing import Final
 
@@ -44,7 +43,6 @@ class SpendPace(BudgetDetector):
     name = "anomaly"
     kinds = kind.USAGE
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """How much faster is an anomaly, the usual cost of the workflow, and the spend within five minutes; 0: off."""
 

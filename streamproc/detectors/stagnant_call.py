@@ -15,8 +15,6 @@ Reference: catalogue of loops, "same tool, different args, byte-identical result
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from streamproc.core.marks import NEVER, first_of
 from streamproc.detectors.base import Detector, Example, Finding, Level, View, call, hex16, kind
 
@@ -26,7 +24,6 @@ class StagnantCall(Detector):
     name = "stagnant_call"
     kinds = kind.TOOL
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """Calls of one tool in a row with different arguments and the same answer."""
 

@@ -17,8 +17,6 @@ Reference: catalogue of loops, "staleness is a warning".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from streamproc.core.marks import NEVER, first_of
 from streamproc.detectors.base import Detector, Example, Finding, Level, View, call, kind
 
@@ -28,7 +26,6 @@ class StaleWindow(Detector):
     name = "stale_window"
     kinds = kind.STALE
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """Of the last six call turns."""
 

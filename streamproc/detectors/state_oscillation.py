@@ -16,8 +16,6 @@ Reference: tickets requirement, "task status oscillates between two states ≥ 3
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from streamproc.core.decision import OSCILLATING
 from streamproc.detectors.base import Example, Finding, View, moved, ordinal
 from streamproc.detectors.board_detector import CAUSE, BoardDetector, level_at, owner
@@ -28,7 +26,6 @@ class StateOscillation(BoardDetector):
     name = "state_oscillation"
     reason = OSCILLATING
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """Swings of a task."""
 
@@ -67,9 +64,7 @@ HEALTHY = [
     Example("three tasks with one rework each", [
         move for name in ("T1", "T2", "T3") for move in moved(name, "IMPLEMENTING", *_ROUND, "QA_REVIEW")
     ]),
-    Example("blocked once, then back in its state", moved(
-        "T1", "CI_REVIEW", "BLOCKED", "CI_REVIEW", "COMMIT",
-    )),
+    Example("blocked once, then back in its state", moved("T1", "CI_REVIEW", "BLOCKED", "CI_REVIEW", "COMMIT")),
 ]  # fmt: skip
 STUCK = [
     Example("three rounds of rework", moved("T1", "IMPLEMENTING", *_ROUND * 3), "warn", 0),

@@ -17,8 +17,6 @@ Reference: tickets requirement, "block the state transition, revert ticket to it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from streamproc.core.board.change import BoardChange
 from streamproc.core.board.state import Task
 from streamproc.detectors.base import Example, View, moved
@@ -29,7 +27,6 @@ class StateSkip(GuardDetector):
     code = "TASK004"
     name = "state_skip"
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """None of its own: the transitions are the board's."""
 
@@ -57,7 +54,6 @@ STUCK = [
         "T1", "DOCUMENTATION", "CI_REVIEW", "COMMIT", evidence={"ci": {"status": "failed"}},
     ), "warn", 0),
     Example("straight to DONE", [
-        {"type": "task.created", "task_id": "T1"},
-        {"type": "task.transition", "task_id": "T1", "to": "DONE"},
+        {"type": "task.created", "task_id": "T1"}, {"type": "task.transition", "task_id": "T1", "to": "DONE"},
     ], "warn", 0),
 ]  # fmt: skip

@@ -20,7 +20,6 @@ four kinds of agents, one has more than 175 turns.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from streamproc.core.marks import NEVER, first_of
@@ -38,7 +37,6 @@ class StepBudget(BudgetDetector):
     budgets = ("maxSteps", "maxRounds")
     kinds = kind.BUDGET | kind.LONG
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """How the limit follows from `maxRounds` if only that was declared, and the backstop in turns; 0 turns it
         off."""

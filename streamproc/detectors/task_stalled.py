@@ -16,8 +16,6 @@ Reference: tickets requirement, "in `in_progress` status for > 2 full BUILD→VA
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from streamproc.core.board.state import FREE
 from streamproc.detectors.base import Example, Finding, Level, View, cycles, moved
 from streamproc.detectors.board_detector import BoardDetector, owner
@@ -27,7 +25,6 @@ class TaskStalled(BoardDetector):
     code = "STALL005"
     name = "task_stalled"
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """Cycles without a change of state."""
 

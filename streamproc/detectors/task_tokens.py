@@ -22,8 +22,6 @@ Reference: ticket rules, per-task budgets and threshold actions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from streamproc.core.board.owners import owner_of
 from streamproc.core.run_state import RunState
 from streamproc.core.signals.task_tokens import RUNGS, TaskTokens
@@ -37,7 +35,6 @@ class TaskTokenBudget(BudgetDetector):
     budgets = ("maxTaskTokens",)
     kinds = kind.TASK_TOKENS
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """Shares of the task's budget, in percent, and whether a stopped task halts its run."""
 

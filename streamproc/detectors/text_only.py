@@ -18,7 +18,6 @@ Reference: runs of coding agents that ended in a row of status reports.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from streamproc.detectors.base import Detector, Example, Finding, View, call, kind, level, said
@@ -31,7 +30,6 @@ class TextOnly(Detector):
     name = "text_only"
     kinds = kind.TEXT_STREAK
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """Text-only turns in a row."""
 

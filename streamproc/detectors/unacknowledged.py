@@ -18,8 +18,6 @@ escalated. It is a `notification` and not a second halt, because a run is halted
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from streamproc.core.escalation import ESCALATED
 from streamproc.core.marks import first_of
 from streamproc.detectors.base import Detector, Example, Finding, Level, View, kind, said
@@ -32,7 +30,6 @@ class Unacknowledged(Detector):
     kinds = kind.UNACKNOWLEDGED
     status = "escalated"
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """Turns after an unacknowledged halt."""
 

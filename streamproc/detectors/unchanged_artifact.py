@@ -19,8 +19,6 @@ Reference: loop-safety requirement "unchanged diff: 2 times".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from streamproc.core.signals.novelty import Gate
 from streamproc.detectors.base import (
     Detector,
@@ -44,7 +42,6 @@ class UnchangedArtifact(Detector):
     gated = "artifacts"
     status = "stalled"
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """Iterations in a row that did not change the artifact."""
 

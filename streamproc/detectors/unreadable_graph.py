@@ -15,8 +15,6 @@ Reference: none; silently ignoring a graph would be the worst answer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import xxhash
 
 from streamproc.detectors.base import Detector, Example, Finding, Level, View, kind, said
@@ -30,7 +28,6 @@ class UnreadableGraph(Detector):
     kinds = kind.STARTED
     status = "stalled"
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """1: on; 0: off."""
 

@@ -19,7 +19,6 @@ Reference: deliberation requirement, layer 2: cycles without an exit path are re
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import xxhash
 
@@ -39,7 +38,6 @@ class UnsafeGraphCycle(Detector):
     kinds = kind.STARTED
     status = "blocked"
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """Unsafe cycles in a graph; 0 turns a level off."""
 

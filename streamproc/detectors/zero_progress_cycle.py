@@ -16,8 +16,6 @@ Reference: tickets requirement, "a full BUILD→VALIDATE cycle completes with 0 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from streamproc.detectors.base import Example, Finding, Level, View, cycles, moved, ordinal
 from streamproc.detectors.board_detector import BoardDetector
 from streamproc.model.wire import CycleCompleted
@@ -27,7 +25,6 @@ class ZeroProgressCycle(BoardDetector):
     code = "STALL006"
     name = "zero_progress_cycle"
 
-    @dataclass(frozen=True, slots=True)
     class Limits:
         """Cycles in a row without a completed task."""
 
