@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import Any
 
 from streamproc.core.accounts import EXCEEDED
-from streamproc.detectors.base import Example, Finding, Level, RuleSettings, View, dollars, kind, loop_of
+from streamproc.detectors.base import Example, Finding, Level, RuleSettings, View, dollars, kind, loop_of, spent
 from streamproc.detectors.budget_detector import BudgetDetector
 from streamproc.model.budgets import BUDGETS
 from streamproc.model.wire import BudgetReached
@@ -82,22 +82,18 @@ _STARTED = {"type": "run.started", "tenant": "acme"}
 _LATER = {"type": "run.started", "tenant": "globex"}
 
 
-def _spent(*amounts: str) -> list[dict[str, object]]:
-    return [{"node": "agent", "output": f"step {n}", "usage": {"cost_usd": amount}} for n, amount in enumerate(amounts)]
-
-
 HEALTHY = [
-    Example("no limit is set", [_STARTED, *_spent("5.00", "5.00")]),
-    Example("a tenant within its daily budget", [_STARTED, *_spent("0.30", "0.40")], policy=_ACME),
-    Example("a run without a user or tenant", _spent("0.90", "0.90"), policy=_ACME),
+    Example("no limit is set", [_STARTED, *spent("5.00", "5.00")]),
+    Example("a tenant within its daily budget", [_STARTED, *spent("0.30", "0.40")], policy=_ACME),
+    Example("a run without a user or tenant", spent("0.90", "0.90"), policy=_ACME),
     Example(
         "the same spend again, one day later",
         [_STARTED | {"at": "2026-01-01T00:00:00Z"}]
-        + [turn | {"at": f"2026-01-0{day}T12:00:00Z"} for day, turn in enumerate(_spent("0.70", "0.70", "0.70"), 1)],
+        + [turn | {"at": f"2026-01-0{day}T12:00:00Z"} for day, turn in enumerate(spent("0.70", "0.70", "0.70"), 1)],
         policy=_ACME,
     ),
 ]
 STUCK = [
-    Example("a tenant over its daily budget", [_STARTED, *_spent("0.50", "0.35", "0.20")], "halt", 2, policy=_ACME),
-    Example("a tenant near its daily budget", [_LATER, *_spent("0.50", "0.35")], "warn", 1, policy=_ACME),
+    Example("a tenant over its daily budget", [_STARTED, *spent("0.50", "0.35", "0.20")], "halt", 2, policy=_ACME),
+    Example("a tenant near its daily budget", [_LATER, *spent("0.50", "0.35")], "warn", 1, policy=_ACME),
 ]

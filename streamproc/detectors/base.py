@@ -12,7 +12,7 @@ A message is one sentence for people and models: what happened, in which node, a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, NamedTuple, TypedDict
 
@@ -29,6 +29,7 @@ from streamproc.model.wire import Call, Event, Turn
 
 RawTurn = dict[str, Any]
 
+START_MS: Final = 1_767_225_600_000  # of examples with times: 2026-01-01
 ARGS_SHOWN: Final = 160  # characters: enough to recognise a command or a path
 
 
@@ -66,7 +67,7 @@ class Detector(ABC):
 
     def __init_subclass__(cls) -> None:
         """Make the `Limits` that a subclass declares a frozen dataclass."""
-        if "Limits" in vars(cls) and not is_dataclass(cls.Limits):
+        if "Limits" in vars(cls) and "__dataclass_fields__" not in vars(cls.Limits):
             cls.Limits = dataclass(frozen=True, slots=True)(cls.Limits)
 
     @abstractmethod
@@ -120,6 +121,21 @@ def call(tool: str, args: Any, result: Any = None, *, node: str = "agent", **mor
 def said(node: str, output: str, **more: Any) -> RawTurn:
     """Return a turn with a text and nothing else."""
     return {"node": node, "output": output, **more}
+
+
+def steps(count: int, node: str = "agent") -> list[RawTurn]:
+    """Return turns of one node, each with a new text."""
+    return [said(node, f"step {n}") for n in range(count)]
+
+
+def spent(*amounts: str) -> list[RawTurn]:
+    """Return turns that cost these amounts, in USD."""
+    return [turn | {"usage": {"cost_usd": amount}} for turn, amount in zip(steps(len(amounts)), amounts, strict=True)]
+
+
+def started(**budgets: Any) -> RawTurn:
+    """Return the start of a run that declares budgets."""
+    return {"type": "run.started", "budgets": budgets}
 
 
 def tested(node: str, failed: list[str], total: int = 9, **more: Any) -> RawTurn:

@@ -26,7 +26,7 @@ from typing import Final
 
 from streamproc.core.marks import first_of
 from streamproc.core.scope import Scope
-from streamproc.detectors.base import Example, Finding, Level, View, dollars, kind
+from streamproc.detectors.base import Example, Finding, Level, View, dollars, kind, spent, started
 from streamproc.detectors.budget_detector import BudgetDetector, layer_of
 from streamproc.errors import shown
 from streamproc.model.wire import Turn
@@ -56,10 +56,10 @@ class CostBudget(BudgetDetector):
         return {"cost_usd_micro": warn, "unpriced": first_of(limits.warn_unpriced)}
 
     def check(self, view: View, limits: Limits) -> Finding | tuple[Finding, ...] | None:
-        spent = self._spent(view, limits) if type(view.event) is Turn else None
+        found = self._spent(view, limits) if type(view.event) is Turn else None
         if not view.run.scope.unknown_tier:
-            return spent
-        return (self._unknown_tier(view), spent) if spent is not None else self._unknown_tier(view)
+            return found
+        return (self._unknown_tier(view), found) if found is not None else self._unknown_tier(view)
 
     def _unknown_tier(self, view: View) -> Finding:
         limit = view.budgets.get("maxCostUsd")
@@ -92,22 +92,17 @@ class CostBudget(BudgetDetector):
 DETECTOR = CostBudget()
 
 
-def _turns(*amounts: str) -> list[dict[str, object]]:
-    return [{"node": "agent", "output": f"step {n}", "usage": {"cost_usd": amount}} for n, amount in enumerate(amounts)]
-
-
 _FREE = {"type": "run.started", "tier": "free"}
 
 HEALTHY = [
-    Example("no limit is set", _turns("5.00", "5.00", "5.00")),
-    Example("within the free tier", [_FREE, *_turns("0.20", "0.15")]),
+    Example("no limit is set", spent("5.00", "5.00", "5.00")),
+    Example("within the free tier", [_FREE, *spent("0.20", "0.15")]),
     Example("no price, but no limit on cost either", [{"node": "a", "usage": {"input_tokens": 10**6}}]),
     Example("a long turn that costs nothing", [_FREE, {"node": "a", "usage": {"duration_ms": 10**6}}]),
 ]
 STUCK = [
     Example("tokens without a price", [_FREE, *({"node": "a", "usage": {"input_tokens": 10**6}} for _ in range(9))],
             "warn", 0),
-    Example("over the free tier", [_FREE, *_turns("0.20", "0.20", "0.15")], "halt", 2),
-    Example("near the limit that the run declared", [{"type": "run.started", "budgets": {"maxCostUsd": "1"}},
-                                          *_turns("0.50", "0.35")], "warn", 1),
+    Example("over the free tier", [_FREE, *spent("0.20", "0.20", "0.15")], "halt", 2),
+    Example("near the limit that the run declared", [started(maxCostUsd="1"), *spent("0.50", "0.35")], "warn", 1),
 ]  # fmt: skip

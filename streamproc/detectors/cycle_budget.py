@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamproc.detectors.base import Example, Finding, View, kind, said
+from streamproc.detectors.base import Example, Finding, View, kind, said, started
 from streamproc.detectors.budget_detector import Measure, MeasuredBudget
 
 
@@ -65,6 +65,5 @@ HEALTHY = [
 ]
 STUCK = [
     Example("a third iteration where two are allowed", [_BUDGET, *_rounds(4)], "halt", 6),
-    Example("without a declared graph", [{"type": "run.started", "budgets": {"maxCycleIterations": 2}}, *_rounds(4)],
-            "halt", 6),
+    Example("without a declared graph", [started(maxCycleIterations=2), *_rounds(4)], "halt", 6),
 ]  # fmt: skip

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamproc.detectors.base import Example, Finding, View, kind, said
+from streamproc.detectors.base import START_MS, Example, Finding, View, kind, said, started, steps
 from streamproc.detectors.budget_detector import Measure, MeasuredBudget
 
 
@@ -37,22 +37,21 @@ class NodeBudget(MeasuredBudget):
 
 DETECTOR = NodeBudget()
 
-_AT_MS = 1_767_225_600_000  # 2026-01-01
-_BUDGET = {"type": "run.started", "budgets": {"maxTurnsPerNode": 3}}
+_BUDGET = started(maxTurnsPerNode=3)
 
 HEALTHY = [
-    Example("no limit is set", [said("coder", f"step {n}") for n in range(80)]),
+    Example("no limit is set", steps(80, "coder")),
     Example(
         "two nodes within their budgets", [_BUDGET, *(said(node, f"{node} {n}") for n in range(2) for node in "ab")]
     ),
 ]
 STUCK = [
-    Example("one turn too many", [_BUDGET, *(said("coder", f"step {n}") for n in range(4))], "halt", 3),
+    Example("one turn too many", [_BUDGET, *steps(4, "coder")], "halt", 3),
     Example("too long since its turns were started", [
-        {"type": "run.started", "at": _AT_MS, "budgets": {"maxRuntimeMsPerNode": 60_000}},
-        {"type": "turn.started", "at": _AT_MS + 1_000, "node": "coder"}, said("coder", "half", at=_AT_MS + 41_000),
-        {"type": "turn.started", "at": _AT_MS + 90_000, "node": "coder"},
-        said("coder", "all of it", at=_AT_MS + 115_000),
+        {"type": "run.started", "at": START_MS, "budgets": {"maxRuntimeMsPerNode": 60_000}},
+        {"type": "turn.started", "at": START_MS + 1_000, "node": "coder"}, said("coder", "half", at=START_MS + 41_000),
+        {"type": "turn.started", "at": START_MS + 90_000, "node": "coder"},
+        said("coder", "all of it", at=START_MS + 115_000),
     ], "halt", 1),
-    Example("all of its turns", [_BUDGET, *(said("coder", f"step {n}") for n in range(3))], "warn", 2),
+    Example("all of its turns", [_BUDGET, *steps(3, "coder")], "warn", 2),
 ]  # fmt: skip

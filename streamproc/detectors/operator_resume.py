@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from streamproc.core.decision import USER_STOP
 from streamproc.core.resume import put_on_probation
-from streamproc.detectors.base import Detector, Example, Finding, Level, View, kind, said
+from streamproc.detectors.base import Detector, Example, Finding, Level, View, kind, said, started, steps
 from streamproc.model.wire import OperatorResume
 
 
@@ -57,12 +57,11 @@ _RESUME = {"type": "operator.resume", "by": "ada", "reason": "one more try"}
 
 HEALTHY = [
     Example("a run that was not halted", [said("agent", "step 0"), _RESUME, said("agent", "step 1")]),
-    Example("no command at all", [said("agent", f"step {n}") for n in range(6)]),
+    Example("no command at all", steps(6)),
 ]
 STUCK = [
     Example("a halted run is resumed", [*[_AGAIN] * 3, _RESUME, said("agent", "now I read the docs")], "info", 2),
     Example("a halted run is resumed with a grant", [
-        {"type": "run.started", "budgets": {"maxSteps": 2}}, *(said("agent", f"step {n}") for n in range(3)),
-        _RESUME | {"grant": {"turns": 2}}, said("agent", "step 3"),
+        started(maxSteps=2), *steps(3), _RESUME | {"grant": {"turns": 2}}, said("agent", "step 3"),
     ], "info", 2),
 ]  # fmt: skip

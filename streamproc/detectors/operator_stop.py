@@ -16,7 +16,7 @@ Reference: fleet commands and people: STOP with who, when and why; kill one run,
 from __future__ import annotations
 
 from streamproc.core.decision import USER_STOP
-from streamproc.detectors.base import Detector, Example, Finding, Level, View, kind, said
+from streamproc.detectors.base import Detector, Example, Finding, Level, View, kind, said, steps
 from streamproc.model.wire import OperatorStop
 
 
@@ -43,7 +43,7 @@ class OperatorStopped(Detector):
 DETECTOR = OperatorStopped()
 
 HEALTHY = [
-    Example("no command at all", [said("agent", f"step {n}") for n in range(6)]),
+    Example("no command at all", steps(6)),
     Example("a resume of a run that was not stopped", [said("agent", "step 0"), {"type": "operator.resume"}]),
 ]  # fmt: skip
 STUCK = [

@@ -37,27 +37,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Any, Final
 
+from streamproc.core import kind
+from streamproc.core.decision import Finding, Level, hex16
 from streamproc.core.run_state import RunState
 from streamproc.core.signals.calls import IDLE, Repeat
 from streamproc.core.signals.novelty import Gate
 from streamproc.core.signals.recent_calls import Recent
 from streamproc.core.signals.streaks import Streak
-from streamproc.detectors.base import (
-    Detector,
-    Example,
-    Finding,
-    Level,
-    RawTurn,
-    RuleSettings,
-    View,
-    args_excerpt,
-    call,
-    hex16,
-    kind,
-    level,
-    listed,
-    said,
-)
+from streamproc.core.view import View
+from streamproc.detectors.base import START_MS, Detector, Example, RuleSettings, args_excerpt, call, level, listed, said
 from streamproc.model.wire import NO_ANSWER
 
 
@@ -226,11 +214,10 @@ _SECOND = 1_000  # ms
 _LINE = "def add(left, right):\n    return left + right\n" * 3
 
 
-def _polls(answers: list[str], seconds: int, **args: Any) -> list[RawTurn]:
+def _polls(answers: list[str], seconds: int, **args: Any) -> list[dict[str, Any]]:
     """Return polls at a steady pace."""
-    start = 1_767_225_600_000
     return [
-        call("poll", {"id": 1} | args, answer, at=start + n * seconds * _SECOND) for n, answer in enumerate(answers)
+        call("poll", {"id": 1} | args, answer, at=START_MS + n * seconds * _SECOND) for n, answer in enumerate(answers)
     ]
 
 

@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from streamproc.core.decision import STALLED
 from streamproc.core.records import HASH
-from streamproc.detectors.base import Example, Finding, Level, View, kind, said
+from streamproc.detectors.base import Example, Finding, Level, View, kind, said, started
 from streamproc.detectors.budget_detector import BudgetDetector, layer_of
 from streamproc.model.wire import RunStarted
 
@@ -129,7 +129,7 @@ def _rounds(*rounds: int, **more: object) -> list[dict[str, object]]:
     return [said("persona", f"argument {n}", round=number, **more) for n, number in enumerate(rounds)]
 
 
-_SEVEN = {"type": "run.started", "budgets": {"maxRounds": 7}}
+_SEVEN = started(maxRounds=7)
 
 HEALTHY = [
     Example("six of seven rounds, three turns each", [_SEVEN, *_rounds(*(n // 3 for n in range(3, 21)))]),
@@ -144,9 +144,7 @@ STUCK = [
             for turn in (said("persona", f"view {n}", round=n), said("check", f"apart {n}", round=n, convergence=0.2))
         ),
     ], "halt", 13),
-    Example("the hard cap, whatever was declared", [
-        {"type": "run.started", "budgets": {"maxRounds": 15}}, *_rounds(*range(1, 17)),
-    ], "halt", 14),
+    Example("the hard cap, whatever was declared", [started(maxRounds=15), *_rounds(*range(1, 17))], "halt", 14),
     Example("the hard cap, with nothing declared", _rounds(*range(1, 17)), "halt", 14),
     Example("the round falls", _rounds(1, 2, 3, 1), "warn", 3),
     Example("the round of a deliberation falls", _rounds(1, 2, 3, 1), "halt", 3, {

@@ -26,7 +26,7 @@ from streamproc.core.marks import NEVER
 from streamproc.core.run_state import RunState
 from streamproc.core.scope import Scope
 from streamproc.core.status import snapshot_of
-from streamproc.detectors.base import Example, Finding, RuleSettings, View, kind, said
+from streamproc.detectors.base import START_MS, Example, Finding, RuleSettings, View, kind, said
 from streamproc.detectors.budget_detector import BudgetDetector, LimitLayer, layer_of
 
 
@@ -76,21 +76,20 @@ class RunClock(BudgetDetector):
 
 DETECTOR = RunClock()
 
-_AT_MS = 1_767_225_600_000  # 2026-01-01
-_HOUR = {"type": "run.started", "budgets": {"maxRuntimeMs": 3_600_000}, "at": _AT_MS}
+_HOUR = {"type": "run.started", "budgets": {"maxRuntimeMs": 3_600_000}, "at": START_MS}
 
 HEALTHY = [
-    Example("no limit is set", [said("agent", f"day {n}", at=_AT_MS + n * 86_400_000) for n in range(3)]),
+    Example("no limit is set", [said("agent", f"day {n}", at=START_MS + n * 86_400_000) for n in range(3)]),
     Example("finished within the hour", [
-        _HOUR, *(said("agent", f"step {n}", at=_AT_MS + n * 200_000) for n in range(18)),
-        {"type": "run.finished", "at": _AT_MS + 3_599_000},
+        _HOUR, *(said("agent", f"step {n}", at=START_MS + n * 200_000) for n in range(18)),
+        {"type": "run.finished", "at": START_MS + 3_599_000},
     ]),
 ]  # fmt: skip
 STUCK = [
     Example("still running after an hour", [
-        _HOUR, *(said("agent", f"step {n}", at=_AT_MS + n * 500_000) for n in range(9)),
+        _HOUR, *(said("agent", f"step {n}", at=START_MS + n * 500_000) for n in range(9)),
     ], "halt", 8),
     Example("no event before the deadline", [
-        _HOUR, said("agent", "step", at=_AT_MS + 500_000), {"type": "deadline", "at": _AT_MS + 3_600_000},
+        _HOUR, said("agent", "step", at=START_MS + 500_000), {"type": "deadline", "at": START_MS + 3_600_000},
     ], "halt", 0),
 ]  # fmt: skip

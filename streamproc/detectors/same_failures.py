@@ -18,20 +18,9 @@ Reference: loop-safety requirement "unchanged failures: 2-3 iterations".
 
 from __future__ import annotations
 
+from streamproc.core.decision import hex16
 from streamproc.core.signals.novelty import Gate
-from streamproc.detectors.base import (
-    Detector,
-    Example,
-    Finding,
-    View,
-    call,
-    hex16,
-    iteration,
-    kind,
-    level,
-    said,
-    tested,
-)
+from streamproc.detectors.base import Detector, Example, Finding, View, call, iteration, kind, level, said, tested
 
 
 class SameFailures(Detector):

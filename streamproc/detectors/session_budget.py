@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from streamproc.core.accounts import EXCEEDED, REJECTED
 from streamproc.detectors.account_budget import AccountDetector, amounts
-from streamproc.detectors.base import Example, Finding, Level, RuleSettings, View, kind, loop_of
+from streamproc.detectors.base import Example, Finding, Level, RuleSettings, View, kind, loop_of, started
 from streamproc.model.wire import BudgetReached
 
 
@@ -73,7 +73,7 @@ _ADVICE = {
 
 DETECTOR = SessionBudget()
 
-_ROOT = {"type": "run.started", "budgets": {"maxSessionTokens": 1000}}  # the session takes the name of the run
+_ROOT = started(maxSessionTokens=1000)  # the session takes the name of the run
 
 
 def _spent(*tokens: int) -> list[dict[str, object]]:

@@ -29,7 +29,7 @@ from streamproc.core.signals.open_turns import OpenTurn, node_of
 from streamproc.core.signals.statements import USER_NODES
 from streamproc.core.signals.text_streaks import may_wait
 from streamproc.core.view import GAP_MS
-from streamproc.detectors.base import Detector, Example, Finding, Level, View, call, kind, said
+from streamproc.detectors.base import START_MS, Detector, Example, Finding, Level, View, call, kind, said
 from streamproc.model.wire import Deadline, Turn, TurnStarted
 
 
@@ -134,42 +134,40 @@ def _over(ms: int, limit_ms: int) -> bool:
 
 DETECTOR = Silence()
 
-_AT_MS = 1_767_225_600_000  # 2026-01-01
-
 
 def _deadline(minutes: int) -> dict[str, object]:
-    return {"type": "deadline", "at": _AT_MS + minutes * 60_000}
+    return {"type": "deadline", "at": START_MS + minutes * 60_000}
 
 
-_STARTED = {"type": "turn.started", "node": "coder", "at": _AT_MS}
+_STARTED = {"type": "turn.started", "node": "coder", "at": START_MS}
 
 HEALTHY = [
-    Example("turns that end in time", [_STARTED, said("coder", "done", at=_AT_MS + 540_000)]),
+    Example("turns that end in time", [_STARTED, said("coder", "done", at=START_MS + 540_000)]),
     Example("a run that waited for a person", [
-        said("agent", "May I?", at=_AT_MS), {"type": "user.message", "at": _AT_MS + 7_200_000},
-        said("agent", "Thank you.", at=_AT_MS + 7_210_000),
+        said("agent", "May I?", at=START_MS), {"type": "user.message", "at": START_MS + 7_200_000},
+        said("agent", "Thank you.", at=START_MS + 7_210_000),
     ]),
-    Example("a run that waits for a person", [said("agent", "May I?", at=_AT_MS), _deadline(11)]),
+    Example("a run that waits for a person", [said("agent", "May I?", at=START_MS), _deadline(11)]),
     Example("a person who was away, and whose message is not published", [
-        said("agent", "May I?", at=_AT_MS), call("write", {}, "ok", at=_AT_MS + 7_200_000),
+        said("agent", "May I?", at=START_MS), call("write", {}, "ok", at=START_MS + 7_200_000),
     ]),
     Example("a run that has finished", [
-        said("agent", "done", at=_AT_MS), {"type": "run.finished", "at": _AT_MS + 1_000}, _deadline(20),
+        said("agent", "done", at=START_MS), {"type": "run.finished", "at": START_MS + 1_000}, _deadline(20),
     ]),
     Example("events without times", [{"type": "turn.started", "node": "coder"}, said("coder", "done")]),
 ]  # fmt: skip
 STUCK = [
-    Example("a turn that never ends", [said("planner", "go", at=_AT_MS), _STARTED, _deadline(10)], "halt", 0),
+    Example("a turn that never ends", [said("planner", "go", at=START_MS), _STARTED, _deadline(10)], "halt", 0),
     Example("a long turn while others continue", [
-        _STARTED, *(said("reviewer", f"finding {n}", at=_AT_MS + n * 240_000) for n in range(4)),
+        _STARTED, *(said("reviewer", f"finding {n}", at=START_MS + n * 240_000) for n in range(4)),
     ], "warn", 3),
-    Example("a silent run without an open turn", [call("read", {}, "text", at=_AT_MS), _deadline(11)], "warn", 0),
-    Example("a turn started after a text", [said("agent", "hm", at=_AT_MS), _STARTED, _deadline(11)], "halt", 0),
+    Example("a silent run without an open turn", [call("read", {}, "text", at=START_MS), _deadline(11)], "warn", 0),
+    Example("a turn started after a text", [said("agent", "hm", at=START_MS), _STARTED, _deadline(11)], "halt", 0),
     Example("a node that was to go on", [
-        said("agent", "Your turn.", decision={"next": "coder"}, at=_AT_MS), _deadline(11),
+        said("agent", "Your turn.", decision={"next": "coder"}, at=START_MS), _deadline(11),
     ], "warn", 0),
-    Example("a slow turn that ends", [_STARTED, said("coder", "done", at=_AT_MS + 1_200_000)], "warn", 0),
+    Example("a slow turn that ends", [_STARTED, said("coder", "done", at=START_MS + 1_200_000)], "warn", 0),
     Example("a long gap between two turns", [
-        call("read", {}, "one", at=_AT_MS), said("agent", "two", at=_AT_MS + 1_200_000),
+        call("read", {}, "one", at=START_MS), said("agent", "two", at=START_MS + 1_200_000),
     ], "warn", 1),
 ]  # fmt: skip

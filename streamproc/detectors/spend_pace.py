@@ -30,7 +30,7 @@ from typing import Final
 
 from streamproc.core.marks import first_of
 from streamproc.core.signals.pace import MONEY, PACE_MAX
-from streamproc.detectors.base import Example, Finding, Level, View, dollars, kind
+from streamproc.detectors.base import START_MS, Example, Finding, Level, View, dollars, kind, spent
 from streamproc.detectors.budget_detector import BudgetDetector
 
 FAST: Final = 2  # loop of the finding about spend per time; the comparisons have 0 and 1
@@ -102,10 +102,6 @@ def _amounts(*values: int, money: bool) -> list[str]:
 DETECTOR = SpendPace()
 
 
-def _costs(*amounts: str) -> list[dict[str, object]]:
-    return [{"node": "agent", "output": f"step {n}", "usage": {"cost_usd": amount}} for n, amount in enumerate(amounts)]
-
-
 def _tokens(*amounts: int, cached: int = 0) -> list[dict[str, object]]:
     usage = [{"total_tokens": amount, "cached_tokens": cached} for amount in amounts]
     return [{"node": "agent", "output": f"{n}", "usage": one} for n, one in enumerate(usage)]
@@ -113,20 +109,19 @@ def _tokens(*amounts: int, cached: int = 0) -> list[dict[str, object]]:
 
 def _timed(seconds: int, turns: list[dict[str, object]]) -> list[dict[str, object]]:
     """Return turns that follow each other after this many seconds."""
-    start_ms = 1_767_225_600_000
-    return [turn | {"at": start_ms + n * seconds * 1000} for n, turn in enumerate(turns)]
+    return [turn | {"at": START_MS + n * seconds * 1000} for n, turn in enumerate(turns)]
 
 
 HEALTHY = [
-    Example("a context that grows", _costs(*(f"{0.001 * (n + 1):.3f}" for n in range(60)))),
-    Example("three long documents", _costs(*["0.01"] * 30, "2.00", "0.01", "2.00", "0.01", "2.00", *["0.01"] * 9)),
-    Example("expensive from the start", _costs(*["3.00"] * 40)),
-    Example("a dollar a minute", _timed(60, _costs(*["1.00"] * 40))),
+    Example("a context that grows", spent(*(f"{0.001 * (n + 1):.3f}" for n in range(60)))),
+    Example("three long documents", spent(*["0.01"] * 30, "2.00", "0.01", "2.00", "0.01", "2.00", *["0.01"] * 9)),
+    Example("expensive from the start", spent(*["3.00"] * 40)),
+    Example("a dollar a minute", _timed(60, spent(*["1.00"] * 40))),
     Example("a long context that is cached", _timed(5, _tokens(*[150_000] * 60, cached=145_000))),
 ]
 STUCK = [
-    Example("a switch to an expensive model", _costs(*["0.01"] * 25, *["0.30"] * 7), "warn", 28),
-    Example("a dollar every ten seconds", _timed(10, _costs(*["1.00"] * 20)), "warn", 9),
+    Example("a switch to an expensive model", spent(*["0.01"] * 25, *["0.30"] * 7), "warn", 28),
+    Example("a dollar every ten seconds", _timed(10, spent(*["1.00"] * 20)), "warn", 9),
     Example("a long context that is not", _timed(5, _tokens(*[150_000] * 20)), "warn", 13),
     Example("in tokens, if no turn has a price", _tokens(*[2_000] * 30, *[90_000] * 7), "warn", 33),
 ]

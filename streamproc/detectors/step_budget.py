@@ -25,7 +25,7 @@ from typing import Final
 from streamproc.core.marks import NEVER, first_of
 from streamproc.core.scope import Scope
 from streamproc.core.view import AGAIN
-from streamproc.detectors.base import Example, Finding, Level, View, kind, level, said
+from streamproc.detectors.base import Example, Finding, Level, View, kind, level, started, steps
 from streamproc.detectors.budget_detector import BudgetDetector, layer_of
 
 BACKSTOP: Final = 1  # loop of the findings about a run without a limit of its own
@@ -88,18 +88,12 @@ class StepBudget(BudgetDetector):
 DETECTOR = StepBudget()
 
 HEALTHY = [
-    Example("no limit is set", [said("agent", f"step {n}") for n in range(120)]),
-    Example("within its budget", [
-        {"type": "run.started", "budgets": {"maxSteps": 4}}, *(said("agent", f"step {n}") for n in range(3)),
-    ]),
-    Example("a long run", [said("agent", f"step {n}") for n in range(499)]),
+    Example("no limit is set", steps(120)),
+    Example("within its budget", [started(maxSteps=4), *steps(3)]),
+    Example("a long run", steps(499)),
 ]  # fmt: skip
 STUCK = [
-    Example("one step too many", [
-        {"type": "run.started", "budgets": {"maxSteps": 4}}, *(said("agent", f"step {n}") for n in range(5)),
-    ], "halt", 4),
-    Example("a limit derived from the rounds", [
-        {"type": "run.started", "budgets": {"maxRounds": 5}}, *(said("agent", f"step {n}") for n in range(26)),
-    ], "halt", 25),
-    Example("a new word in each turn, without a limit", [said("agent", f"step {n}") for n in range(510)], "warn", 499),
+    Example("one step too many", [started(maxSteps=4), *steps(5)], "halt", 4),
+    Example("a limit derived from the rounds", [started(maxRounds=5), *steps(26)], "halt", 25),
+    Example("a new word in each turn, without a limit", steps(510), "warn", 499),
 ]  # fmt: skip

@@ -26,7 +26,7 @@ from streamproc.core.deadlines import Due
 from streamproc.core.marks import NEVER
 from streamproc.core.run_state import RunState
 from streamproc.core.signals.open_turns import node_of
-from streamproc.detectors.base import Example, Finding, View, kind, said
+from streamproc.detectors.base import START_MS, Example, Finding, View, kind, said, started
 from streamproc.detectors.budget_detector import Measure, MeasuredBudget, layer_of, more_severe
 from streamproc.model.wire import Turn
 
@@ -64,26 +64,25 @@ class TurnBudget(MeasuredBudget):
 
 DETECTOR = TurnBudget()
 
-_AT_MS = 1_767_225_600_000  # 2026-01-01
-_TIMEOUT = {"type": "run.started", "budgets": {"turnTimeoutMs": 600_000}, "at": _AT_MS}
-_TOKENS = {"type": "run.started", "budgets": {"maxTokens": 8_000}}
-_STARTED = {"type": "turn.started", "node": "coder", "at": _AT_MS}
+_TIMEOUT = {"type": "run.started", "budgets": {"turnTimeoutMs": 600_000}, "at": START_MS}
+_TOKENS = started(maxTokens=8_000)
+_STARTED = {"type": "turn.started", "node": "coder", "at": START_MS}
 
 HEALTHY = [
     Example("no limit is set", [said("coder", "done", usage={"duration_ms": 7_200_000, "total_tokens": 10**6})]),
-    Example("a turn that ends in time", [_TIMEOUT, _STARTED, said("coder", "done", at=_AT_MS + 599_000)]),
+    Example("a turn that ends in time", [_TIMEOUT, _STARTED, said("coder", "done", at=START_MS + 599_000)]),
     Example("two tasks of one node, each within its limit", [
-        _TIMEOUT, _STARTED | {"task_id": "T1"}, _STARTED | {"task_id": "T2", "at": _AT_MS + 300_000},
-        said("coder", "one", task_id="T1", at=_AT_MS + 500_000),
-        said("coder", "two", task_id="T2", at=_AT_MS + 800_000),
+        _TIMEOUT, _STARTED | {"task_id": "T1"}, _STARTED | {"task_id": "T2", "at": START_MS + 300_000},
+        said("coder", "one", task_id="T1", at=START_MS + 500_000),
+        said("coder", "two", task_id="T2", at=START_MS + 800_000),
     ]),
 ]  # fmt: skip
 STUCK = [
     Example("a turn that never ends", [
-        _TIMEOUT, said("planner", "go", at=_AT_MS), _STARTED, {"type": "deadline", "at": _AT_MS + 600_000},
+        _TIMEOUT, said("planner", "go", at=START_MS), _STARTED, {"type": "deadline", "at": START_MS + 600_000},
     ], "halt", 0),
     Example("an open turn, detected at the next event of the run", [
-        _TIMEOUT, _STARTED, said("planner", "still waiting", at=_AT_MS + 660_000),
+        _TIMEOUT, _STARTED, said("planner", "still waiting", at=START_MS + 660_000),
     ], "halt", 0),
     Example("a measured duration", [_TIMEOUT, said("coder", "done", usage={"duration_ms": 600_001})], "halt", 0),
     Example("too many tokens", [_TOKENS, said("coder", "done", usage={"input_tokens": 7_900, "output_tokens": 200})],

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from streamproc.core.escalation import ESCALATED
 from streamproc.core.marks import first_of
-from streamproc.detectors.base import Detector, Example, Finding, Level, View, kind, said
+from streamproc.detectors.base import Detector, Example, Finding, Level, View, kind, steps
 from streamproc.model.wire import Turn
 
 
@@ -58,18 +58,13 @@ DETECTOR = Unacknowledged()
 
 _STOP = {"type": "operator.stop", "by": "ada"}
 
-
-def _steps(first: int, last: int) -> list[dict[str, object]]:
-    return [said("agent", f"step {n}") for n in range(first, last)]
-
-
 HEALTHY = [
-    Example("turns in flight arrive after the halt", [*_steps(0, 3), _STOP, *_steps(3, 60)]),
+    Example("turns in flight arrive after the halt", [*steps(3), _STOP, *steps(60)[3:]]),
     Example("the halt is acknowledged", [
-        *_steps(0, 3), _STOP, *_steps(3, 6), {"type": "halt.acknowledged", "by": "ada"}, *_steps(6, 130),
+        *steps(3), _STOP, *steps(6)[3:], {"type": "halt.acknowledged", "by": "ada"}, *steps(130)[6:],
     ]),
 ]  # fmt: skip
 STUCK = [
-    Example("the orchestrator does not listen", [*_steps(0, 3), _STOP, *_steps(3, 120)], "warn", 103),
-    Example("a run that starts although it was stopped before its first turn", [_STOP, *_steps(0, 110)], "warn", 100),
+    Example("the orchestrator does not listen", [*steps(3), _STOP, *steps(120)[3:]], "warn", 103),
+    Example("a run that starts although it was stopped before its first turn", [_STOP, *steps(110)], "warn", 100),
 ]

@@ -19,20 +19,9 @@ Reference: loop-safety requirement "unchanged diff: 2 times".
 
 from __future__ import annotations
 
+from streamproc.core.decision import hex16
 from streamproc.core.signals.novelty import Gate
-from streamproc.detectors.base import (
-    Detector,
-    Example,
-    Finding,
-    View,
-    call,
-    hex16,
-    iteration,
-    kind,
-    level,
-    said,
-    tested,
-)
+from streamproc.detectors.base import Detector, Example, Finding, View, call, iteration, kind, level, said, tested
 
 
 class UnchangedArtifact(Detector):
