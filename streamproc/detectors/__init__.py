@@ -66,7 +66,6 @@ __all__ = ["BY_CODE", "DETECTORS", "MODULES"]
 class DetectorFile(Protocol):
     """The module of a detector: its docstring and examples are the page of the detector."""
 
-    __doc__: str | None
     __name__: str
     HEALTHY: list[Example]
     STUCK: list[Example]

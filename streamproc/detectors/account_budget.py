@@ -42,8 +42,7 @@ class AccountDetector(BudgetDetector):
 
 
 class AccountBudget(AccountDetector):
-    code = "BUDGET010"
-    name = "account"
+    code, name = "BUDGET010", "account"
     budgets = tuple(budget.name for budget in BUDGETS if not budget.declarable)
     kinds = kind.ACCOUNT
 
@@ -74,14 +73,10 @@ def amounts(event: BudgetReached) -> str:
 
 
 _SPANS = {"hour": "60 minutes", "day": "24 hours", "month": "30 days"}
-
 DETECTOR = AccountBudget()
-
 _ACME = {"budgets": {"maxTenantCostUsdPerDay": "1.00"}}
 _STARTED = {"type": "run.started", "tenant": "acme"}
 _LATER = {"type": "run.started", "tenant": "globex"}
-
-
 HEALTHY = [
     Example("no limit is set", [_STARTED, *spent("5.00", "5.00")]),
     Example("a tenant within its daily budget", [_STARTED, *spent("0.30", "0.40")], policy=_ACME),

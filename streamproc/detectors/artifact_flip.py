@@ -21,8 +21,7 @@ from streamproc.detectors.base import Detector, Example, Finding, Level, RawTurn
 
 
 class ArtifactFlip(Detector):
-    code = "STALL008"
-    name = "artifact_flip"
+    code, name = "STALL008", "artifact_flip"
     kinds = kind.PERIOD
     reason = OSCILLATING
 

@@ -24,8 +24,7 @@ from streamproc.detectors.board_detector import BoardDetector
 
 
 class BlockedChain(BoardDetector):
-    code = "TASK002"
-    name = "blocked_chain"
+    code, name = "TASK002", "blocked_chain"
 
     class Limits:
         """Blocked tasks in one dependency chain, and cycles."""

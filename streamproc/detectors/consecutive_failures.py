@@ -22,8 +22,7 @@ from streamproc.detectors.board_detector import BoardDetector
 
 
 class ConsecutiveFailures(BoardDetector):
-    code = "ERROR004"
-    name = "consecutive_failures"
+    code, name = "ERROR004", "consecutive_failures"
     reason = REPEATED_ERROR
 
     class Limits:

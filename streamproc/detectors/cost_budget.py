@@ -36,8 +36,7 @@ NAME_SHOWN: Final = 40  # characters of a tier's name in a message
 
 
 class CostBudget(BudgetDetector):
-    code = "BUDGET007"
-    name = "cost"
+    code, name = "BUDGET007", "cost"
     budgets = ("maxCostUsd",)
     kinds = kind.SPENDING | kind.STARTED
 
@@ -93,7 +92,6 @@ DETECTOR = CostBudget()
 
 
 _FREE = {"type": "run.started", "tier": "free"}
-
 HEALTHY = [
     Example("no limit is set", spent("5.00", "5.00", "5.00")),
     Example("within the free tier", [_FREE, *spent("0.20", "0.15")]),

@@ -25,8 +25,7 @@ from streamproc.detectors.budget_detector import Measure, MeasuredBudget
 
 
 class CycleBudget(MeasuredBudget):
-    code = "BUDGET003"
-    name = "cycle"
+    code, name = "BUDGET003", "cycle"
     kinds = kind.CYCLE
     measures = (
         Measure("maxCycleIterations", "iterations", "cycle_iterations"),
@@ -47,7 +46,6 @@ class CycleBudget(MeasuredBudget):
 
 
 DETECTOR = CycleBudget()
-
 _BUDGET = {
     "type": "run.started",
     "graph": {"edges": [["coder", "verifier"], ["verifier", "coder"], ["verifier", "end"]]},

@@ -24,8 +24,7 @@ from streamproc.detectors.board_detector import GuardDetector
 
 
 class DesignGate(GuardDetector):
-    code = "TASK007"
-    name = "design_gate"
+    code, name = "TASK007", "design_gate"
 
     class Limits:
         """None of its own: the gate is a guard of the board."""
@@ -36,13 +35,11 @@ class DesignGate(GuardDetector):
 
 
 DETECTOR = DesignGate()
-
 _ALL = ["mockup", "interaction-spec", "component-hierarchy", "state-variations", "accessibility-checklist"]
 _TASKS: list[RawTurn] = [
     {"type": "task.created", "task_id": "D1", "kind": "design"},
     {"type": "task.created", "task_id": "T1", "kind": "frontend", "ui_touching": True, "depends_on": ["D1"]},
 ]
-
 HEALTHY = [
     Example("the design is complete", [
         *_TASKS, *moved("D1", "COMMIT", "DONE"),

@@ -23,8 +23,7 @@ from streamproc.detectors.board_detector import GuardDetector, owner
 
 
 class DodNoncompliance(GuardDetector):
-    code = "TASK005"
-    name = "dod_noncompliance"
+    code, name = "TASK005", "dod_noncompliance"
 
     class Limits:
         """Attempts to move on."""
@@ -43,10 +42,8 @@ class DodNoncompliance(GuardDetector):
 
 
 DETECTOR = DodNoncompliance()
-
 _GOOD = {"verdict": "APPROVED", "items": [{"name": "tests", "status": True}, {"name": "docs", "status": True}]}
 _POOR = {"verdict": "APPROVED", "items": [{"name": "tests", "status": True}, {"name": "docs", "status": False}]}
-
 HEALTHY = [
     Example("an approved report", moved("T1", "IMPLEMENTING", "QA_REVIEW", "VALIDATION", dod=_GOOD)),
     Example("the report came with the previous move", [

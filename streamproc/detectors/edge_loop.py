@@ -30,8 +30,7 @@ from streamproc.detectors.base import Detector, Example, Finding, Level, RuleSet
 
 
 class EdgeLoop(Detector):
-    code = "LOOP005"
-    name = "edge_loop"
+    code, name = "LOOP005", "edge_loop"
     kinds = kind.HANDOVER
 
     class Limits:
@@ -100,7 +99,6 @@ HEALTHY = [
     ]),
 ]  # fmt: skip
 _PLANNER = {"detectors": {"LOOP005": {"per_edge": 1}}}
-
 STUCK = [
     Example("new files do not excuse the same research", [
         turn for n in range(7)

@@ -22,8 +22,7 @@ from streamproc.detectors.base import Detector, Example, Finding, Level, RawTurn
 
 
 class ErrorStreak(Detector):
-    code = "ERROR003"
-    name = "error_streak"
+    code, name = "ERROR003", "error_streak"
     kinds = kind.FAILING
     reason = REPEATED_ERROR
 
@@ -65,12 +64,10 @@ HEALTHY = [
     Example("rate limits", [failing("llm", {"n": n}, "HTTP 429 Too Many Requests") for n in range(9)]),
 ]  # fmt: skip
 _SUITE = [
-    {
-        "node": "agent",
-        "tool_calls": [{"name": "test", "args": {}, "error": "exit 1", "result": f"test {'x' * n} fails"}],
-    }
-    for n in range(20)
-]
+    {"node": "agent", "tool_calls": [
+        {"name": "test", "args": {}, "error": "exit 1", "result": f"test {'x' * n} fails"}
+    ]} for n in range(20)
+]  # fmt: skip
 STUCK = [
     Example("a suite that fails differently each time only warns", _SUITE, "warn", 3),
     Example("several suites that exit 1 with new output", [

@@ -25,8 +25,7 @@ from streamproc.detectors.base import Detector, Example, Finding, Level, View, c
 
 
 class FlatMetric(Detector):
-    code = "STALL004"
-    name = "flat_metric"
+    code, name = "STALL004", "flat_metric"
     kinds = kind.METRIC
     gated = "metrics"
     status = "stalled"

@@ -20,8 +20,7 @@ from streamproc.detectors.error_streak import failing
 
 
 class Infrastructure(Detector):
-    code = "INFRA001"
-    name = "infrastructure"
+    code, name = "INFRA001", "infrastructure"
     kinds = kind.RETRIES
     status = "stalled"
 
@@ -42,9 +41,7 @@ class Infrastructure(Detector):
 
 
 DETECTOR = Infrastructure()
-
 _BUSY = failing("llm", {}, "HTTP 429 Too Many Requests")
-
 HEALTHY = [
     Example("nine retries, then an answer", [*[_BUSY] * 9, call("llm", {}, "hello"), *[_BUSY] * 9]),
     Example("a few retries", [_BUSY] * 4),

@@ -23,8 +23,7 @@ from streamproc.detectors.board_detector import GuardDetector
 
 
 class InitSkip(GuardDetector):
-    code = "TASK006"
-    name = "init_skip"
+    code, name = "TASK006", "init_skip"
 
     class Limits:
         """Attempts to start."""
@@ -41,9 +40,7 @@ class InitSkip(GuardDetector):
 
 
 DETECTOR = InitSkip()
-
 _TASK = {"type": "task.created", "task_id": "T1", "module": "billing"}
-
 HEALTHY = [
     Example("the checklist passed", [_TASK, *moved("T1", "READY", "LOCKED", "IMPLEMENTING", init={"allPassed": True})]),
     Example("another task initialised the module", [

@@ -22,8 +22,7 @@ from streamproc.detectors.near_repeat import OTHER, PLAN
 
 
 class MonologueDetector(Detector):
-    code = "LOOP008"
-    name = "monologue"
+    code, name = "LOOP008", "monologue"
     kinds = kind.MONOLOGUE
 
     class Limits:
@@ -48,11 +47,8 @@ class MonologueDetector(Detector):
 
 
 DETECTOR = MonologueDetector()
-
 _FILES = ("main", "test", "setup", "views", "models", "urls")
-
 _TABLES = ("users", "orders", "invoices", "products", "carts", "events", "roles")
-
 HEALTHY = [
     Example("one file after another", [said("agent", f"I will read the file {name}.py now.") for name in _FILES]),
     Example("the same words about each task", [

@@ -19,8 +19,7 @@ from streamproc.detectors.base import Detector, Example, Finding, Level, View, c
 
 
 class NearRepeat(Detector):
-    code = "LOOP006"
-    name = "near_repeat"
+    code, name = "LOOP006", "near_repeat"
     kinds = kind.NEAR
 
     class Limits:
@@ -36,7 +35,6 @@ class NearRepeat(Detector):
 
 
 DETECTOR = NearRepeat()
-
 PLAN = (
     "First I will read the configuration, then I will change the timeout of the client, then I will run the tests "
     "again and look at the logs of the server, because the connection seems to be closed before the answer arrives. "
@@ -48,7 +46,6 @@ OTHER = (
     "for lists, regenerated the tables and added three cases to the suite: an empty list, a list of one element and "
     "a list that ends in a comma, which must be refused with the line and the column of the comma in the message."
 )
-
 HEALTHY = [
     Example("two different plans", [said("agent", PLAN), said("agent", OTHER)]),
     Example("answers of different calls that differ by a word", [

@@ -25,8 +25,7 @@ from streamproc.detectors.base import Detector, Example, Finding, Level, View, c
 
 
 class NoFewerFailures(Detector):
-    code = "STALL003"
-    name = "no_fewer_failures"
+    code, name = "STALL003", "no_fewer_failures"
     kinds = kind.TESTS
     gated = "failing_counts"
     status = "stalled"
@@ -68,7 +67,6 @@ class NoFewerFailures(Detector):
 
 
 DETECTOR = NoFewerFailures()
-
 HEALTHY = [
     Example("7, 4, 2, 0", [tested("verifier", [f"t{n}" for n in range(k)]) for k in (7, 4, 2, 0)]),
     Example("one step back", [tested("verifier", [f"t{n}" for n in range(k)]) for k in (4, 5, 3, 2, 1, 0)]),

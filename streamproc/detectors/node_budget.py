@@ -23,8 +23,7 @@ from streamproc.detectors.budget_detector import Measure, MeasuredBudget
 
 
 class NodeBudget(MeasuredBudget):
-    code = "BUDGET002"
-    name = "node"
+    code, name = "BUDGET002", "node"
     kinds = kind.BUDGET
     measures = (
         Measure("maxTurnsPerNode", "turns", "node_turns"),
@@ -36,9 +35,7 @@ class NodeBudget(MeasuredBudget):
 
 
 DETECTOR = NodeBudget()
-
 _BUDGET = started(maxTurnsPerNode=3)
-
 HEALTHY = [
     Example("no limit is set", steps(80, "coder")),
     Example(

@@ -24,8 +24,7 @@ from streamproc.model.wire import OperatorResume
 
 
 class OperatorResumed(Detector):
-    code = "OPERATOR003"
-    name = "operator_resume"
+    code, name = "OPERATOR003", "operator_resume"
     kinds = kind.COMMAND
     reason = USER_STOP
     status = ""
@@ -51,10 +50,8 @@ class OperatorResumed(Detector):
 
 
 DETECTOR = OperatorResumed()
-
 _AGAIN = said("agent", "I will try again")
 _RESUME = {"type": "operator.resume", "by": "ada", "reason": "one more try"}
-
 HEALTHY = [
     Example("a run that was not halted", [said("agent", "step 0"), _RESUME, said("agent", "step 1")]),
     Example("no command at all", steps(6)),

@@ -21,8 +21,7 @@ from streamproc.model.wire import OperatorStop
 
 
 class OperatorStopped(Detector):
-    code = "OPERATOR001"
-    name = "operator_stop"
+    code, name = "OPERATOR001", "operator_stop"
     kinds = kind.COMMAND
     reason = USER_STOP
     status = "stopped"
@@ -41,7 +40,6 @@ class OperatorStopped(Detector):
 
 
 DETECTOR = OperatorStopped()
-
 HEALTHY = [
     Example("no command at all", steps(6)),
     Example("a resume of a run that was not stopped", [said("agent", "step 0"), {"type": "operator.resume"}]),

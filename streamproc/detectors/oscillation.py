@@ -27,8 +27,7 @@ from streamproc.detectors.base import Detector, Example, Finding, Level, View, c
 
 
 class Oscillation(Detector):
-    code = "LOOP002"
-    name = "oscillation"
+    code, name = "LOOP002", "oscillation"
     kinds = kind.PERIOD
     gated = "sequences"
     reason = OSCILLATING
@@ -70,9 +69,7 @@ class Oscillation(Detector):
 
 
 DETECTOR = Oscillation()
-
 _FILES = [call("read", {"path": f"src/{n}.py"}, f"contents of file {n}") for n in range(15)]
-
 HEALTHY = [
     Example("one step back", [said("coder", "use a list"), said("coder", "use a set"), said("coder", "use a list"),
                               said("coder", "use a dict")]),

@@ -25,8 +25,7 @@ TASKS_SHOWN = 12
 
 
 class OversizedBatch(BoardDetector):
-    code = "TASK003"
-    name = "oversized_batch"
+    code, name = "TASK003", "oversized_batch"
 
     class Limits:
         """None of its own: the sizes are the board's."""

@@ -30,8 +30,7 @@ WINDOW: Final = 6  # calls of the tool
 
 
 class RecurringError(Detector):
-    code = "ERROR005"
-    name = "recurring_error"
+    code, name = "ERROR005", "recurring_error"
     kinds = kind.TOOL_FAILS
     reason = REPEATED_ERROR
 
@@ -78,16 +77,11 @@ def _failures(tool: ToolAnswers, since: int) -> tuple[list[int], list[int], list
         for place, (turn, error, key) in enumerate(zip(tool.turns, tool.failures, tool.keys, strict=True))
         if last and error == last and turn >= since
     ]
-    start = len(tool.failures) - WINDOW
-    return (
-        [turn for turn, _, _ in found],
-        [turn for turn, _, place in found if place >= start],
-        [key for _, key, place in found if place >= start],
-    )
+    recent = [(turn, key) for turn, key, place in found if place >= len(tool.failures) - WINDOW]
+    return [turn for turn, _, _ in found], [turn for turn, _ in recent], [key for _, key in recent]
 
 
 DETECTOR = RecurringError()
-
 HEALTHY = [
     Example("two failures", [failing("run", {"n": n}, "command not found") for n in range(2)]),
     Example("different errors", [failing("run", {"n": n}, f"error {'x' * n}") for n in range(3)]),

@@ -24,8 +24,7 @@ OPTIONS = ["force-approve", "cancel", "reassign"]
 
 
 class RejectionLoop(BoardDetector):
-    code = "TASK008"
-    name = "rejection_loop"
+    code, name = "TASK008", "rejection_loop"
 
     class Limits:
         """REJECTED verdicts for one task."""

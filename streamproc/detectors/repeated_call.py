@@ -50,8 +50,7 @@ from streamproc.model.wire import NO_ANSWER
 
 
 class RepeatedCall(Detector):
-    code = "LOOP003"
-    name = "repeated_call"
+    code, name = "LOOP003", "repeated_call"
     kinds = kind.REPEATED_CALL
     gated = "calls"
 
@@ -111,13 +110,11 @@ class RepeatedCall(Detector):
         if self.reported(view, writes.value, reached):
             return None
         made = view.turn.calls[0]
-        message = (
-            f"{made.name or 'A tool'} has written the same text {writes.count} times in a row, since turn "
-            f"{writes.first}."
-        )
+        tool, count, first = made.name or "A tool", writes.count, writes.first
+        message = f"{tool} has written the same text {count} times in a row, since turn {first}."
         return self.finding(
-            reached, writes.value, message, onset=writes.first,
-            tool=made.name, args_hash=hex16(made.key), args_excerpt=args_excerpt(view.turn, made), count=writes.count,
+            reached, writes.value, message, onset=first,
+            tool=made.name, args_hash=hex16(made.key), args_excerpt=args_excerpt(view.turn, made), count=count,
         )  # fmt: skip
 
     def _recent(self, view: View, limits: Limits) -> Finding | None:
@@ -207,9 +204,7 @@ def _judge(run: RunState, repeat: Repeat, limits: RepeatedCall.Limits) -> tuple[
 
 
 DETECTOR = RepeatedCall()
-
 _TESTS = "3 failed, 9 passed"
-
 _SECOND = 1_000  # ms
 _LINE = "def add(left, right):\n    return left + right\n" * 3
 

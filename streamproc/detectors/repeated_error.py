@@ -29,8 +29,7 @@ from streamproc.detectors.base import Detector, Example, Finding, RuleSettings, 
 
 
 class RepeatedError(Detector):
-    code = "ERROR001"
-    name = "repeated_error"
+    code, name = "ERROR001", "repeated_error"
     kinds = kind.ERRORS
     reason = REPEATED_ERROR
 
@@ -93,7 +92,6 @@ HEALTHY = [
 ]  # fmt: skip
 _REPAIR = {"detectors": {"ERROR001": {"every_error": 1}}}
 _RUN = {"node": "agent", "tool_calls": [{"name": "run_workflow", "args": {}, "error": "channel_not_found"}]}
-
 STUCK = [
     Example("a server error after a repair", [
         _failed("HTTP 503 Unavailable"), said("repair", "another host"), _failed("HTTP 503 Unavailable"),

@@ -33,8 +33,7 @@ from streamproc.detectors.base import Detector, Example, Finding, Level, View, c
 
 
 class RepeatedOutput(Detector):
-    code = "LOOP001"
-    name = "repeated_output"
+    code, name = "LOOP001", "repeated_output"
     kinds = kind.SAID
     gated = "outputs"
 
@@ -90,14 +89,11 @@ _ENDINGS: Final = {
 }
 
 DETECTOR = RepeatedOutput()
-
 _PROGRAM = "\n".join(f"def step_{n}(state):\n    return state.advance({n}, keep=True)" for n in range(9))
 _PLAN = (
     "First I read the configuration and the schema of the old tables. "
     "Then I write the migration, and at last I run it against a copy of the data."
 )
-
-
 HEALTHY = [
     Example("the same words about different findings", [
         said("writer", "Continuing."), said("reader", "Chapter 1 is about whales."),

@@ -21,8 +21,7 @@ from streamproc.model.redaction import redact
 
 
 class RepeatedQuery(Detector):
-    code = "LOOP007"
-    name = "repeated_query"
+    code, name = "LOOP007", "repeated_query"
     kinds = kind.QUERY
 
     class Limits:
@@ -37,9 +36,8 @@ class RepeatedQuery(Detector):
         text = (view.turn.content or {}).get("query")
         shown = redact(text) if isinstance(text, str) else None
         query = f'"{shown}"' if shown else f"{hex16(streak.value)[8:]} of turn {streak.first}"
-        message = (
-            f"No new information: {view.turn.node} has already answered the query {query}; use the existing results."
-        )
+        known = f"{view.turn.node} has already answered the query {query}"
+        message = f"No new information: {known}; use the existing results."
         return self.finding(
             Level.INFO, view.node_tag ^ streak.value, message, onset=streak.first, type="information.none",
             count=streak.count, hashes=[hex16(streak.value)], query=shown,
@@ -47,7 +45,6 @@ class RepeatedQuery(Detector):
 
 
 DETECTOR = RepeatedQuery()
-
 HEALTHY = [
     Example("two different queries", [
         said("researcher", "They sing.", query="do whales sing"),

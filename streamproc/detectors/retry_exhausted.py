@@ -24,8 +24,7 @@ from streamproc.model.wire import Turn
 
 
 class RetryExhausted(BoardDetector):
-    code = "ERROR002"
-    name = "retry_exhausted"
+    code, name = "ERROR002", "retry_exhausted"
     reason = REPEATED_ERROR
 
     class Limits:

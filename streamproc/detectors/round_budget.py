@@ -36,8 +36,7 @@ LEAST: Final = 5  # rounds that a limit must allow: fewer give no agreement a ch
 
 
 class RoundBudget(BudgetDetector):
-    code = "BUDGET005"
-    name = "rounds"
+    code, name = "BUDGET005", "rounds"
     budgets = ("maxRounds",)
     kinds = kind.ROUND | kind.STARTED
     hard_cap = HARD_CAP
@@ -130,7 +129,6 @@ def _rounds(*rounds: int, **more: object) -> list[dict[str, object]]:
 
 
 _SEVEN = started(maxRounds=7)
-
 HEALTHY = [
     Example("six of seven rounds, three turns each", [_SEVEN, *_rounds(*(n // 3 for n in range(3, 21)))]),
     Example("turns without rounds", [said("persona", f"argument {n}") for n in range(60)]),

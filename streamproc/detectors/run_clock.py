@@ -31,8 +31,7 @@ from streamproc.detectors.budget_detector import BudgetDetector, LimitLayer, lay
 
 
 class RunClock(BudgetDetector):
-    code = "BUDGET006"
-    name = "clock"
+    code, name = "BUDGET006", "clock"
     budgets = ("maxRuntimeMs",)
     kinds = kind.BUDGET | kind.CLOCK
 
@@ -75,9 +74,7 @@ class RunClock(BudgetDetector):
 
 
 DETECTOR = RunClock()
-
 _HOUR = {"type": "run.started", "budgets": {"maxRuntimeMs": 3_600_000}, "at": START_MS}
-
 HEALTHY = [
     Example("no limit is set", [said("agent", f"day {n}", at=START_MS + n * 86_400_000) for n in range(3)]),
     Example("finished within the hour", [

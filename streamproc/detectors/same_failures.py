@@ -24,8 +24,7 @@ from streamproc.detectors.base import Detector, Example, Finding, View, call, it
 
 
 class SameFailures(Detector):
-    code = "STALL002"
-    name = "same_failures"
+    code, name = "STALL002", "same_failures"
     kinds = kind.TESTS
     gated = "failing_sets"
     status = "stalled"
@@ -56,7 +55,6 @@ class SameFailures(Detector):
 
 
 DETECTOR = SameFailures()
-
 HEALTHY = [
     Example("fewer fail each time", [tested("verifier", [f"t{n}" for n in range(k)]) for k in (7, 4, 2, 0)]),
     Example("another test each time", [tested("verifier", ["t1"]), tested("verifier", ["t2"]), tested("verifier", [])]),

@@ -22,8 +22,7 @@ from streamproc.detectors.base import Detector, Example, Finding, View, call, he
 
 
 class SameReply(Detector):
-    code = "LOOP011"
-    name = "same_reply"
+    code, name = "LOOP011", "same_reply"
     kinds = kind.REPLY
 
     class Limits:
@@ -47,10 +46,8 @@ class SameReply(Detector):
 
 
 DETECTOR = SameReply()
-
 _AGAIN = "I am sorry, could you rephrase that?"
 _PERSON = {"type": "user.message"}
-
 HEALTHY = [
     Example("a closing after each piece of work", [
         turn for n in range(7) for turn in (_PERSON, call("book", {"seat": n}, f"booked {n}"), said("agent", _AGAIN))

@@ -26,8 +26,7 @@ from streamproc.model.wire import BudgetReached
 
 
 class SessionBudget(AccountDetector):
-    code = "BUDGET009"
-    name = "session"
+    code, name = "BUDGET009", "session"
     budgets = ("maxSessionTokens", "maxSessionCostUsd")
     kinds = kind.ACCOUNT | kind.BOARD
 
@@ -72,7 +71,6 @@ _ADVICE = {
 }
 
 DETECTOR = SessionBudget()
-
 _ROOT = started(maxSessionTokens=1000)  # the session takes the name of the run
 
 

@@ -34,8 +34,7 @@ from streamproc.model.wire import Deadline, Turn, TurnStarted
 
 
 class Silence(Detector):
-    code = "STALL007"
-    name = "silence"
+    code, name = "STALL007", "silence"
     budgets = ("turnTimeoutMs",)
     kinds = kind.CLOCK
     status = "stalled"
@@ -140,7 +139,6 @@ def _deadline(minutes: int) -> dict[str, object]:
 
 
 _STARTED = {"type": "turn.started", "node": "coder", "at": START_MS}
-
 HEALTHY = [
     Example("turns that end in time", [_STARTED, said("coder", "done", at=START_MS + 540_000)]),
     Example("a run that waited for a person", [

@@ -39,8 +39,7 @@ CACHED: Final = " (a cached token counts a tenth)"
 
 
 class SpendPace(BudgetDetector):
-    code = "BUDGET011"
-    name = "anomaly"
+    code, name = "BUDGET011", "anomaly"
     kinds = kind.USAGE
 
     class Limits:

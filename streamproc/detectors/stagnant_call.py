@@ -20,8 +20,7 @@ from streamproc.detectors.base import Detector, Example, Finding, Level, View, c
 
 
 class StagnantCall(Detector):
-    code = "LOOP004"
-    name = "stagnant_call"
+    code, name = "LOOP004", "stagnant_call"
     kinds = kind.TOOL
 
     class Limits:
@@ -47,7 +46,6 @@ class StagnantCall(Detector):
 
 
 DETECTOR = StagnantCall()
-
 HEALTHY = [
     Example("paging through a file", [call("read", {"page": n}, f"text of page {n}") for n in range(20)]),
     Example("thirty files written, and nothing but acknowledgements", [

@@ -22,8 +22,7 @@ from streamproc.detectors.base import Detector, Example, Finding, Level, View, c
 
 
 class StaleWindow(Detector):
-    code = "LOOP009"
-    name = "stale_window"
+    code, name = "LOOP009", "stale_window"
     kinds = kind.STALE
 
     class Limits:
@@ -44,7 +43,6 @@ class StaleWindow(Detector):
 
 
 DETECTOR = StaleWindow()
-
 HEALTHY = [
     Example("new answers", [call("read", {"f": n}, f"text {n}") for n in range(12)]),
     Example("an occasional second look", [

@@ -22,8 +22,7 @@ from streamproc.detectors.board_detector import CAUSE, BoardDetector, level_at, 
 
 
 class StateOscillation(BoardDetector):
-    code = "TASK001"
-    name = "state_oscillation"
+    code, name = "TASK001", "state_oscillation"
     reason = OSCILLATING
 
     class Limits:
@@ -53,9 +52,7 @@ class StateOscillation(BoardDetector):
 
 
 DETECTOR = StateOscillation()
-
 _ROUND = ("QA_REVIEW", "REWORK", "IMPLEMENTING")
-
 HEALTHY = [
     Example("two reworks, then done", [
         *moved("T1", "IMPLEMENTING", *_ROUND * 2, "QA_REVIEW", "VALIDATION", dod=True),

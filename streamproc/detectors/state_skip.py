@@ -24,8 +24,7 @@ from streamproc.detectors.board_detector import GuardDetector
 
 
 class StateSkip(GuardDetector):
-    code = "TASK004"
-    name = "state_skip"
+    code, name = "TASK004", "state_skip"
 
     class Limits:
         """None of its own: the transitions are the board's."""
@@ -37,7 +36,6 @@ class StateSkip(GuardDetector):
 
 
 DETECTOR = StateSkip()
-
 HEALTHY = [
     Example("every state in order", moved(
         "T1", "READY", "LOCKED", "IMPLEMENTING", "QA_REVIEW", "VALIDATION",

@@ -32,8 +32,7 @@ BACKSTOP: Final = 1  # loop of the findings about a run without a limit of its o
 
 
 class StepBudget(BudgetDetector):
-    code = "BUDGET004"
-    name = "steps"
+    code, name = "BUDGET004", "steps"
     budgets = ("maxSteps", "maxRounds")
     kinds = kind.BUDGET | kind.LONG
 
@@ -86,7 +85,6 @@ class StepBudget(BudgetDetector):
 
 
 DETECTOR = StepBudget()
-
 HEALTHY = [
     Example("no limit is set", steps(120)),
     Example("within its budget", [started(maxSteps=4), *steps(3)]),

@@ -22,8 +22,7 @@ from streamproc.detectors.board_detector import BoardDetector, owner
 
 
 class TaskStalled(BoardDetector):
-    code = "STALL005"
-    name = "task_stalled"
+    code, name = "STALL005", "task_stalled"
 
     class Limits:
         """Cycles without a change of state."""
@@ -56,7 +55,6 @@ class TaskStalled(BoardDetector):
 
 
 DETECTOR = TaskStalled()
-
 HEALTHY = [
     Example("a change of state in every other cycle", [
         *moved("T1", "LOCKED", "IMPLEMENTING"), *cycles(1, 1), *moved("T1", "IMPLEMENTING", "QA_REVIEW"),

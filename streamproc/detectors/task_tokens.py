@@ -30,8 +30,7 @@ from streamproc.detectors.budget_detector import BudgetDetector, layer_of
 
 
 class TaskTokenBudget(BudgetDetector):
-    code = "BUDGET008"
-    name = "task_tokens"
+    code, name = "BUDGET008", "task_tokens"
     budgets = ("maxTaskTokens",)
     kinds = kind.TASK_TOKENS
 
@@ -74,9 +73,8 @@ class TaskTokenBudget(BudgetDetector):
         )  # fmt: skip
 
     def _escalated(self, spent: TaskTokens, task: str, agent: str) -> Finding:
-        message = (
-            f"{_subject(task)} has exceeded its budget of {spent.limit} tokens; a person must decide how to continue."
-        )
+        what = f"{_subject(task)} has exceeded its budget of {spent.limit} tokens"
+        message = f"{what}; a person must decide how to continue."
         return self.finding(
             Level.WARN, loop_of(task, "escalated", spent.since), message, kind=self.name, status="escalated",
             type="task.escalated", action="ask_human", task=task, task_status="escalated",
@@ -112,7 +110,6 @@ _LEVELS = {
 }
 
 DETECTOR = TaskTokenBudget()
-
 _DELEGATED = {"type": "task.delegated", "task_id": "T7", "agent": "backend", "max_token_budget": 1000}
 
 

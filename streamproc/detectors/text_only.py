@@ -26,8 +26,7 @@ GROWING: Final = 4  # a streak in which fewer than one text in four is not longe
 
 
 class TextOnly(Detector):
-    code = "LOOP010"
-    name = "text_only"
+    code, name = "LOOP010", "text_only"
     kinds = kind.TEXT_STREAK
 
     class Limits:
@@ -51,7 +50,6 @@ class TextOnly(Detector):
 
 
 DETECTOR = TextOnly()
-
 _WHY = (
     "The build needs a token that I do not have.", "I am still blocked by the missing access.",
     "Without the credentials nothing can be done here.", "Please grant me the rights, then I can continue.",
@@ -63,7 +61,6 @@ _WHY = (
 _REPORTS = [f"{_WHY[n % 12]} {_WHY[n * 5 % 11]}" for n in range(40)]
 _CALL = call("deploy", {"to": "staging"}, "403 no token")
 _CHAPTER = "The ship left the harbour before dawn, and the crew was silent. "
-
 HEALTHY = [
     Example("a writer that never uses a tool", [said("agent", text) for text in _REPORTS]),
     Example("a supervisor that comments while a worker works", [

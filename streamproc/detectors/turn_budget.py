@@ -32,8 +32,7 @@ from streamproc.model.wire import Turn
 
 
 class TurnBudget(MeasuredBudget):
-    code = "BUDGET001"
-    name = "turn"
+    code, name = "BUDGET001", "turn"
     kinds = kind.SPENDING | kind.CLOCK
     measures = (Measure("turnTimeoutMs", "ms", "turn_ms"), Measure("maxTokens", "tokens", "turn_tokens"))
 
@@ -63,11 +62,9 @@ class TurnBudget(MeasuredBudget):
 
 
 DETECTOR = TurnBudget()
-
 _TIMEOUT = {"type": "run.started", "budgets": {"turnTimeoutMs": 600_000}, "at": START_MS}
 _TOKENS = started(maxTokens=8_000)
 _STARTED = {"type": "turn.started", "node": "coder", "at": START_MS}
-
 HEALTHY = [
     Example("no limit is set", [said("coder", "done", usage={"duration_ms": 7_200_000, "total_tokens": 10**6})]),
     Example("a turn that ends in time", [_TIMEOUT, _STARTED, said("coder", "done", at=START_MS + 599_000)]),

@@ -25,8 +25,7 @@ from streamproc.model.wire import Turn
 
 
 class Unacknowledged(Detector):
-    code = "OPERATOR002"
-    name = "unacknowledged"
+    code, name = "OPERATOR002", "unacknowledged"
     kinds = kind.UNACKNOWLEDGED
     status = "escalated"
 
@@ -55,9 +54,7 @@ class Unacknowledged(Detector):
 
 
 DETECTOR = Unacknowledged()
-
 _STOP = {"type": "operator.stop", "by": "ada"}
-
 HEALTHY = [
     Example("turns in flight arrive after the halt", [*steps(3), _STOP, *steps(60)[3:]]),
     Example("the halt is acknowledged", [

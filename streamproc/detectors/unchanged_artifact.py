@@ -25,8 +25,7 @@ from streamproc.detectors.base import Detector, Example, Finding, View, call, it
 
 
 class UnchangedArtifact(Detector):
-    code = "STALL001"
-    name = "unchanged_artifact"
+    code, name = "STALL001", "unchanged_artifact"
     kinds = kind.ARTIFACT
     gated = "artifacts"
     status = "stalled"

@@ -15,16 +15,13 @@ Reference: none; silently ignoring a graph would be the worst answer.
 
 from __future__ import annotations
 
-import xxhash
-
-from streamproc.detectors.base import Detector, Example, Finding, Level, View, kind, said
+from streamproc.detectors.base import Detector, Example, Finding, Level, View, kind, loop_of, said
 
 REASON_SHOWN = 300  # characters of the mistake
 
 
 class UnreadableGraph(Detector):
-    code = "GRAPH002"
-    name = "unreadable_graph"
+    code, name = "GRAPH002", "unreadable_graph"
     kinds = kind.STARTED
     status = "stalled"
 
@@ -39,13 +36,10 @@ class UnreadableGraph(Detector):
             return None
         why = " ".join(why[:REASON_SHOWN].split())
         message = f"The declared graph cannot be read and is ignored; cycles are detected from handovers: {why}."
-        return self.finding(
-            Level.WARN, xxhash.xxh3_64_intdigest(why.encode("utf-8", "surrogatepass")), message, reason=why
-        )
+        return self.finding(Level.WARN, loop_of(why), message, reason=why)
 
 
 DETECTOR = UnreadableGraph()
-
 HEALTHY = [
     Example("edges of both forms", [
         {"type": "run.started", "graph": {"edges": [["a", "b"], {"from": "b", "to": "END"}]}}, said("a", "Done."),

@@ -19,10 +19,9 @@ Reference: deliberation requirement, layer 2: cycles without an exit path are re
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
-import xxhash
-
-from streamproc.detectors.base import Detector, Example, Finding, View, kind, level, said
+from streamproc.detectors.base import Detector, Example, Finding, View, kind, level, loop_of, said
 from streamproc.errors import LEAVE_A_CYCLE, named_cycle, plural
 
 CYCLES_LISTED = 5  # in the message; the evidence has more
@@ -33,8 +32,7 @@ EVIDENCE_SHOWN = 16_000  # characters of names: a control event stays small, how
 
 
 class UnsafeGraphCycle(Detector):
-    code = "GRAPH001"
-    name = "unsafe_cycle"
+    code, name = "GRAPH001", "unsafe_cycle"
     kinds = kind.STARTED
     status = "blocked"
 
@@ -52,11 +50,8 @@ class UnsafeGraphCycle(Detector):
         more = f" and {len(cycles) - CYCLES_LISTED} more" if len(cycles) > CYCLES_LISTED else ""
         names = "; ".join(named_cycle(_short(cycle), NODES_LISTED) for cycle in cycles[:CYCLES_LISTED])
         message = f"The declared graph has {count} without an exit: {names}{more}. {LEAVE_A_CYCLE}."
-        return self.finding(
-            reached, xxhash.xxh3_64_intdigest("\0".join(map("\0".join, cycles)).encode("utf-8", "surrogatepass")),
-            message, action="halt",
-            count=len(cycles), cycles=list(_shown(cycles)),
-        )  # fmt: skip
+        loop = loop_of(*chain.from_iterable(cycles))
+        return self.finding(reached, loop, message, action="halt", count=len(cycles), cycles=list(_shown(cycles)))
 
 
 def _short(nodes: Sequence[str]) -> list[str]:
@@ -74,7 +69,6 @@ def _shown(cycles: Sequence[Sequence[str]]) -> Iterator[list[str]]:
 
 
 DETECTOR = UnsafeGraphCycle()
-
 HEALTHY = [
     Example("a loop with an exit", [
         {"type": "run.started", "graph": {"edges": [

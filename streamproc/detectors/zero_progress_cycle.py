@@ -22,8 +22,7 @@ from streamproc.model.wire import CycleCompleted
 
 
 class ZeroProgressCycle(BoardDetector):
-    code = "STALL006"
-    name = "zero_progress_cycle"
+    code, name = "STALL006", "zero_progress_cycle"
 
     class Limits:
         """Cycles in a row without a completed task."""
@@ -47,9 +46,7 @@ class ZeroProgressCycle(BoardDetector):
 
 
 DETECTOR = ZeroProgressCycle()
-
 _WORK = moved("T1", "LOCKED", "IMPLEMENTING")
-
 HEALTHY = [
     Example("at least one task a cycle", [*_WORK, *cycles(1, 2, 1)]),
     Example("the board saw a task reach done", [*_WORK, *moved("T2", "COMMIT", "DONE"), {"type": "cycle.completed"}]),
