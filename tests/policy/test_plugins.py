@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, make_dataclass
+from dataclasses import FrozenInstanceError, dataclass, is_dataclass, make_dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import pytest
 
 from streamproc.core import kind
 from streamproc.core.deadlines import Due
-from streamproc.core.decision import STALLED, Evidence, Finding, Level
+from streamproc.core.decision import STALLED, Evidence, Finding, Level, encode_decision
 from streamproc.core.engine import Engine
 from streamproc.core.escalation import hash_code
 from streamproc.core.plugin_memory import MEMORIES_BYTES, MEMORY_BYTES, load_memory, store_memory
@@ -19,7 +19,7 @@ from streamproc.core.resume import strictly
 from streamproc.core.run_state import RunState, check, dump, load, stub_of
 from streamproc.core.size_budget import shrink_to_size
 from streamproc.detectors import DETECTORS
-from streamproc.detectors.base import call
+from streamproc.detectors.base import Detector, RuleSettings, call
 from streamproc.errors import InvalidPolicy
 from streamproc.model.controls import public
 from streamproc.monitor import Monitor
@@ -78,6 +78,25 @@ class Counter:
         return Finding(level=level, evidence=evidence, **about | more)
 
 
+class Shorter(Detector):
+    """Counts turns, as a subclass of our base class."""
+
+    code, name, kinds = CODE, "counter", kind.LONG
+    status = "stalled"
+
+    class Limits:
+        warn: int = 2
+        halt: int = 4
+
+    def check(self, view: Any, limits: Limits) -> Finding | None:
+        memory = view.memory(self.code)
+        memory["turns"] = count = memory.get("turns", 0) + 1
+        if count not in (limits.warn, limits.halt):
+            return None
+        level = Level.HALT if count == limits.halt else Level.WARN
+        return self.finding(level, 0, f"{count} turns.", count=count)
+
+
 def like(**attributes: Any) -> Any:
     """Return a counter with other attributes; None removes one."""
     made = {name: value for name, value in vars(Counter).items() if not name.startswith("__")} | attributes
@@ -127,6 +146,47 @@ def test_it_decides_with_the_limits_of_the_policy() -> None:
     assert [(one.code, one.severity, one.trigger.turn) for one in found] == [(CODE, "warn", 1), (CODE, "halt", 2)]
     assert found[1].action == "ask_human"
     assert load_memory(run, CODE) == {"turns": 4}
+
+
+def test_a_subclass_of_our_base_class_decides_alike() -> None:
+    _, run, found = play(Shorter(), detectors={CODE: {"halt": 3}})
+    _, other_run, expected = play(Counter(), detectors={CODE: {"halt": 3}})
+    assert [encode_decision(one) for one in found] == [encode_decision(one) for one in expected]
+    assert load_memory(run, CODE) == load_memory(other_run, CODE)
+
+
+def test_its_limits_are_a_frozen_dataclass() -> None:
+    limits: Any = Shorter.Limits()
+    with pytest.raises(FrozenInstanceError):
+        limits.halt = 5
+    assert is_dataclass(limits)
+    assert not is_dataclass(Detector)
+
+
+def test_a_subclass_without_check_is_refused() -> None:
+    class Unfinished(Detector):
+        code, name, kinds = CODE, "counter", kind.LONG
+
+    with pytest.raises(InvalidPolicy, match=r"Unfinished\(\) raises TypeError: .*check"):
+        load_policy(detectors=[Unfinished])
+
+
+def test_it_sets_nothing_in_the_rules_but_its_own_limits() -> None:
+    class Greedy(Shorter):
+        gated = "outputs"
+        hard_cap = 9
+
+        class Limits:
+            gate: str = "none"
+
+        def settings(self, limits: Any) -> RuleSettings:
+            return {"every_error": True, "budgets": {"maxSteps": 1}}
+
+    rules, usual = (load_policy(detectors=added).rules("", "", "") for added in ([Greedy], []))
+    assert (rules.gates, rules.budgets, rules.switches.every_error) == (
+        usual.gates, usual.budgets, usual.switches.every_error,
+    )  # fmt: skip
+    load_policy({"detectors": {CODE: False}}, detectors=[Greedy])
 
 
 def test_its_class_will_do_and_ours_decide_first() -> None:
