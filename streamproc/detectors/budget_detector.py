@@ -41,9 +41,10 @@ class BudgetDetector(Detector):
         return super().finding(level, loop, message, kind=kind or f"{self.name}_budget", **more)
 
     def breach(
-        self, used: int, limit: int, unit: str, subject: str, loop: int, layer: LimitLayer, **evidence: Any
+        self, used: int, limit: int, unit: str, subject: str, loop: int, layer: LimitLayer, **more: Any
     ) -> Finding | None:
-        """Return a finding if `used` has reached (warn) or exceeded (halt) `limit`; both in `unit`."""
+        """Return a finding if `used` has reached (warn) or exceeded (halt) `limit`; both in `unit`. `more` are
+        arguments of `finding`."""
         if used < limit:
             return None
         over = used > limit
@@ -51,7 +52,7 @@ class BudgetDetector(Detector):
         message = f"{subject} {word} its budget: {_share(used, limit, unit)} ({layer.words})."
         return self.finding(
             Level.HALT if over else Level.WARN, loop, message,
-            used=used, limit=limit, unit=unit, limit_from=layer.name, **evidence,
+            used=used, limit=limit, unit=unit, limit_from=layer.name, **more,
         )  # fmt: skip
 
     def overdue(self, used_ms: int, limit_ms: int, subject: str, loop: int, layer: LimitLayer, **more: Any) -> Finding:
