@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
-from dataclasses import fields
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streamproc import detectors
+from streamproc.detectors.base import Detector
 from streamproc.policy.plugins import vars_of
 
 if TYPE_CHECKING:
+    from streamproc.detectors import DetectorFile
     from streamproc.detectors.base import Example
     from streamproc.model.controls import ControlEvent
     from streamproc.policy import Policy
@@ -66,18 +66,11 @@ class PageLine(NamedTuple):
     prose: bool = False
 
 
-def read_page(module: ModuleType, *, played: bool = True) -> Page:
+def read_page(module: DetectorFile, *, played: bool = True) -> Page:
     """Build the page of a detector's module; `played=False` omits the examples."""
     detector = module.DETECTOR
     head, *paragraphs = (inspect.getdoc(module) or "").split("\n\n")
-    sections = [paragraph.partition(": ")[::2] for paragraph in paragraphs]
-    return Page(
-        code=detector.code,
-        name=detector.name,
-        summary=head.partition(": ")[2],
-        sections=tuple((title, text) for title, text in sections),
-        unit=inspect.getdoc(module.Limits) or "",
-        limits=tuple(_limits(module)),
+    return _page(detector, head.partition(": ")[2], paragraphs, _reasons(module))._replace(
         firing=tuple(_play(detector.code, example) for example in module.STUCK if played),
         silent=tuple(_play(detector.code, example) for example in module.HEALTHY if played),
     )
@@ -85,15 +78,24 @@ def read_page(module: ModuleType, *, played: bool = True) -> Page:
 
 def read_plugin_page(plugin: PluginDetector) -> Page:
     """Build the page of a plug-in, from the docstrings of its class and its limits. It has no examples."""
-    head, *paragraphs = (inspect.getdoc(plugin.written) or "no description").split("\n\n")
+    text = inspect.getdoc(plugin.written)  # that of our base class, if it has none of its own
+    head, *paragraphs = (text if text and text != inspect.getdoc(Detector) else "no description").split("\n\n")
+    return _page(plugin, head, paragraphs, {})
+
+
+def _page(
+    detector: Detector | PluginDetector, summary: str, paragraphs: Iterable[str], reasons: Mapping[str, str]
+) -> Page:
+    """Return a page without examples. A paragraph without a title is a note."""
     sections = [paragraph.partition(": ") if ": " in paragraph else ("Note", "", paragraph) for paragraph in paragraphs]
+    limits = vars_of(detector.Limits()).items()
     return Page(
-        code=plugin.code,
-        name=plugin.name,
-        summary=head,
+        code=detector.code,
+        name=detector.name,
+        summary=summary,
         sections=tuple((title, text) for title, _, text in sections),
-        unit=inspect.getdoc(plugin.Limits) or "",
-        limits=tuple(LimitRow(name, value, "") for name, value in vars_of(plugin.Limits()).items()),
+        unit=inspect.getdoc(detector.Limits) or "",
+        limits=tuple(LimitRow(name, default, reasons.get(name, "")) for name, default in limits),
         firing=(),
         silent=(),
     )
@@ -133,14 +135,11 @@ def markdown(page: Page) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _limits(module: ModuleType) -> Iterator[LimitRow]:
-    # The sources of a compiled module are beside it: `inspect` does not find them.
+def _reasons(module: DetectorFile) -> dict[str, str]:
+    """Return the comments of a detector's limits, by name."""
     source = (Path(detectors.__file__).parent / f"{module.__name__.rpartition('.')[2]}.py").read_text("utf-8")
-    limits = source.partition("class Limits:")[2].partition("\nclass ")[0]
-    reasons = dict(re.findall(r"^\s+(\w+): [^#\n]+#\s*(.+)$", limits, re.MULTILINE))
-    for field in fields(module.Limits):
-        default = field.default if isinstance(field.default, str) else int(str(field.default))
-        yield LimitRow(field.name, default, reasons.get(field.name, ""))
+    limits = source.partition("class Limits:")[2].partition("\n    def ")[0]
+    return dict(re.findall(r"^\s+(\w+): [^#\n]+#\s*(.+)$", limits, re.MULTILINE))
 
 
 def _limits_table(page: Page) -> Iterator[str]:

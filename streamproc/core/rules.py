@@ -23,7 +23,7 @@ NO_GATES: Final = Gates()
 KINDS_MAX: Final = 1_024  # combinations of evidence with known detectors, 0.5 KB each; runs have a few dozen
 
 
-class Detector(Protocol):
+class DetectorProtocol(Protocol):
     """A detector, as the engine calls it. `limits` are its parameters under the policy in force. `check` returns
     several findings only for an event about several subjects, such as the tasks of a batch. A detector may also have
     `due` (`core.deadlines`), `marks` and `budget_marks` (`core.marks`)."""
@@ -51,7 +51,7 @@ class Rules:
     def __init__(
         self,
         policy: PolicyRef,
-        detectors: Sequence[tuple[Detector, Any]],
+        detectors: Sequence[tuple[DetectorProtocol, Any]],
         budgets: Mapping[str, int],
         *,
         on_stall: str,
@@ -86,7 +86,7 @@ class Rules:
         self.marks = marks_of(self._detectors)
         self.waiting: tuple[tuple[Any, Any], ...] = tuple(pair for pair in self._detectors if hasattr(pair[0], "due"))
         """Detectors that wait for something and have deadlines (`core.deadlines`)."""
-        self._by_kinds: dict[int, tuple[tuple[Detector, Any], ...]] = {}
+        self._by_kinds: dict[int, tuple[tuple[DetectorProtocol, Any], ...]] = {}
         self.gates = gates
         self.switches = Switches()
         self.switches.every_error, self.switches.edges_apart = every_error, edges_apart
@@ -109,7 +109,7 @@ class Rules:
         budgets = {**self.budgets, **scope.budgets}
         return InForce(budgets, budget_marks_of(self._detectors, budgets, scope), self.marks, self.switches)
 
-    def detectors(self, kinds: int) -> tuple[tuple[Detector, Any], ...]:
+    def detectors(self, kinds: int) -> tuple[tuple[DetectorProtocol, Any], ...]:
         """Return the detectors to ask about these kinds of evidence."""
         chosen = self._by_kinds.get(kinds)
         if chosen is None:

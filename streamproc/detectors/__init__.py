@@ -5,8 +5,7 @@ If several find the same loop in the same turn, only the first one reports it, s
 
 from __future__ import annotations
 
-from types import ModuleType
-from typing import Final
+from typing import Final, Protocol
 
 from streamproc.detectors import (
     account_budget,
@@ -59,59 +58,30 @@ from streamproc.detectors import (
     unsafe_cycle,
     zero_progress_cycle,
 )
+from streamproc.detectors.base import Detector, Example
 
-__all__ = ["BY_CODE", "MODULES"]
+__all__ = ["BY_CODE", "DETECTORS", "MODULES"]
 
-MODULES: Final[tuple[ModuleType, ...]] = (
-    artifact_flip,
-    oscillation,
-    repeated_call,
-    recurring_error,
-    error_streak,
-    repeated_output,
-    repeated_error,
-    same_failures,
-    no_fewer_failures,
-    unchanged_artifact,
-    flat_metric,
-    edge_loop,
-    monologue,
-    same_reply,
-    text_only,
-    near_repeat,
-    repeated_query,
-    stagnant_call,
-    stale_window,
-    infrastructure,
-    turn_budget,
-    node_budget,
-    cycle_budget,
-    step_budget,
-    round_budget,
-    run_clock,
-    cost_budget,
-    task_tokens,
-    session_budget,
-    account_budget,
-    spend_pace,
-    silence,
-    unsafe_cycle,
-    unreadable_graph,
-    operator_stop,
-    operator_resume,
-    unacknowledged,
-    state_skip,
-    dod_noncompliance,
-    init_skip,
-    design_gate,
-    oversized_batch,
-    state_oscillation,
-    rejection_loop,
-    retry_exhausted,
-    blocked_chain,
-    consecutive_failures,
-    task_stalled,
-    zero_progress_cycle,
-)
 
-BY_CODE: Final[dict[str, ModuleType]] = {module.DETECTOR.code: module for module in MODULES}
+class DetectorFile(Protocol):
+    """The module of a detector: its docstring and examples are the page of the detector."""
+
+    __name__: str
+    HEALTHY: list[Example]
+    STUCK: list[Example]
+
+    @property
+    def DETECTOR(self) -> Detector: ...  # noqa: N802
+
+
+MODULES: Final[tuple[DetectorFile, ...]] = (
+    artifact_flip, oscillation, repeated_call, recurring_error, error_streak, repeated_output, repeated_error,
+    same_failures, no_fewer_failures, unchanged_artifact, flat_metric, edge_loop, monologue, same_reply, text_only,
+    near_repeat, repeated_query, stagnant_call, stale_window, infrastructure, turn_budget, node_budget, cycle_budget,
+    step_budget, round_budget, run_clock, cost_budget, task_tokens, session_budget, account_budget, spend_pace,
+    silence, unsafe_cycle, unreadable_graph, operator_stop, operator_resume, unacknowledged, state_skip,
+    dod_noncompliance, init_skip, design_gate, oversized_batch, state_oscillation, rejection_loop, retry_exhausted,
+    blocked_chain, consecutive_failures, task_stalled, zero_progress_cycle,
+)  # fmt: skip
+DETECTORS: Final[dict[str, Detector]] = {module.DETECTOR.code: module.DETECTOR for module in MODULES}
+BY_CODE: Final[dict[str, DetectorFile]] = {module.DETECTOR.code: module for module in MODULES}

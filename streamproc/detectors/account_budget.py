@@ -18,70 +18,50 @@ Reference: deliberation requirement, layer 5: cost per user.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
-import xxhash
-
-from streamproc.core import kind
 from streamproc.core.accounts import EXCEEDED
-from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, dollars
+from streamproc.detectors.base import Example, Finding, Level, RuleSettings, View, dollars, kind, loop_of, spent
+from streamproc.detectors.budget_detector import BudgetDetector
 from streamproc.model.budgets import BUDGETS
 from streamproc.model.wire import BudgetReached
 
-_ACCOUNT_BUDGETS = tuple([budget.name for budget in BUDGETS if not budget.declarable])
+
+class AccountDetector(BudgetDetector):
+    """A detector of budgets of several runs together: an account's event says which level was reached."""
+
+    def reached(self, event: BudgetReached, message: str, action: str, **more: Any) -> Finding:
+        """Return the finding about a level: each account, window, limit and level is reported once."""
+        level = Level.HALT if action == "halt" else Level.WARN
+        loop = loop_of(event.account, event.window, event.unit, event.rung, event.since_ms)
+        return self.finding(
+            level, loop, message, action=action, anywhere=True, **{"type": "budget.level", **more},
+            used=event.used, limit=event.limit, unit=event.unit, rung=event.rung, account=event.account,
+            window=event.window, per_minute=event.per_minute, unpriced=event.unpriced or None,
+        )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Share of the budget, in percent."""
-
-    warn_percent: int = 80  # leaves time to slow down or to request more
-
-
-class AccountBudget:
-    """BUDGET010."""
-
-    code = "BUDGET010"
-    name = "account"
-    budgets = _ACCOUNT_BUDGETS
+class AccountBudget(AccountDetector):
+    code, name = "BUDGET010", "account"
+    budgets = tuple(budget.name for budget in BUDGETS if not budget.declarable)
     kinds = kind.ACCOUNT
+
+    class Limits:
+        """Share of the budget, in percent."""
+
+        warn_percent: int = 80  # leaves time to slow down or to request more
+
+    def settings(self, limits: Limits | None) -> RuleSettings:
+        return {} if limits is None else {"account_percents": [limits.warn_percent]}
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         event = view.event
         if not isinstance(event, BudgetReached) or event.account.startswith("session:"):
             return None
         owner, _, name = event.account.partition(":")
-        halts = event.rung == EXCEEDED
         span = _SPANS.get(event.window, event.window)
-        return Finding(
-            code=self.code,
-            level=Level.HALT if halts else Level.WARN,
-            loop=loop_of(event),
-            message=f"{owner.capitalize()} {name.rpartition('/')[2]} has spent {amounts(event)} in the last {span}.",
-            evidence=evidence_of("account_budget", event),
-            reason=BUDGET_EXCEEDED,
-            status="budget_exceeded",
-            type="budget.level",
-            action="halt" if halts else "warn",
-            anywhere=True,
-        )
-
-
-def evidence_of(kind: str, event: BudgetReached) -> Evidence:
-    """Return the evidence that an account's event carries."""
-    return Evidence(
-        kind=kind,
-        used=event.used,
-        limit=event.limit,
-        unit=event.unit,
-        rung=event.rung,
-        account=event.account,
-        window=event.window,
-        per_minute=event.per_minute,
-        unpriced=event.unpriced or None,
-    )
+        message = f"{owner.capitalize()} {name.rpartition('/')[2]} has spent {amounts(event)} in the last {span}."
+        return self.reached(event, message, "halt" if event.rung == EXCEEDED else "warn")
 
 
 def amounts(event: BudgetReached) -> str:
@@ -92,37 +72,23 @@ def amounts(event: BudgetReached) -> str:
     return f"{dollars(event.used)} of {dollars(event.limit)}{missing}"
 
 
-def loop_of(event: BudgetReached) -> int:
-    """Return a key for this level, limit and window: each is reported once."""
-    text = f"{event.account}\0{event.window}\0{event.unit}\0{event.rung}\0{event.since_ms}"
-    return xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"))
-
-
 _SPANS = {"hour": "60 minutes", "day": "24 hours", "month": "30 days"}
-
 DETECTOR = AccountBudget()
-
 _ACME = {"budgets": {"maxTenantCostUsdPerDay": "1.00"}}
 _STARTED = {"type": "run.started", "tenant": "acme"}
 _LATER = {"type": "run.started", "tenant": "globex"}
-
-
-def _spent(*amounts: str) -> list[dict[str, object]]:
-    return [{"node": "agent", "output": f"step {n}", "usage": {"cost_usd": amount}} for n, amount in enumerate(amounts)]
-
-
 HEALTHY = [
-    Example("no limit is set", [_STARTED, *_spent("5.00", "5.00")]),
-    Example("a tenant within its daily budget", [_STARTED, *_spent("0.30", "0.40")], policy=_ACME),
-    Example("a run without a user or tenant", _spent("0.90", "0.90"), policy=_ACME),
+    Example("no limit is set", [_STARTED, *spent("5.00", "5.00")]),
+    Example("a tenant within its daily budget", [_STARTED, *spent("0.30", "0.40")], policy=_ACME),
+    Example("a run without a user or tenant", spent("0.90", "0.90"), policy=_ACME),
     Example(
         "the same spend again, one day later",
         [_STARTED | {"at": "2026-01-01T00:00:00Z"}]
-        + [turn | {"at": f"2026-01-0{day}T12:00:00Z"} for day, turn in enumerate(_spent("0.70", "0.70", "0.70"), 1)],
+        + [turn | {"at": f"2026-01-0{day}T12:00:00Z"} for day, turn in enumerate(spent("0.70", "0.70", "0.70"), 1)],
         policy=_ACME,
     ),
 ]
 STUCK = [
-    Example("a tenant over its daily budget", [_STARTED, *_spent("0.50", "0.35", "0.20")], "halt", 2, policy=_ACME),
-    Example("a tenant near its daily budget", [_LATER, *_spent("0.50", "0.35")], "warn", 1, policy=_ACME),
+    Example("a tenant over its daily budget", [_STARTED, *spent("0.50", "0.35", "0.20")], "halt", 2, policy=_ACME),
+    Example("a tenant near its daily budget", [_LATER, *spent("0.50", "0.35")], "warn", 1, policy=_ACME),
 ]

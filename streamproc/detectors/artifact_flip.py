@@ -15,50 +15,31 @@ Reference: catalogue of stalls, "artifact content A/B/A/B: edits undone and redo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from streamproc.core import kind
-from streamproc.core.decision import OSCILLATING, Evidence, Finding, Level, hex16
+from streamproc.core.decision import OSCILLATING
 from streamproc.core.signals.periods import ARTIFACTS
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, RawTurn, call, said
+from streamproc.detectors.base import Detector, Example, Finding, Level, RawTurn, View, call, hex16, kind, said
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Full periods."""
-
-    halt: int = 2
-
-
-class ArtifactFlip:
-    """STALL008."""
-
-    code = "STALL008"
-    name = "artifact_flip"
+class ArtifactFlip(Detector):
+    code, name = "STALL008", "artifact_flip"
     kinds = kind.PERIOD
+    reason = OSCILLATING
+
+    class Limits:
+        """Full periods."""
+
+        halt: int = 2
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         for period in view.periods:
             periods = (period.matches + period.length) // period.length
             if period.stream == ARTIFACTS and period.length == 2 and 0 < limits.halt <= periods:
-                return Finding(
-                    code=self.code,
-                    level=Level.HALT,
-                    loop=sum(period.tags),
-                    onset=period.onset,
-                    message=f"{view.turn.node}'s artifact alternated between the same two contents {periods} times.",
-                    evidence=Evidence(
-                        kind=self.name,
-                        period=2,
-                        count=periods,
-                        turns=period.turns,
-                        hashes=[hex16(value) for value in view.run.evidence.artifacts.listed()[-2:]],
-                        match="normalised",
-                    ),
-                    reason=OSCILLATING,
-                    status="aborted_stuck",
-                )
+                message = f"{view.turn.node}'s artifact alternated between the same two contents {periods} times."
+                return self.finding(
+                    Level.HALT, sum(period.tags), message, onset=period.onset,
+                    period=2, count=periods, turns=period.turns,
+                    hashes=[hex16(value) for value in view.run.evidence.artifacts.listed()[-2:]], match="normalised",
+                )  # fmt: skip
         return None
 
 
@@ -80,11 +61,10 @@ HEALTHY = [
             for turn in (*_patched("ab"[n % 2]), {"node": "judge", "progress": {"throughput": 90 + n * 7 % 5 + n}})
         ],
     ),
-    Example(
-        "two coders whose patches stay the same while they read",
-        [call("read", {"file": n}, f"text {n}", node="ab"[n % 2], artifact="+ab"[n % 2]) for n in range(8)],
-    ),
-]
+    Example("two coders whose patches stay the same while they read", [
+        call("read", {"file": n}, f"text {n}", node="ab"[n % 2], artifact="+ab"[n % 2]) for n in range(8)
+    ]),
+]  # fmt: skip
 STUCK = [
     Example("a list, a set, a list, a set", _patched("list", "set", "list", "set"), "halt", 3),
     Example("with a reviewer's comments in between", [

@@ -1,36 +1,102 @@
-"""What detectors share: the form of their examples, and phrases for messages. Nothing here decides anything.
+"""What detectors share: their base class, the form of their examples, and phrases for messages.
 
-A detector is one file: a docstring (*Sees · Why · False alarms · Tuning · Reference*), its parameters (`Limits`, a
-frozen dataclass whose fields a policy may set), `HEALTHY` and `STUCK` examples, and one class with `code`, `name`,
-`kinds` and `check`.
+A detector is one file: a docstring (*Sees · Why · False alarms · Tuning · Reference*), a subclass of `Detector`, and
+`HEALTHY` and `STUCK` examples.
 
 `check` answers one turn with a finding or nothing. The run holds all state, the detector none. A detector is only
 called for turns that carry one of its `kinds` of evidence.
-
-A detector that enforces budgets lists their names as `budgets = ("maxTurnsPerNode", ...)` on its class; detectors
-without budgets leave the attribute out. The documentation is generated from it, and a test checks that every budget is
-listed.
 
 A message is one sentence for people and models: what happened, in which node, at which turns, how often.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypedDict
 
 import msgspec
+import xxhash
 
-from streamproc.core.board.owners import owner_of
-from streamproc.core.decision import STALLED, Evidence, Finding, Level
-from streamproc.core.view import View
+from streamproc.core import kind as kind
+from streamproc.core.decision import STALLED, Evidence, Finding as Finding, Level as Level, hex16 as hex16
+from streamproc.core.episodes import already_reported
+from streamproc.core.view import View as View
 from streamproc.model.nesting import start_of
 from streamproc.model.redaction import READ_PER_SHOWN, redact, redact_json
 from streamproc.model.wire import Call, Event, Turn
 
 RawTurn = dict[str, Any]
 
+START_MS: Final = 1_767_225_600_000  # of examples with times: 2026-01-01
 ARGS_SHOWN: Final = 160  # characters: enough to recognise a command or a path
+
+
+class RuleSettings(TypedDict, total=False):
+    """What the limits of a detector mean for the rules of a scope, beside its own `check`."""
+
+    budgets: dict[str, int]  # limits on budgets, in their units; a lower one of the policy wins
+    task_percents: list[int]  # levels of a task's tokens
+    session_percents: list[int]  # levels of a session's budgets; without them no session has any
+    account_percents: list[int]  # the same of users and tenants
+    every_error: bool  # failed calls and retryable errors are attempts as well
+    edges_apart: bool  # news counts only for the edge that it came back on
+    live_repeats_min: int  # when the unchanged or known answers of a poll are a repeat (`Rules.judge_poll`)
+    live_standstills: int
+    live_minutes: int
+    known_warn: int
+    known_halt: int
+
+
+class Detector(ABC):
+    """A detector: a subclass sets the attributes and `Limits`, and writes `check`. Instances hold no state.
+
+    A subclass may also have `due` (`core.deadlines`), `marks` and `budget_marks` (`core.marks`).
+    """
+
+    code: str
+    name: str  # the kind of its evidence, unless a finding names another
+    kinds: int  # bits of `core.kind`
+    Limits: Any  # its parameters: a policy may set them; each has a default
+    budgets: tuple[str, ...] = ()  # the budgets that it enforces
+    hard_cap = 0  # the highest limit that any policy can set, if no policy can turn the detector off
+    gated = ""  # the field of `Gates` that its limit `gate` sets
+    reason = STALLED  # why a run that it halts ends ...
+    status = "aborted_stuck"  # ... and the terminal status of that run
+
+    def __init_subclass__(cls) -> None:
+        """Make the `Limits` that a subclass declares a frozen dataclass."""
+        if "Limits" in vars(cls) and "__dataclass_fields__" not in vars(cls.Limits):
+            cls.Limits = dataclass(frozen=True, slots=True)(cls.Limits)
+
+    @abstractmethod
+    def check(self, view: View, limits: Any) -> Finding | tuple[Finding, ...] | None:
+        """Return what one turn or event shows under these `Limits`: several findings only for several subjects."""
+
+    def settings(self, limits: Any) -> RuleSettings:
+        """Return what its `Limits` (None: it is off) mean for the rules."""
+        return {}
+
+    def finding(
+        self, level: Level, loop: int, message: str, *, kind: str = "", onset: int = -1, halt_reason: str = "",
+        status: str | None = None, type: str = "", action: str = "", anywhere: bool = False,  # noqa: A002
+        task: str = "", node: str = "", task_status: str = "", stop: str = "", remembered: bool = False,
+        **evidence: Any,
+    ) -> Finding:  # fmt: skip
+        """Return a finding. The arguments named here are those of `Finding`, where `halt_reason` is its `reason`; all
+        others are fields of its `Evidence`. Raises `TypeError` for a field that evidence does not have."""
+        return Finding(
+            code=self.code, level=level, loop=loop, message=message,
+            evidence=Evidence(kind=kind or self.name, **evidence), onset=onset,
+            reason=halt_reason or self.reason, status=self.status if status is None else status,
+            type=type, action=action, anywhere=anywhere,
+            task=task, node=node, task_status=task_status, stop=stop, remembered=remembered,
+        )  # fmt: skip
+
+    def reported(self, view: View, loop: int, level: Level, onset: int = -1) -> bool:
+        """Whether a loop, which began in the turn `onset`, was reported at this level already."""
+        return already_reported(view.run, self.code, loop, level, view.index, onset)
 
 
 class Example(NamedTuple):
@@ -57,6 +123,21 @@ def said(node: str, output: str, **more: Any) -> RawTurn:
     return {"node": node, "output": output, **more}
 
 
+def steps(count: int, node: str = "agent") -> list[RawTurn]:
+    """Return turns of one node, each with a new text."""
+    return [said(node, f"step {n}") for n in range(count)]
+
+
+def spent(*amounts: str) -> list[RawTurn]:
+    """Return turns that cost these amounts, in USD."""
+    return [turn | {"usage": {"cost_usd": amount}} for turn, amount in zip(steps(len(amounts)), amounts, strict=True)]
+
+
+def started(**budgets: Any) -> RawTurn:
+    """Return the start of a run that declares budgets."""
+    return {"type": "run.started", "budgets": budgets}
+
+
 def tested(node: str, failed: list[str], total: int = 9, **more: Any) -> RawTurn:
     """Return a verifier's turn with a test report."""
     return {"node": node, "tests": {"failed": failed, "passed": total - len(failed), "total": total}, **more}
@@ -81,87 +162,9 @@ def actor(event: Event) -> str | None:
     return event.agent or event.node or None
 
 
-def task_finding(view: View, code: str, message: str, evidence: Evidence, **more: Any) -> Finding:
-    """Return a finding about a task: a warning that leaves the run alone. The board tracks what was reported."""
-    step = view.board_change
-    assert step is not None
-    about: dict[str, Any] = {
-        "level": Level.WARN,
-        "loop": step.board.events << 8,
-        "task": step.task.id if step.task is not None else "",
-        "reason": STALLED,
-        "status": more.get("task_status", ""),
-        "remembered": True,
-    }
-    return Finding(code=code, message=message, evidence=evidence, **about | more)
-
-
-def refusal(view: View, code: str, kind: str, message: str, **more: Any) -> Finding:
-    """Return a finding for a refused move, with the move as evidence."""
-    step, event = view.board_change, view.event
-    assert step is not None
-    assert step.task is not None
-    config = step.config
-    evidence = Evidence(
-        kind=kind,
-        from_state=config.name(step.source) or None,
-        to_state=config.name(step.target) or getattr(event, "to", "") or None,
-        last_valid=config.name(step.task.state) or None,
-        guard=step.guard or None,
-        missing=list(step.missing) or None,
-        attempts=step.attempts or None,
-        agent=actor(event),
-        module=getattr(event, "module", "") or None,
-    )
-    return task_finding(view, code, message, evidence, type="transition.blocked", **more)
-
-
-def owner(view: View, task: str) -> str | None:
-    """Return the agent that owns a task on the board, or else the one that caused the event."""
-    step = view.board_change
-    known = owner_of(step.board, step.tag(task)) if step is not None else ""
-    return known or actor(view.event)
-
-
-def override(view: View, code: str, kind: str) -> Finding | None:
-    """Return a record of a person's decision that overrode this detector: who decided what, and why."""
-    step, event = view.board_change, view.event
-    if step is None or step.task is None:
-        return None
-    what = next((what for overridden, what in step.overridden if overridden == code), None)
-    if what is None:
-        return None
-    by, reason = getattr(event, "approved_by", ""), getattr(event, "reason", "")
-    decision = getattr(event, "decision", "") or "approved"
-    why = f": {reason}" if reason else ""
-    return task_finding(
-        view,
-        code,
-        f"{by} decided about {step.task.id} ({decision}), which overrides {code}{why}.",
-        Evidence(
-            kind=kind,
-            by=by,
-            reason=reason or None,
-            guard=what or None,
-            to_state=step.to or None,
-            last_valid=step.config.name(step.task.state) or None,
-            agent=owner_of(step.board, step.tag(step.task.id)) or None,
-        ),
-        level=Level.INFO,
-        loop=(step.board.events << 8) + 255,
-        type="decision.recorded",
-    )
-
-
-def still_parked(view: View, code: str, kind: str, required: str) -> Finding | None:
-    """Return a finding for a task that tries to leave the state this detector forced it into without `required`, or
-    the record of the decision that lets it go."""
-    step = view.board_change
-    if step is None or step.refused != code or step.attempts != 1 or step.task is None:
-        return override(view, code, kind)
-    state = step.config.name(step.task.state)
-    message = f"{step.task.id} stays in {state} until {required} is recorded."
-    return refusal(view, code, kind, message, action="ask_human")
+def loop_of(*parts: object) -> int:
+    """Return the number of a loop that these texts and numbers identify."""
+    return xxhash.xxh3_64_intdigest("\0".join(map(str, parts)).encode("utf-8", "surrogatepass"))
 
 
 def args_excerpt(turn: Turn, made: Call) -> str | None:
@@ -180,6 +183,11 @@ def args_excerpt(turn: Turn, made: Call) -> str | None:
     except (TypeError, ValueError, RecursionError):  # of a Monitor's caller: no JSON
         return None
     return redact(text, ARGS_SHOWN).encode("utf-8", "replace").decode()
+
+
+def iteration(view: View) -> int | None:
+    """Return the iteration of the cycle that the turn's node is in; None outside of cycles."""
+    return view.cycle.iterations if view.cycle is not None else None
 
 
 def ordinal(count: int) -> str:

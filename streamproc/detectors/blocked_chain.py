@@ -17,30 +17,20 @@ Reference: tickets requirement, "3+ tasks in a dependency chain are all blocked"
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from streamproc.core import kind
 from streamproc.core.board.chains import chain_through, chains
 from streamproc.core.board.change import BoardChange
-from streamproc.core.decision import Evidence, Finding
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, RawTurn, cycles, moved, task_finding
+from streamproc.detectors.base import Example, Finding, RawTurn, View, cycles, moved
+from streamproc.detectors.board_detector import BoardDetector
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Blocked tasks in one dependency chain, and cycles."""
+class BlockedChain(BoardDetector):
+    code, name = "TASK002", "blocked_chain"
 
-    warn: int = 3  # a pair is just a task that waits for another
-    cycles: int = 1  # the coordinator gets one cycle to unblock the root
+    class Limits:
+        """Blocked tasks in one dependency chain, and cycles."""
 
-
-class BlockedChain:
-    """TASK002."""
-
-    code = "TASK002"
-    name = "blocked_chain"
-    kinds = kind.BOARD
+        warn: int = 3  # a pair is just a task that waits for another
+        cycles: int = 1  # the coordinator gets one cycle to unblock the root
 
     def check(self, view: View, limits: Limits) -> Finding | tuple[Finding, ...] | None:
         step = view.board_change
@@ -71,17 +61,10 @@ class BlockedChain:
         return tuple(found)
 
     def _finding(self, view: View, names: list[str], message: str, kind: str, action: str, number: int) -> Finding:
-        assert view.board_change is not None
-        return task_finding(
-            view,
-            self.code,
-            message,
-            Evidence(kind=self.name, count=len(names), root=names[0], chain=names, priority="P0"),
-            task=names[0],
-            loop=(view.board_change.board.events << 8) + number,
-            type=kind,
-            action=action,
-        )
+        return self.task_finding(
+            view, message, number=number, task=names[0], type=kind, action=action,
+            count=len(names), root=names[0], chain=names, priority="P0",
+        )  # fmt: skip
 
 
 DETECTOR = BlockedChain()
@@ -107,10 +90,7 @@ STUCK = [
     Example(
         "the middle of the chain is blocked last", [*_chain(5), *_blocked("T0", "T1", "T3", "T4", "T2")], "warn", 0
     ),
-    Example(
-        "a chain that stays blocked for several cycles",
-        [*_chain(3), *_blocked("T0", "T1", "T2"), *cycles(1, 1, 1)],
-        "warn",
-        0,
-    ),
-]
+    Example("a chain that stays blocked for several cycles", [
+        *_chain(3), *_blocked("T0", "T1", "T2"), *cycles(1, 1, 1),
+    ], "warn", 0),
+]  # fmt: skip

@@ -16,27 +16,19 @@ Reference: tickets requirement, notification trigger "3 consecutive task failure
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from streamproc.core import kind
-from streamproc.core.decision import REPEATED_ERROR, Evidence, Finding
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, RawTurn, moved, task_finding
+from streamproc.core.decision import REPEATED_ERROR
+from streamproc.detectors.base import Example, Finding, RawTurn, View, moved
+from streamproc.detectors.board_detector import BoardDetector
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Different tasks that failed in a row."""
+class ConsecutiveFailures(BoardDetector):
+    code, name = "ERROR004", "consecutive_failures"
+    reason = REPEATED_ERROR
 
-    warn: int = 3  # two may be chance
+    class Limits:
+        """Different tasks that failed in a row."""
 
-
-class ConsecutiveFailures:
-    """ERROR004."""
-
-    code = "ERROR004"
-    name = "consecutive_failures"
-    kinds = kind.BOARD
+        warn: int = 3  # two may be chance
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         step = view.board_change
@@ -44,15 +36,8 @@ class ConsecutiveFailures:
             return None
         tasks = step.board.tasks
         names = [tasks[key].id for key in step.board.failed if key in tasks]
-        return task_finding(
-            view,
-            self.code,
-            f"{step.failed} tasks failed in a row: {', '.join(names)}.",
-            Evidence(kind=self.name, count=step.failed, tasks=names),
-            reason=REPEATED_ERROR,
-            type="notification",
-            action="ask_human",
-        )
+        message = f"{step.failed} tasks failed in a row: {', '.join(names)}."
+        return self.task_finding(view, message, type="notification", action="ask_human", count=step.failed, tasks=names)
 
 
 DETECTOR = ConsecutiveFailures()

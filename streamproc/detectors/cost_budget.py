@@ -22,17 +22,12 @@ Reference: deliberation requirement, layer 5: cost-based kill switch.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
-from streamproc.core import kind
-from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
-from streamproc.core.episodes import already_reported
 from streamproc.core.marks import first_of
 from streamproc.core.scope import Scope
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, dollars
-from streamproc.detectors.breach import layer_of
+from streamproc.detectors.base import Example, Finding, Level, View, dollars, kind, spent, started
+from streamproc.detectors.budget_detector import BudgetDetector, layer_of
 from streamproc.errors import shown
 from streamproc.model.wire import Turn
 
@@ -40,21 +35,16 @@ STOP: Final = "cost_budget_exceeded"  # `stop_reason` in the requirement's words
 NAME_SHOWN: Final = 40  # characters of a tier's name in a message
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The limit itself is a budget (`maxCostUsd`) or follows from the tier."""
-
-    warn_percent: int = 80  # leaves time to finish
-    warn_unpriced: int = 1  # turns with tokens but no price: a single one makes the measured cost too low
-
-
-class CostBudget:
-    """BUDGET007."""
-
-    code = "BUDGET007"
-    name = "cost"
+class CostBudget(BudgetDetector):
+    code, name = "BUDGET007", "cost"
     budgets = ("maxCostUsd",)
     kinds = kind.SPENDING | kind.STARTED
+
+    class Limits:
+        """The limit itself is a budget (`maxCostUsd`) or follows from the tier."""
+
+        warn_percent: int = 80  # leaves time to finish
+        warn_unpriced: int = 1  # turns with tokens but no price: a single one makes the measured cost too low
 
     def budget_marks(self, limits: Limits, budgets: Mapping[str, int], scope: Scope) -> dict[str, int]:
         if scope.unknown_tier:
@@ -65,86 +55,52 @@ class CostBudget:
         return {"cost_usd_micro": warn, "unpriced": first_of(limits.warn_unpriced)}
 
     def check(self, view: View, limits: Limits) -> Finding | tuple[Finding, ...] | None:
+        found = self._spent(view, limits) if type(view.event) is Turn else None
         if not view.run.scope.unknown_tier:
-            return self._spent(view, limits) if type(view.event) is Turn else None
-        found = self._unknown_tier(view), self._spent(view, limits) if type(view.event) is Turn else None
-        return tuple(one for one in found if one is not None)
+            return found
+        return (self._unknown_tier(view), found) if found is not None else self._unknown_tier(view)
 
     def _unknown_tier(self, view: View) -> Finding:
         limit = view.budgets.get("maxCostUsd")
         applies = f"the limit of {dollars(limit)} for runs without a tier applies" if limit else "no limit applies"
-        return Finding(
-            code=self.code,
-            level=Level.WARN,
-            loop=2,
-            message=f"The policy has no tier {shown(view.run.scope.named_tier[:NAME_SHOWN])}, so {applies}.",
-            evidence=Evidence(kind="unknown_tier", limit=limit, unit="micro_usd"),
-            reason=BUDGET_EXCEEDED,
-            status="budget_exceeded",
-        )
+        message = f"The policy has no tier {shown(view.run.scope.named_tier[:NAME_SHOWN])}, so {applies}."
+        return self.finding(Level.WARN, 2, message, kind="unknown_tier", limit=limit, unit="micro_usd")
 
     def _spent(self, view: View, limits: Limits) -> Finding | None:
-        limit = view.budgets.get("maxCostUsd")
-        used = view.run.ledger.cost_usd_micro
+        limit, used = view.budgets.get("maxCostUsd"), view.run.ledger.cost_usd_micro
         if limit is None:
             return None
         if used * 100 < limit * limits.warn_percent:
             return self._unpriced(view, limit, limits)
-        over = used > limit
-        layer = layer_of(view, "maxCostUsd")
-        return Finding(
-            code=self.code,
-            level=Level.HALT if over else Level.WARN,
-            loop=0,
-            message=f"The run has spent {dollars(used)} of its {dollars(limit)} budget ({layer.words}).",
-            evidence=Evidence(
-                kind="cost_budget",
-                used=used,
-                limit=limit,
-                unit="micro_usd",
-                limit_from=layer.name,
-                reason=STOP if over else None,
-            ),
-            reason=BUDGET_EXCEEDED,
-            status="budget_exceeded",
-            stop=STOP if over else "",
-        )
+        over, layer = used > limit, layer_of(view, "maxCostUsd")
+        message = f"The run has spent {dollars(used)} of its {dollars(limit)} budget ({layer.words})."
+        return self.finding(
+            Level.HALT if over else Level.WARN, 0, message, stop=STOP if over else "",
+            used=used, limit=limit, unit="micro_usd", limit_from=layer.name, reason=STOP if over else None,
+        )  # fmt: skip
 
     def _unpriced(self, view: View, limit: int, limits: Limits) -> Finding | None:
         count = view.run.ledger.unpriced
-        if not 0 < limits.warn_unpriced <= count or already_reported(view.run, self.code, 1, Level.WARN, view.index):
+        if not 0 < limits.warn_unpriced <= count or self.reported(view, 1, Level.WARN):
             return None
         model = f" ({view.turn.model[:80]})" if view.turn.model else ""
-        return Finding(
-            code=self.code,
-            level=Level.WARN,
-            loop=1,
-            message=f"A turn{model} used tokens that have no price, so the {dollars(limit)} budget cannot count them.",
-            evidence=Evidence(kind="unpriced_usage", count=count, limit=limit, unit="micro_usd"),
-            reason=BUDGET_EXCEEDED,
-            status="budget_exceeded",
-        )
+        message = f"A turn{model} used tokens that have no price, so the {dollars(limit)} budget cannot count them."
+        return self.finding(Level.WARN, 1, message, kind="unpriced_usage", count=count, limit=limit, unit="micro_usd")
 
 
 DETECTOR = CostBudget()
 
 
-def _turns(*amounts: str) -> list[dict[str, object]]:
-    return [{"node": "agent", "output": f"step {n}", "usage": {"cost_usd": amount}} for n, amount in enumerate(amounts)]
-
-
 _FREE = {"type": "run.started", "tier": "free"}
-
 HEALTHY = [
-    Example("no limit is set", _turns("5.00", "5.00", "5.00")),
-    Example("within the free tier", [_FREE, *_turns("0.20", "0.15")]),
+    Example("no limit is set", spent("5.00", "5.00", "5.00")),
+    Example("within the free tier", [_FREE, *spent("0.20", "0.15")]),
     Example("no price, but no limit on cost either", [{"node": "a", "usage": {"input_tokens": 10**6}}]),
     Example("a long turn that costs nothing", [_FREE, {"node": "a", "usage": {"duration_ms": 10**6}}]),
 ]
 STUCK = [
     Example("tokens without a price", [_FREE, *({"node": "a", "usage": {"input_tokens": 10**6}} for _ in range(9))],
             "warn", 0),
-    Example("over the free tier", [_FREE, *_turns("0.20", "0.20", "0.15")], "halt", 2),
-    Example("near the limit that the run declared", [{"type": "run.started", "budgets": {"maxCostUsd": "1"}},
-                                          *_turns("0.50", "0.35")], "warn", 1),
+    Example("over the free tier", [_FREE, *spent("0.20", "0.20", "0.15")], "halt", 2),
+    Example("near the limit that the run declared", [started(maxCostUsd="1"), *spent("0.50", "0.35")], "warn", 1),
 ]  # fmt: skip

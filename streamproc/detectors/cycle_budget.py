@@ -18,62 +18,34 @@ Reference: loop-safety requirement "per-cycle budget".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Any
 
-from streamproc.core import kind
-from streamproc.core.decision import Finding
-from streamproc.core.marks import NEVER
-from streamproc.core.scope import Scope
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, said
-from streamproc.detectors.breach import breach, layer_of, more_severe
+from streamproc.detectors.base import Example, Finding, View, kind, said, started
+from streamproc.detectors.budget_detector import Measure, MeasuredBudget
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """None of its own: the limits are budgets, declared on the run or in the policy under `budgets`."""
-
-
-class CycleBudget:
-    """BUDGET003."""
-
-    code = "BUDGET003"
-    name = "cycle"
-    budgets = ("maxCycleIterations", "maxCycleRuntimeMs", "maxCycleCost")
+class CycleBudget(MeasuredBudget):
+    code, name = "BUDGET003", "cycle"
     kinds = kind.CYCLE
+    measures = (
+        Measure("maxCycleIterations", "iterations", "cycle_iterations"),
+        Measure("maxCycleRuntimeMs", "ms", "cycle_runtime_ms"),
+        Measure("maxCycleCost", "micro_usd", "cycle_cost"),
+    )
 
-    def budget_marks(self, _: Limits, budgets: Mapping[str, int], __: Scope) -> dict[str, int]:
-        return {
-            "cycle_iterations": budgets.get("maxCycleIterations", NEVER),
-            "cycle_runtime_ms": budgets.get("maxCycleRuntimeMs", NEVER),
-            "cycle_cost": budgets.get("maxCycleCost", NEVER),
-        }
-
-    def check(self, view: View, limits: Limits) -> Finding | None:
+    def check(self, view: View, limits: Any) -> Finding | None:
         cycle, run = view.cycle, view.run
         if cycle is None or not cycle.iterations:
             return None
-        limit_of, loop, count = view.budgets.get, cycle.anchor, cycle.iterations
-        found = None
-        limit = limit_of("maxCycleIterations", NEVER)
-        if count >= limit and view.iterated:
-            found = self._breach(view, count, limit, "iterations", loop, count, "maxCycleIterations")
-        limit, used = limit_of("maxCycleRuntimeMs", NEVER), run.at_ms - cycle.since_ms
-        if used >= limit and cycle.since_ms:
-            found = more_severe(found, self._breach(view, used, limit, "ms", loop + 1, count, "maxCycleRuntimeMs"))
-        limit, used = limit_of("maxCycleCost", NEVER), run.ledger.cost_usd_micro - cycle.spent_before
-        if used >= limit:
-            found = more_severe(found, self._breach(view, used, limit, "micro_usd", loop + 2, count, "maxCycleCost"))
-        return found
-
-    def _breach(self, view: View, used: int, limit: int, unit: str, loop: int, count: int, name: str) -> Finding | None:
-        subject, layer = f"The cycle through {view.turn.node}", layer_of(view, name)
-        return breach(self, used, limit, unit, subject, loop, layer=layer, iteration=count)
+        used = (
+            cycle.iterations if view.iterated else -1,
+            run.at_ms - cycle.since_ms if cycle.since_ms else -1,
+            run.ledger.cost_usd_micro - cycle.spent_before,
+        )
+        return self.worst(view, used, f"The cycle through {view.turn.node}", cycle.anchor, iteration=cycle.iterations)
 
 
 DETECTOR = CycleBudget()
-
 _BUDGET = {
     "type": "run.started",
     "graph": {"edges": [["coder", "verifier"], ["verifier", "coder"], ["verifier", "end"]]},
@@ -91,6 +63,5 @@ HEALTHY = [
 ]
 STUCK = [
     Example("a third iteration where two are allowed", [_BUDGET, *_rounds(4)], "halt", 6),
-    Example("without a declared graph", [{"type": "run.started", "budgets": {"maxCycleIterations": 2}}, *_rounds(4)],
-            "halt", 6),
+    Example("without a declared graph", [started(maxCycleIterations=2), *_rounds(4)], "halt", 6),
 ]  # fmt: skip

@@ -17,48 +17,32 @@ Reference: tickets requirement, "UI/UX gate bypass"; "override requires explicit
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from streamproc.core import kind
-from streamproc.core.decision import Finding
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, RawTurn, moved, override, refusal
+from streamproc.core.board.change import BoardChange
+from streamproc.core.board.state import Task
+from streamproc.detectors.base import Example, RawTurn, View, moved
+from streamproc.detectors.board_detector import GuardDetector
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """None of its own: the gate is a guard of the board."""
+class DesignGate(GuardDetector):
+    code, name = "TASK007", "design_gate"
 
+    class Limits:
+        """None of its own: the gate is a guard of the board."""
 
-class DesignGate:
-    """TASK007."""
-
-    code = "TASK007"
-    name = "design_gate"
-    kinds = kind.BOARD
-
-    def check(self, view: View, limits: Limits) -> Finding | None:
-        step = view.board_change
-        if step is None or step.task is None or step.refused != self.code or step.attempts != 1:
-            return override(view, self.code, self.name)
-        config, task = step.config, step.task
-        message = f"{task.id} changes the user interface and cannot move to {config.name(step.target)} without a design"
-        message = f"{message}: {', '.join(step.missing)} missing; its state is {config.name(task.state)}."
-        return refusal(view, self.code, self.name, message)
+    def problem(self, view: View, step: BoardChange, task: Task) -> str:
+        to, missing = step.config.name(step.target), ", ".join(step.missing)
+        return f"{task.id} changes the user interface and cannot move to {to} without a design: {missing} missing"
 
 
 DETECTOR = DesignGate()
-
 _ALL = ["mockup", "interaction-spec", "component-hierarchy", "state-variations", "accessibility-checklist"]
 _TASKS: list[RawTurn] = [
     {"type": "task.created", "task_id": "D1", "kind": "design"},
     {"type": "task.created", "task_id": "T1", "kind": "frontend", "ui_touching": True, "depends_on": ["D1"]},
 ]
-
 HEALTHY = [
     Example("the design is complete", [
-        *_TASKS,
-        *moved("D1", "COMMIT", "DONE"),
+        *_TASKS, *moved("D1", "COMMIT", "DONE"),
         *moved("T1", "LOCKED", "IMPLEMENTING", artifacts=[f"docs/uiux/login/{name}.md" for name in _ALL]),
     ]),
     Example("a task that does not change the user interface", moved("T1", "LOCKED", "IMPLEMENTING", ui_touching="no")),
@@ -70,7 +54,5 @@ STUCK = [
     Example("an artifact is missing", [
         *_TASKS, *moved("D1", "COMMIT", "DONE"), *moved("T1", "LOCKED", "IMPLEMENTING", artifacts=_ALL[:-1]),
     ], "warn", 0),
-    Example("an override without a name", [
-        *_TASKS, *moved("T1", "LOCKED", "IMPLEMENTING", override=True),
-    ], "warn", 0),
+    Example("an override without a name", [*_TASKS, *moved("T1", "LOCKED", "IMPLEMENTING", override=True)], "warn", 0),
 ]  # fmt: skip

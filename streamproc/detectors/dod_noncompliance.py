@@ -16,55 +16,41 @@ Reference: tickets requirement, "any item with `status: false`, or no report, or
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from streamproc.core import kind
-from streamproc.core.decision import Finding
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, moved, override, owner, refusal
+from streamproc.core.board.change import BoardChange
+from streamproc.core.board.state import Task
+from streamproc.detectors.base import Example, View, moved
+from streamproc.detectors.board_detector import GuardDetector, owner
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Attempts to move on."""
+class DodNoncompliance(GuardDetector):
+    code, name = "TASK005", "dod_noncompliance"
 
-    flag: int = 2  # the first may be a mistake; the second ignores the refusal
+    class Limits:
+        """Attempts to move on."""
 
+        flag: int = 2  # the first may be a mistake; the second ignores the refusal
 
-class DodNoncompliance:
-    """TASK005."""
+    def asks_at(self, limits: Limits) -> int:
+        return limits.flag
 
-    code = "TASK005"
-    name = "dod_noncompliance"
-    kinds = kind.BOARD
+    def problem(self, view: View, step: BoardChange, task: Task) -> str:
+        to = step.config.name(step.target)
+        return f"{task.id} cannot move to {to}: {', '.join(step.missing)} missing or failing"
 
-    def check(self, view: View, limits: Limits) -> Finding | None:
-        step = view.board_change
-        if step is None or step.task is None or step.refused != self.code or step.attempts not in (1, limits.flag):
-            return override(view, self.code, self.name)
-        config, task = step.config, step.task
-        message = f"{task.id} cannot move to {config.name(step.target)}: {', '.join(step.missing)} missing or failing"
-        if step.attempts < limits.flag or step.attempts == 1:
-            return refusal(view, self.code, self.name, f"{message}; its state is {config.name(task.state)}.")
-        agent = owner(view, task.id) or "its current agent"
-        message = f"{message}, at attempt {step.attempts}; reassign it from {agent} to another agent, or ask a person."
-        return refusal(view, self.code, self.name, message, action="ask_human")
+    def advice(self, view: View, task: Task) -> str:
+        return f"reassign it from {owner(view, task.id) or 'its current agent'} to another agent, or ask a person"
 
 
 DETECTOR = DodNoncompliance()
-
 _GOOD = {"verdict": "APPROVED", "items": [{"name": "tests", "status": True}, {"name": "docs", "status": True}]}
 _POOR = {"verdict": "APPROVED", "items": [{"name": "tests", "status": True}, {"name": "docs", "status": False}]}
-
 HEALTHY = [
     Example("an approved report", moved("T1", "IMPLEMENTING", "QA_REVIEW", "VALIDATION", dod=_GOOD)),
     Example("the report came with the previous move", [
         *moved("T1", "IMPLEMENTING", "QA_REVIEW", evidence={"dod_report": "approved"}),
         *moved("T1", "QA_REVIEW", "VALIDATION"),
     ]),
-    Example("the review sends a failing task back", moved(
-        "T1", "IMPLEMENTING", "QA_REVIEW", "REWORK", dod=_POOR,
-    )),
+    Example("the review sends a failing task back", moved("T1", "IMPLEMENTING", "QA_REVIEW", "REWORK", dod=_POOR)),
 ]  # fmt: skip
 STUCK = [
     Example("an item fails", moved("T1", "IMPLEMENTING", "QA_REVIEW", "VALIDATION", dod=_POOR), "warn", 0),

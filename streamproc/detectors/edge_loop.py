@@ -26,29 +26,22 @@ reset `planner_to_coder`".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from streamproc.core import kind
-from streamproc.core.decision import STALLED, Evidence, Finding, Level
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, call, said, tested
+from streamproc.detectors.base import Detector, Example, Finding, Level, RuleSettings, View, call, kind, said, tested
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Allowed handovers in a row on one edge without progress."""
-
-    halt: int = 5
-    verifier_halt: int = 3
-    per_edge: int = 0  # 1: only news from an edge restarts its count; right for a planner that directs all others
-
-
-class EdgeLoop:
-    """LOOP005."""
-
-    code = "LOOP005"
-    name = "edge_loop"
+class EdgeLoop(Detector):
+    code, name = "LOOP005", "edge_loop"
     kinds = kind.HANDOVER
+
+    class Limits:
+        """Allowed handovers in a row on one edge without progress."""
+
+        halt: int = 5
+        verifier_halt: int = 3
+        per_edge: int = 0  # 1: only news from an edge restarts its count; right for a planner that directs all others
+
+    def settings(self, limits: Limits | None) -> RuleSettings:
+        return {"edges_apart": limits is not None and bool(limits.per_edge)}
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         hop = view.handover
@@ -57,17 +50,12 @@ class EdgeLoop:
         allowed = limits.verifier_halt if "verif" in hop.target.lower() else limits.halt
         if not 0 < allowed < hop.times:
             return None
-        return Finding(
-            code=self.code,
-            level=Level.HALT,
-            loop=view.run.handovers.chosen_edge or view.node_tag ^ view.run.handovers.previous_node << 1,
-            onset=hop.since,
-            message=f"{hop.source} handed over to {hop.target} {hop.times} times in a row without progress.",
-            evidence=Evidence(kind=self.name, count=hop.times, edge=[hop.source, hop.target], limit=allowed),
-            reason=STALLED,
-            status="aborted_stuck",
-            action="snitch",
-        )
+        message = f"{hop.source} handed over to {hop.target} {hop.times} times in a row without progress."
+        return self.finding(
+            Level.HALT, view.run.handovers.chosen_edge or view.node_tag ^ view.run.handovers.previous_node << 1,
+            message, onset=hop.since, action="snitch",
+            count=hop.times, edge=[hop.source, hop.target], limit=allowed,
+        )  # fmt: skip
 
 
 DETECTOR = EdgeLoop()
@@ -111,7 +99,6 @@ HEALTHY = [
     ]),
 ]  # fmt: skip
 _PLANNER = {"detectors": {"LOOP005": {"per_edge": 1}}}
-
 STUCK = [
     Example("new files do not excuse the same research", [
         turn for n in range(7)

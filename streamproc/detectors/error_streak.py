@@ -16,50 +16,36 @@ Reference: catalogue of errors, "n consecutive calls in error, whatever the erro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from streamproc.core import kind
-from streamproc.core.decision import REPEATED_ERROR, Evidence, Finding, Level
+from streamproc.core.decision import REPEATED_ERROR
 from streamproc.core.marks import first_of
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, RawTurn, call, level
+from streamproc.detectors.base import Detector, Example, Finding, Level, RawTurn, View, call, kind, level
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Failed call turns in a row."""
-
-    warn: int = 4
-    halt: int = 8
-
-
-class ErrorStreak:
-    """ERROR003."""
-
-    code = "ERROR003"
-    name = "error_streak"
+class ErrorStreak(Detector):
+    code, name = "ERROR003", "error_streak"
     kinds = kind.FAILING
+    reason = REPEATED_ERROR
+
+    class Limits:
+        """Failed call turns in a row."""
+
+        warn: int = 4
+        halt: int = 8
 
     def marks(self, limits: Limits) -> dict[str, int]:
         return {"failed_turns": first_of(limits.warn, limits.halt)}
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         run = view.run
-        reached = level(run.tools.failed_turns, limits.warn, limits.halt)
-        if reached is None:
+        if (reached := level(run.tools.failed_turns, limits.warn, limits.halt)) is None:
             return None
         if reached == Level.HALT and run.tools.failed_turns - run.tools.excused_failures < limits.halt:
             reached = Level.WARN
-        return Finding(
-            code=self.code,
-            level=reached,
-            loop=run.tools.failing_since,
-            onset=run.tools.failing_since,
-            message=f"Every call failed in the last {run.tools.failed_turns} turns with calls.",
-            evidence=Evidence(kind=self.name, count=run.tools.failed_turns, tool=view.turn.calls[0].name),
-            reason=REPEATED_ERROR,
-            status="aborted_stuck",
-        )
+        message = f"Every call failed in the last {run.tools.failed_turns} turns with calls."
+        return self.finding(
+            reached, run.tools.failing_since, message, onset=run.tools.failing_since,
+            count=run.tools.failed_turns, tool=view.turn.calls[0].name,
+        )  # fmt: skip
 
 
 DETECTOR = ErrorStreak()
@@ -78,12 +64,10 @@ HEALTHY = [
     Example("rate limits", [failing("llm", {"n": n}, "HTTP 429 Too Many Requests") for n in range(9)]),
 ]  # fmt: skip
 _SUITE = [
-    {
-        "node": "agent",
-        "tool_calls": [{"name": "test", "args": {}, "error": "exit 1", "result": f"test {'x' * n} fails"}],
-    }
-    for n in range(20)
-]
+    {"node": "agent", "tool_calls": [
+        {"name": "test", "args": {}, "error": "exit 1", "result": f"test {'x' * n} fails"}
+    ]} for n in range(20)
+]  # fmt: skip
 STUCK = [
     Example("a suite that fails differently each time only warns", _SUITE, "warn", 3),
     Example("several suites that exit 1 with new output", [

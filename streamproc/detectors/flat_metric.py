@@ -20,31 +20,22 @@ increased".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from streamproc.core import kind
-from streamproc.core.decision import STALLED, Evidence, Finding, Level
-from streamproc.core.episodes import already_reported
 from streamproc.core.signals.novelty import Gate
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, call, level
+from streamproc.detectors.base import Detector, Example, Finding, Level, View, call, iteration, kind, level
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Iterations without a new best value."""
-
-    warn: int = 2
-    halt: int = 3
-    gate: Gate = Gate.RESULTS  # a node that looks into new things works on it
-
-
-class FlatMetric:
-    """STALL004."""
-
-    code = "STALL004"
-    name = "flat_metric"
+class FlatMetric(Detector):
+    code, name = "STALL004", "flat_metric"
     kinds = kind.METRIC
+    gated = "metrics"
+    status = "stalled"
+
+    class Limits:
+        """Iterations without a new best value."""
+
+        warn: int = 2
+        halt: int = 3
+        gate: Gate = Gate.RESULTS  # a node that looks into new things works on it
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         if view.flat is None:
@@ -54,25 +45,13 @@ class FlatMetric:
         if reached is not None and perhaps_falling:
             reached = Level.WARN
         loop = first ^ view.node_tag
-        if reached is None or already_reported(view.run, self.code, loop, reached, view.index):
+        if reached is None or self.reported(view, loop, reached):
             return None
         hint = " (if it should fall, list it under lower_is_better)" if perhaps_falling else ""
         value = (view.turn.progress or {})[name]
-        return Finding(
-            code=self.code,
-            level=reached,
-            loop=loop,
-            onset=first,
-            message=f"{name[:60]} has not improved for {count} iterations and is now {value:g}{hint}.",
-            evidence=Evidence(
-                kind=self.name,
-                count=count,
-                best=best,
-                reason=name[:60],
-                iteration=view.cycle.iterations if view.cycle is not None else None,
-            ),
-            reason=STALLED,
-            status="stalled",
+        message = f"{name[:60]} has not improved for {count} iterations and is now {value:g}{hint}."
+        return self.finding(
+            reached, loop, message, onset=first, count=count, best=best, reason=name[:60], iteration=iteration(view)
         )
 
 
@@ -95,15 +74,11 @@ HEALTHY = [
     ]),
 ]  # fmt: skip
 STUCK = [
-    Example(
-        "under `gate: none`, three iterations at 0.5 of sessions that read",
-        [call("read", {"f": n}, f"text {n}", node="writer", progress={"docs_score": 0.5}) for n in range(4)],
-        "halt",
-        3,
-        {"detectors": {"STALL004": {"gate": "none"}}},
-    ),
+    Example("under `gate: none`, three iterations at 0.5 of sessions that read", [
+        call("read", {"f": n}, f"text {n}", node="writer", progress={"docs_score": 0.5}) for n in range(4)
+    ], "halt", 3, {"detectors": {"STALL004": {"gate": "none"}}}),
     Example("three iterations at 0.5", _scored(0.2, 0.5, 0.5, 0.5, 0.5), "halt", 4),
     Example("a falling metric that the policy does not list", _scored(9, 7, 6, 4, 3, 2, name="kilometres"), "warn", 2),
     Example("a loss that stops falling", _scored(0.9, 0.4, 0.5, 0.4, 0.4, name="val_loss"), "halt", 4),
     Example("up and down below the best", _scored(0.6, 0.5, 0.6, 0.4), "halt", 3),
-]
+]  # fmt: skip

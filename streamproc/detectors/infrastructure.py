@@ -14,29 +14,20 @@ Reference: catalogue of errors, "retryable infrastructure errors have a counter 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from streamproc.core import kind
-from streamproc.core.decision import STALLED, Evidence, Finding, Level
 from streamproc.core.marks import first_of
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, call
+from streamproc.detectors.base import Detector, Example, Finding, Level, View, call, kind
 from streamproc.detectors.error_streak import failing
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Turns in a row that failed with infrastructure errors."""
-
-    warn: int = 10
-
-
-class Infrastructure:
-    """INFRA001."""
-
-    code = "INFRA001"
-    name = "infrastructure"
+class Infrastructure(Detector):
+    code, name = "INFRA001", "infrastructure"
     kinds = kind.RETRIES
+    status = "stalled"
+
+    class Limits:
+        """Turns in a row that failed with infrastructure errors."""
+
+        warn: int = 10
 
     def marks(self, limits: Limits) -> dict[str, int]:
         return {"retries": first_of(limits.warn)}
@@ -45,32 +36,19 @@ class Infrastructure:
         retries = view.run.tools.retries
         if not 0 < limits.warn <= retries:
             return None
-        return Finding(
-            code=self.code,
-            level=Level.WARN,
-            loop=0,
-            message=f"Calls failed with infrastructure errors in {retries} consecutive turns; pause before retrying.",
-            evidence=Evidence(kind=self.name, count=retries, tool=view.turn.calls[0].name),
-            reason=STALLED,
-            status="stalled",
-            action="pause",
-        )
+        message = f"Calls failed with infrastructure errors in {retries} consecutive turns; pause before retrying."
+        return self.finding(Level.WARN, 0, message, action="pause", count=retries, tool=view.turn.calls[0].name)
 
 
 DETECTOR = Infrastructure()
-
 _BUSY = failing("llm", {}, "HTTP 429 Too Many Requests")
-
 HEALTHY = [
     Example("nine retries, then an answer", [*[_BUSY] * 9, call("llm", {}, "hello"), *[_BUSY] * 9]),
     Example("a few retries", [_BUSY] * 4),
 ]
 STUCK = [
     Example("ten retries in a row", [_BUSY] * 10, "warn", 9),
-    Example(
-        "ten retries with different arguments",
-        [failing("llm", {"n": n}, "HTTP 503 Service Unavailable") for n in range(10)],
-        "warn",
-        9,
-    ),
-]
+    Example("ten retries with different arguments", [
+        failing("llm", {"n": n}, "HTTP 503 Service Unavailable") for n in range(10)
+    ], "warn", 9),
+]  # fmt: skip

@@ -16,55 +16,36 @@ Reference: tickets requirement, "no passing initialization checklist"; "after 2 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from streamproc.core import kind
-from streamproc.core.decision import Finding
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, moved, override, refusal
+from streamproc.core.board.change import BoardChange
+from streamproc.core.board.state import Task
+from streamproc.detectors.base import Example, View, moved
+from streamproc.detectors.board_detector import GuardDetector
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Attempts to start."""
+class InitSkip(GuardDetector):
+    code, name = "TASK006", "init_skip"
 
-    ask: int = 2  # the agent gets one attempt to run the initialisation
+    class Limits:
+        """Attempts to start."""
 
+        ask: int = 2  # the agent gets one attempt to run the initialisation
 
-class InitSkip:
-    """TASK006."""
+    def asks_at(self, limits: Limits) -> int:
+        return limits.ask
 
-    code = "TASK006"
-    name = "init_skip"
-    kinds = kind.BOARD
-
-    def check(self, view: View, limits: Limits) -> Finding | None:
-        step = view.board_change
-        if step is None or step.task is None or step.refused != self.code or step.attempts not in (1, limits.ask):
-            return override(view, self.code, self.name)
-        config, task = step.config, step.task
+    def problem(self, view: View, step: BoardChange, task: Task) -> str:
         of = f" of {module}" if (module := getattr(view.event, "module", "")) else " of its module"
-        missing = ", ".join(step.missing)
-        message = f"{task.id} cannot move to {config.name(step.target)}: {missing}{of} missing or failing"
-        if step.attempts < limits.ask or step.attempts == 1:
-            return refusal(view, self.code, self.name, f"{message}; its state is {config.name(task.state)}.")
-        message = f"{message}, at attempt {step.attempts}; a person should look at it."
-        return refusal(view, self.code, self.name, message, action="ask_human")
+        to = step.config.name(step.target)
+        return f"{task.id} cannot move to {to}: {', '.join(step.missing)}{of} missing or failing"
 
 
 DETECTOR = InitSkip()
-
 _TASK = {"type": "task.created", "task_id": "T1", "module": "billing"}
-
 HEALTHY = [
-    Example("the checklist passed", [
-        _TASK, *moved("T1", "READY", "LOCKED", "IMPLEMENTING", init={"allPassed": True}),
-    ]),
+    Example("the checklist passed", [_TASK, *moved("T1", "READY", "LOCKED", "IMPLEMENTING", init={"allPassed": True})]),
     Example("another task initialised the module", [
-        _TASK,
-        {"type": "task.created", "task_id": "T2", "module": "billing"},
-        *moved("T1", "LOCKED", "IMPLEMENTING", init_checklist=True),
-        *moved("T2", "LOCKED", "IMPLEMENTING"),
+        _TASK, {"type": "task.created", "task_id": "T2", "module": "billing"},
+        *moved("T1", "LOCKED", "IMPLEMENTING", init_checklist=True), *moved("T2", "LOCKED", "IMPLEMENTING"),
     ]),
     Example("a task without a module", moved("T1", "READY", "LOCKED", "IMPLEMENTING")),
 ]  # fmt: skip

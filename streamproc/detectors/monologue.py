@@ -17,57 +17,38 @@ Reference: catalogue of loops, "≥ 3 consecutive text turns, no tool call, no h
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from streamproc.core import kind
-from streamproc.core.decision import STALLED, Evidence, Finding, Level
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, call, level, said
+from streamproc.detectors.base import Detector, Example, Finding, Level, View, call, kind, level, said
 from streamproc.detectors.near_repeat import OTHER, PLAN
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Text-only turns in a row that are almost the same."""
-
-    warn: int = 3
-    halt: int = 5
-
-
-class MonologueDetector:
-    """LOOP008."""
-
-    code = "LOOP008"
-    name = "monologue"
+class MonologueDetector(Detector):
+    code, name = "LOOP008", "monologue"
     kinds = kind.MONOLOGUE
+
+    class Limits:
+        """Text-only turns in a row that are almost the same."""
+
+        warn: int = 3
+        halt: int = 5
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         talk = view.run.monologue
         if not talk.count or talk.grown >= 2 * (talk.count - 1):  # gains a word every turn: a draft in progress
             return None
-        reached = level(talk.count, limits.warn, limits.halt)
-        if reached is None:
+        if (reached := level(talk.count, limits.warn, limits.halt)) is None:
             return None
         if talk.loose:
             reached = Level.WARN
-        return Finding(
-            code=self.code,
-            level=reached,
-            loop=view.node_tag,
-            onset=talk.first,
-            message=f"{view.turn.node} wrote almost the same text {talk.count} times in a row and did nothing else.",
-            evidence=Evidence(kind=self.name, count=talk.count, turns=list(range(talk.first, view.index + 1))[-8:]),
-            reason=STALLED,
-            status="aborted_stuck",
-        )
+        message = f"{view.turn.node} wrote almost the same text {talk.count} times in a row and did nothing else."
+        return self.finding(
+            reached, view.node_tag, message, onset=talk.first,
+            count=talk.count, turns=list(range(talk.first, view.index + 1))[-8:],
+        )  # fmt: skip
 
 
 DETECTOR = MonologueDetector()
-
 _FILES = ("main", "test", "setup", "views", "models", "urls")
-
 _TABLES = ("users", "orders", "invoices", "products", "carts", "events", "roles")
-
 HEALTHY = [
     Example("one file after another", [said("agent", f"I will read the file {name}.py now.") for name in _FILES]),
     Example("the same words about each task", [

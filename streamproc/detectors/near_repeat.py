@@ -15,45 +15,26 @@ Reference: Charikar, Similarity Estimation Techniques from Rounding Algorithms (
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from streamproc.core import kind
-from streamproc.core.decision import STALLED, Evidence, Finding, Level
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, call, said
+from streamproc.detectors.base import Detector, Example, Finding, Level, View, call, kind, said
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """1: on; 0: off."""
-
-    warn: int = 1
-
-
-class NearRepeat:
-    """LOOP006."""
-
-    code = "LOOP006"
-    name = "near_repeat"
+class NearRepeat(Detector):
+    code, name = "LOOP006", "near_repeat"
     kinds = kind.NEAR
+
+    class Limits:
+        """1: on; 0: off."""
+
+        warn: int = 1
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         if limits.warn < 1:
             return None
-        return Finding(
-            code=self.code,
-            level=Level.WARN,
-            loop=view.node_tag,
-            onset=view.near,
-            message=f"{view.turn.node} wrote almost the same text as at turn {view.near}.",
-            evidence=Evidence(kind=self.name, turns=[view.near, view.index]),
-            reason=STALLED,
-            status="aborted_stuck",
-        )
+        message = f"{view.turn.node} wrote almost the same text as at turn {view.near}."
+        return self.finding(Level.WARN, view.node_tag, message, onset=view.near, turns=[view.near, view.index])
 
 
 DETECTOR = NearRepeat()
-
 PLAN = (
     "First I will read the configuration, then I will change the timeout of the client, then I will run the tests "
     "again and look at the logs of the server, because the connection seems to be closed before the answer arrives. "
@@ -65,30 +46,18 @@ OTHER = (
     "for lists, regenerated the tables and added three cases to the suite: an empty list, a list of one element and "
     "a list that ends in a comma, which must be refused with the line and the column of the comma in the message."
 )
-
 HEALTHY = [
     Example("two different plans", [said("agent", PLAN), said("agent", OTHER)]),
-    Example(
-        "answers of different calls that differ by a word",
-        [call("read", {"page": n}, f"{PLAN} {OTHER} {PLAN} Page {n}.") for n in range(8)],
-    ),
+    Example("answers of different calls that differ by a word", [
+        call("read", {"page": n}, f"{PLAN} {OTHER} {PLAN} Page {n}.") for n in range(8)
+    ]),
     Example("texts too short to compare", [said("agent", "Trying once."), said("agent", "Trying twice.")]),
-]
+]  # fmt: skip
 STUCK = [
-    Example(
-        "the same plan with one word changed",
-        [said("agent", PLAN), said("agent", PLAN.replace("longer", "higher"))],
-        "warn",
-        1,
-    ),
-    Example(
-        "the same plan, with another text in between",
-        [
-            said("agent", PLAN),
-            said("agent", OTHER),
-            said("agent", PLAN.replace("longer", "higher")),
-        ],
-        "warn",
-        2,
-    ),
-]
+    Example("the same plan with one word changed", [
+        said("agent", PLAN), said("agent", PLAN.replace("longer", "higher")),
+    ], "warn", 1),
+    Example("the same plan, with another text in between", [
+        said("agent", PLAN), said("agent", OTHER), said("agent", PLAN.replace("longer", "higher")),
+    ], "warn", 2),
+]  # fmt: skip

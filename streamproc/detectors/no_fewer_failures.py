@@ -20,31 +20,22 @@ Reference: loop-safety requirement "failing count does not decrease for K iterat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from streamproc.core import kind
-from streamproc.core.decision import STALLED, Evidence, Finding, Level
-from streamproc.core.episodes import already_reported
 from streamproc.core.signals.novelty import Gate
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, call, said, tested
+from streamproc.detectors.base import Detector, Example, Finding, Level, View, call, iteration, kind, said, tested
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Iterations without a new lowest failing count."""
-
-    halt: int = 3
-    gate: Gate = Gate.RESULTS  # a verifier that looks into new things works on it
-    nothing_passes_warn: int = 2  # 0 of N passing: something more basic is broken
-
-
-class NoFewerFailures:
-    """STALL003."""
-
-    code = "STALL003"
-    name = "no_fewer_failures"
+class NoFewerFailures(Detector):
+    code, name = "STALL003", "no_fewer_failures"
     kinds = kind.TESTS
+    gated = "failing_counts"
+    status = "stalled"
+
+    class Limits:
+        """Iterations without a new lowest failing count."""
+
+        halt: int = 3
+        gate: Gate = Gate.RESULTS  # a verifier that looks into new things works on it
+        nothing_passes_warn: int = 2  # 0 of N passing: something more basic is broken
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         track, tests = view.node.suites.youngest(), view.turn.tests
@@ -59,30 +50,23 @@ class NoFewerFailures:
         else:
             return None
         loop = view.node_tag ^ track.best_failing
-        if already_reported(view.run, self.code, loop, reached, view.index):
+        if self.reported(view, loop, reached):
             return None
-        return Finding(
-            code=self.code,
-            level=reached,
-            loop=loop,
+        return self.finding(
+            reached,
+            loop,
+            message,
             onset=track.flat.first,
-            message=message,
-            evidence=Evidence(
-                kind=self.name,
-                count=count,
-                iteration=view.cycle.iterations if view.cycle is not None else None,
-                failing=tests.failing,
-                failing_tests=list(tests.sample),
-                failing_trend=view.run.evidence.failing_counts.listed(),
-                best=track.best_failing,
-            ),
-            reason=STALLED,
-            status="stalled",
+            count=count,
+            iteration=iteration(view),
+            failing=tests.failing,
+            failing_tests=list(tests.sample),
+            failing_trend=view.run.evidence.failing_counts.listed(),
+            best=track.best_failing,
         )
 
 
 DETECTOR = NoFewerFailures()
-
 HEALTHY = [
     Example("7, 4, 2, 0", [tested("verifier", [f"t{n}" for n in range(k)]) for k in (7, 4, 2, 0)]),
     Example("one step back", [tested("verifier", [f"t{n}" for n in range(k)]) for k in (4, 5, 3, 2, 1, 0)]),

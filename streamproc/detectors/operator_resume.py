@@ -17,29 +17,22 @@ Reference: fleet commands and people: resume a halted run with a grant, through 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from streamproc.core import kind
-from streamproc.core.decision import USER_STOP, Evidence, Finding, Level
+from streamproc.core.decision import USER_STOP
 from streamproc.core.resume import put_on_probation
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, said
+from streamproc.detectors.base import Detector, Example, Finding, Level, View, kind, said, started, steps
 from streamproc.model.wire import OperatorResume
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Turns on probation."""
-
-    probation_turns: int = 3  # most streaks warn at the second repeat: a loop that continues shows within three turns
-
-
-class OperatorResumed:
-    """OPERATOR003."""
-
-    code = "OPERATOR003"
-    name = "operator_resume"
+class OperatorResumed(Detector):
+    code, name = "OPERATOR003", "operator_resume"
     kinds = kind.COMMAND
+    reason = USER_STOP
+    status = ""
+
+    class Limits:
+        """Turns on probation."""
+
+        probation_turns: int = 3  # most streaks warn at the second repeat: a loop that goes on shows within three turns
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         event = view.event
@@ -50,31 +43,22 @@ class OperatorResumed:
         granted = ", ".join(f"{name} +{added}" for name, added in (grant or {}).items())
         by, why = " ".join(event.by.split()), " ".join(event.reason.split())
         reason = f": {why}" if why else ""
-        return Finding(
-            code=self.code,
-            level=Level.INFO,
-            loop=0,
-            message=f"Resumed by {by or 'an operator'}{reason}{f' ({granted})' if granted else ''}.",
-            evidence=Evidence(kind=self.name, by=event.by or None, reason=event.reason or None, grant=grant),
-            reason=USER_STOP,
-            status="",
-            type="run.resumed",
+        message = f"Resumed by {by or 'an operator'}{reason}{f' ({granted})' if granted else ''}."
+        return self.finding(
+            Level.INFO, 0, message, type="run.resumed", by=event.by or None, reason=event.reason or None, grant=grant
         )
 
 
 DETECTOR = OperatorResumed()
-
 _AGAIN = said("agent", "I will try again")
 _RESUME = {"type": "operator.resume", "by": "ada", "reason": "one more try"}
-
 HEALTHY = [
     Example("a run that was not halted", [said("agent", "step 0"), _RESUME, said("agent", "step 1")]),
-    Example("no command at all", [said("agent", f"step {n}") for n in range(6)]),
+    Example("no command at all", steps(6)),
 ]
 STUCK = [
     Example("a halted run is resumed", [*[_AGAIN] * 3, _RESUME, said("agent", "now I read the docs")], "info", 2),
     Example("a halted run is resumed with a grant", [
-        {"type": "run.started", "budgets": {"maxSteps": 2}}, *(said("agent", f"step {n}") for n in range(3)),
-        _RESUME | {"grant": {"turns": 2}}, said("agent", "step 3"),
+        started(maxSteps=2), *steps(3), _RESUME | {"grant": {"turns": 2}}, said("agent", "step 3"),
     ], "info", 2),
 ]  # fmt: skip

@@ -15,26 +15,19 @@ Reference: fleet commands and people: STOP with who, when and why; kill one run,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from streamproc.core import kind
-from streamproc.core.decision import USER_STOP, Evidence, Finding, Level
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, said
+from streamproc.core.decision import USER_STOP
+from streamproc.detectors.base import Detector, Example, Finding, Level, View, kind, said, steps
 from streamproc.model.wire import OperatorStop
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """There are none."""
-
-
-class OperatorStopped:
-    """OPERATOR001."""
-
-    code = "OPERATOR001"
-    name = "operator_stop"
+class OperatorStopped(Detector):
+    code, name = "OPERATOR001", "operator_stop"
     kinds = kind.COMMAND
+    reason = USER_STOP
+    status = "stopped"
+
+    class Limits:
+        """There are none."""
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         event = view.event
@@ -42,21 +35,13 @@ class OperatorStopped:
             return None
         by, why = " ".join(event.by.split()), " ".join(event.reason.split())
         reason = f": {why}" if why else ""
-        return Finding(
-            code=self.code,
-            level=Level.HALT,
-            loop=0,
-            message=f"Stopped by {by or 'an operator'}{reason}.",
-            evidence=Evidence(kind=self.name, by=event.by or None, reason=event.reason or None),
-            reason=USER_STOP,
-            status="stopped",
-        )
+        message = f"Stopped by {by or 'an operator'}{reason}."
+        return self.finding(Level.HALT, 0, message, by=event.by or None, reason=event.reason or None)
 
 
 DETECTOR = OperatorStopped()
-
 HEALTHY = [
-    Example("no command at all", [said("agent", f"step {n}") for n in range(6)]),
+    Example("no command at all", steps(6)),
     Example("a resume of a run that was not stopped", [said("agent", "step 0"), {"type": "operator.resume"}]),
 ]  # fmt: skip
 STUCK = [

@@ -20,32 +20,25 @@ Reference: loop-safety requirement "oscillation: output alternates between two s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from streamproc.core import kind
-from streamproc.core.decision import OSCILLATING, Evidence, Finding, Level
+from streamproc.core.decision import OSCILLATING
 from streamproc.core.signals.novelty import Gate
 from streamproc.core.signals.periods import STEPS, Period, loop_tag
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, call, said
+from streamproc.detectors.base import Detector, Example, Finding, Level, View, call, kind, said
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Full rounds."""
-
-    said_halt: int = 2  # words and artifacts do not recur by chance
-    calls_warn: int = 2  # going twice over the same files is legitimate
-    calls_halt: int = 3
-    gate: Gate = Gate.ANY  # others' new words may be the answer that a repeated question asks for
-
-
-class Oscillation:
-    """LOOP002."""
-
-    code = "LOOP002"
-    name = "oscillation"
+class Oscillation(Detector):
+    code, name = "LOOP002", "oscillation"
     kinds = kind.PERIOD
+    gated = "sequences"
+    reason = OSCILLATING
+
+    class Limits:
+        """Full rounds."""
+
+        said_halt: int = 2  # words and artifacts do not recur by chance
+        calls_warn: int = 2  # going twice over the same files is legitimate
+        calls_halt: int = 3
+        gate: Gate = Gate.ANY  # others' new words may be the answer that a repeated question asks for
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         found = None
@@ -67,29 +60,16 @@ class Oscillation:
 
     def _finding(self, view: View, period: Period, reached: Level) -> Finding:
         rounds = (period.matches + period.length) // period.length
-        return Finding(
-            code=self.code,
-            level=reached,
-            loop=loop_tag(period.tags),
-            onset=period.onset,
-            message=f"The same {period.length}-step sequence has repeated {rounds} times.",
-            evidence=Evidence(
-                kind=self.name,
-                period=period.length,
-                count=rounds,
-                turns=period.turns,
-                hashes=[f"{tag:08x}" for tag in period.tags],
-                match="normalised",
-            ),
-            reason=OSCILLATING,
-            status="aborted_stuck",
-        )
+        message = f"The same {period.length}-step sequence has repeated {rounds} times."
+        return self.finding(
+            reached, loop_tag(period.tags), message, onset=period.onset,
+            period=period.length, count=rounds, turns=period.turns, hashes=[f"{tag:08x}" for tag in period.tags],
+            match="normalised",
+        )  # fmt: skip
 
 
 DETECTOR = Oscillation()
-
 _FILES = [call("read", {"path": f"src/{n}.py"}, f"contents of file {n}") for n in range(15)]
-
 HEALTHY = [
     Example("one step back", [said("coder", "use a list"), said("coder", "use a set"), said("coder", "use a list"),
                               said("coder", "use a dict")]),

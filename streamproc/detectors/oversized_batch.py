@@ -17,28 +17,18 @@ Reference: tickets requirement, "agent receives > 3 tasks (or > 5 for SPEC-phase
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from streamproc.core import kind
-from streamproc.core.decision import Evidence, Finding
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, RawTurn, actor, moved, task_finding
+from streamproc.detectors.base import Example, Finding, RawTurn, View, actor, moved
+from streamproc.detectors.board_detector import BoardDetector
 from streamproc.model.wire import TaskDelegated
 
 TASKS_SHOWN = 12
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """None of its own: the sizes are the board's."""
+class OversizedBatch(BoardDetector):
+    code, name = "TASK003", "oversized_batch"
 
-
-class OversizedBatch:
-    """TASK003."""
-
-    code = "TASK003"
-    name = "oversized_batch"
-    kinds = kind.BOARD
+    class Limits:
+        """None of its own: the sizes are the board's."""
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         step, event = view.board_change, view.event
@@ -50,21 +40,11 @@ class OversizedBatch:
         agent = event.agent or "An agent"
         phase = f" in {step.phase}" if step.phase else ""
         how = f"in one cycle ({step.earlier} of them before)" if step.earlier else "at once"
-        return task_finding(
-            view,
-            self.code,
-            f"{agent} was given {step.batch} tasks {how}{phase}, but {allowed} are allowed; split the batch.",
-            Evidence(
-                kind=self.name,
-                count=step.batch,
-                limit=allowed,
-                unit="tasks",
-                tasks=list(event.tasks[:TASKS_SHOWN]) or None,
-                agent=actor(event),
-                phase=step.phase or None,
-            ),
-            type="delegation.rejected",
-        )
+        message = f"{agent} was given {step.batch} tasks {how}{phase}, but {allowed} are allowed; split the batch."
+        return self.task_finding(
+            view, message, type="delegation.rejected", count=step.batch, limit=allowed, unit="tasks",
+            tasks=list(event.tasks[:TASKS_SHOWN]) or None, agent=actor(event), phase=step.phase or None,
+        )  # fmt: skip
 
 
 DETECTOR = OversizedBatch()
@@ -82,9 +62,7 @@ HEALTHY = [
     Example("two tasks in each of two cycles", [
         _batch(2), {"type": "cycle.completed", "completed": 2}, _batch(2, tasks=["T8", "T9"]),
     ]),
-    Example("a fourth task after one is done", [
-        _batch(3), *moved("T0", "COMMIT", "DONE"), _batch(1, tasks=["T9"]),
-    ]),
+    Example("a fourth task after one is done", [_batch(3), *moved("T0", "COMMIT", "DONE"), _batch(1, tasks=["T9"])]),
 ]  # fmt: skip
 STUCK = [
     Example("four at once", [_batch(4, phase="BUILD")], "warn", 0),

@@ -18,36 +18,28 @@ Reference: catalogue of errors, "the same tool fails with the same normalised si
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
-from streamproc.core import kind
-from streamproc.core.decision import REPEATED_ERROR, Evidence, Finding, Level, hex16
+from streamproc.core.decision import REPEATED_ERROR
 from streamproc.core.marks import first_of
 from streamproc.core.signals.tools import ToolAnswers
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, call, listed
+from streamproc.detectors.base import Detector, Example, Finding, Level, View, call, hex16, kind, listed
 from streamproc.detectors.error_streak import failing
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Failures with the same error within the tool's last six calls."""
-
-    warn: int = 3
-    halt: int = 4  # if arguments came again
-    varied_halt: int = 6  # within the last eight, if the arguments were different each time: the agent is searching
-
 
 WINDOW: Final = 6  # calls of the tool
 
 
-class RecurringError:
-    """ERROR005."""
-
-    code = "ERROR005"
-    name = "recurring_error"
+class RecurringError(Detector):
+    code, name = "ERROR005", "recurring_error"
     kinds = kind.TOOL_FAILS
+    reason = REPEATED_ERROR
+
+    class Limits:
+        """Failures with the same error within the tool's last six calls."""
+
+        warn: int = 3
+        halt: int = 4  # if arguments came again
+        varied_halt: int = 6  # within the last eight, if the arguments were different each time: the agent is searching
 
     def marks(self, limits: Limits) -> dict[str, int]:
         return {"same_errors": first_of(limits.warn, limits.halt, limits.varied_halt)}
@@ -69,23 +61,11 @@ class RecurringError:
 
     def _finding(self, view: View, tool: ToolAnswers, reached: Level, turns: list[int]) -> Finding:
         name = next((made.name for made in view.turn.calls), "")
-        return Finding(
-            code=self.code,
-            level=reached,
-            loop=tool.failures[-1],
-            onset=turns[0],
-            message=f"{name or 'A tool'} failed with the same error at {listed(turns)}.",
-            evidence=Evidence(
-                kind=self.name,
-                count=len(turns),
-                turns=turns,
-                tool=name,
-                match="normalised",
-                hashes=[hex16(tool.failures[-1])],
-            ),
-            reason=REPEATED_ERROR,
-            status="aborted_stuck",
-        )
+        message = f"{name or 'A tool'} failed with the same error at {listed(turns)}."
+        return self.finding(
+            reached, tool.failures[-1], message, onset=turns[0],
+            count=len(turns), turns=turns, tool=name, match="normalised", hashes=[hex16(tool.failures[-1])],
+        )  # fmt: skip
 
 
 def _failures(tool: ToolAnswers, since: int) -> tuple[list[int], list[int], list[int]]:
@@ -97,16 +77,11 @@ def _failures(tool: ToolAnswers, since: int) -> tuple[list[int], list[int], list
         for place, (turn, error, key) in enumerate(zip(tool.turns, tool.failures, tool.keys, strict=True))
         if last and error == last and turn >= since
     ]
-    start = len(tool.failures) - WINDOW
-    return (
-        [turn for turn, _, _ in found],
-        [turn for turn, _, place in found if place >= start],
-        [key for _, key, place in found if place >= start],
-    )
+    recent = [(turn, key) for turn, key, place in found if place >= len(tool.failures) - WINDOW]
+    return [turn for turn, _, _ in found], [turn for turn, _ in recent], [key for _, key in recent]
 
 
 DETECTOR = RecurringError()
-
 HEALTHY = [
     Example("two failures", [failing("run", {"n": n}, "command not found") for n in range(2)]),
     Example("different errors", [failing("run", {"n": n}, f"error {'x' * n}") for n in range(3)]),

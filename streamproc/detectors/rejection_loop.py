@@ -15,59 +15,37 @@ Reference: tickets requirement, "REJECTED verdict for the same task ≥ 3 times 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from streamproc.core import kind
 from streamproc.core.board.owners import owner_of
-from streamproc.core.decision import Evidence, Finding, Rejection
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, RawTurn, level, moved, still_parked, task_finding
+from streamproc.core.decision import Rejection
+from streamproc.detectors.base import Example, Finding, RawTurn, View, moved
+from streamproc.detectors.board_detector import BoardDetector, level_at
 
 OPTIONS = ["force-approve", "cancel", "reassign"]
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """REJECTED verdicts for one task."""
+class RejectionLoop(BoardDetector):
+    code, name = "TASK008", "rejection_loop"
 
-    warn: int = 3  # the board's maximum of reworks
-    halt: int = 0  # one rejected task is no reason to stop the board's other tasks
+    class Limits:
+        """REJECTED verdicts for one task."""
 
-
-class RejectionLoop:
-    """TASK008."""
-
-    code = "TASK008"
-    name = "rejection_loop"
-    kinds = kind.BOARD
+        warn: int = 3  # the board's maximum of reworks
+        halt: int = 0  # one rejected task is no reason to stop the board's other tasks
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         step = view.board_change
-        if step is None or step.task is None or step.rejected not in (limits.warn, limits.halt):
-            return still_parked(view, self.code, self.name, "a person's approval")
-        found = level(step.rejected, limits.warn, limits.halt)
-        if found is None:
-            return still_parked(view, self.code, self.name, "a person's approval")
+        if step is None or step.task is None:
+            return None
+        if (reached := level_at(step.rejected, limits.warn, limits.halt)) is None:
+            return self.still_parked(view, "a person's approval")
         rejections = [Rejection(validator=validator, reason=reason) for validator, reason in step.task.rejections]
-        return task_finding(
-            view,
-            self.code,
-            f"{step.task.id} was rejected {step.rejected} times; force-approve, cancel or reassign it.",
-            Evidence(
-                kind=self.name,
-                count=step.rejected,
-                attempts=step.rejected,
-                validator=rejections[-1].validator or None,
-                agent=owner_of(step.board, step.tag(step.task.id)) or None,
-                rejections=rejections,
-                options=OPTIONS,
-                last_valid=step.config.name(step.task.state) or None,
-            ),
-            level=found,
-            type="task.escalated",
-            action="ask_human",
-            task_status="escalated",
-        )
+        message = f"{step.task.id} was rejected {step.rejected} times; force-approve, cancel or reassign it."
+        return self.task_finding(
+            view, message, reached, type="task.escalated", action="ask_human", task_status="escalated",
+            count=step.rejected, attempts=step.rejected, validator=rejections[-1].validator or None,
+            agent=owner_of(step.board, step.tag(step.task.id)) or None, rejections=rejections, options=OPTIONS,
+            last_valid=step.config.name(step.task.state) or None,
+        )  # fmt: skip
 
 
 DETECTOR = RejectionLoop()

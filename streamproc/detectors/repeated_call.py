@@ -35,49 +35,53 @@ Reference: "same tool called with identical arguments >= 3 times within 10 steps
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
 from typing import Any, Final
 
 from streamproc.core import kind
-from streamproc.core.decision import STALLED, Evidence, Finding, Level, hex16
-from streamproc.core.episodes import already_reported
+from streamproc.core.decision import Finding, Level, hex16
 from streamproc.core.run_state import RunState
 from streamproc.core.signals.calls import IDLE, Repeat
 from streamproc.core.signals.novelty import Gate
 from streamproc.core.signals.recent_calls import Recent
 from streamproc.core.signals.streaks import Streak
 from streamproc.core.view import View
-from streamproc.detectors.base import Example, RawTurn, args_excerpt, call, level, listed, said
+from streamproc.detectors.base import START_MS, Detector, Example, RuleSettings, args_excerpt, call, level, listed, said
 from streamproc.model.wire import NO_ANSWER
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Counts of the same call with the same answer."""
-
-    warn: int = 2  # in a row
-    halt: int = 3
-    masked_warn: int = 3  # only a time stamp differs: it may be a poll that is not known as one yet
-    masked_halt: int = 5
-    unanswered_warn: int = 3  # a missing result is no evidence; several in a row are
-    unanswered_halt: int = 5
-    within: int = 10  # calls
-    live_repeats_min: int = 10  # of a poll, before an unchanged answer means anything
-    gate: Gate = Gate.ANY  # a repeat between new findings is honest
-    live_standstills: int = 3  # times the longest period without change so far, in repeats and in time
-    live_minutes: int = 10  # since the last new answer of a poll, where there are times: jobs take minutes
-    known_warn: int = 10  # answers of a poll in a row that it gave before: it changes back and forth
-    known_halt: int = 25
-    written_warn: int = 3  # the same call in a row that writes a text of 120 characters or more, whatever its answers
-    written_halt: int = 5
-
-
-class RepeatedCall:
-    """LOOP003."""
-
-    code = "LOOP003"
-    name = "repeated_call"
+class RepeatedCall(Detector):
+    code, name = "LOOP003", "repeated_call"
     kinds = kind.REPEATED_CALL
+    gated = "calls"
+
+    class Limits:
+        """Counts of the same call with the same answer."""
+
+        warn: int = 2  # in a row
+        halt: int = 3
+        masked_warn: int = 3  # only a time stamp differs: it may be a poll that is not known as one yet
+        masked_halt: int = 5
+        unanswered_warn: int = 3  # a missing result is no evidence; several in a row are
+        unanswered_halt: int = 5
+        within: int = 10  # calls
+        live_repeats_min: int = 10  # of a poll, before an unchanged answer means anything
+        gate: Gate = Gate.ANY  # a repeat between new findings is honest
+        live_standstills: int = 3  # times the longest period without change so far, in repeats and in time
+        live_minutes: int = 10  # since the last new answer of a poll, where there are times: jobs take minutes
+        known_warn: int = 10  # answers of a poll in a row that it gave before: it changes back and forth
+        known_halt: int = 25
+        written_warn: int = 3  # the same call in a row that writes 120 characters or more, whatever its answers
+        written_halt: int = 5
+
+    def settings(self, limits: Limits | None) -> RuleSettings:
+        own = limits or self.Limits()  # which answers of a poll are known matters to others as well
+        return {
+            "live_repeats_min": own.live_repeats_min,
+            "live_standstills": own.live_standstills,
+            "live_minutes": own.live_minutes,
+            "known_warn": own.known_warn,
+            "known_halt": own.known_halt,
+        }
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         best: tuple[Level, Repeat, int] | None = None
@@ -97,32 +101,21 @@ class RepeatedCall:
         if best is None:
             return None
         reached, repeat, count = best
-        if already_reported(view.run, self.code, _loop(repeat), reached, view.index, _onset(repeat, count)):
+        if self.reported(view, _loop(repeat), reached, _onset(repeat, count)):
             return None
         return self._finding(view, *best)
 
     def _written(self, view: View, reached: Level, writes: Streak) -> Finding | None:
         """Return the finding for a call that writes the same text again and again."""
-        if already_reported(view.run, self.code, writes.value, reached, view.index):
+        if self.reported(view, writes.value, reached):
             return None
         made = view.turn.calls[0]
-        return Finding(
-            code=self.code,
-            level=reached,
-            loop=writes.value,
-            onset=writes.first,
-            message=f"{made.name or 'A tool'} has written the same text {writes.count} times in a row, since turn "
-            f"{writes.first}.",
-            evidence=Evidence(
-                kind=self.name,
-                tool=made.name,
-                args_hash=hex16(made.key),
-                args_excerpt=args_excerpt(view.turn, made),
-                count=writes.count,
-            ),
-            reason=STALLED,
-            status="aborted_stuck",
-        )
+        tool, count, first = made.name or "A tool", writes.count, writes.first
+        message = f"{tool} has written the same text {count} times in a row, since turn {first}."
+        return self.finding(
+            reached, writes.value, message, onset=first,
+            tool=made.name, args_hash=hex16(made.key), args_excerpt=args_excerpt(view.turn, made), count=count,
+        )  # fmt: skip
 
     def _recent(self, view: View, limits: Limits) -> Finding | None:
         """Return the finding behind a gate of its own: a call that was made again and again in recent call turns."""
@@ -135,30 +128,17 @@ class RepeatedCall:
             reached = level(len(steps), 0, limits.halt) or level(in_row, limits.warn, 0)
             if reached is not None and (best is None or reached > best[0]):
                 best = reached, recent, turns
-        if best is None or already_reported(view.run, self.code, best[1].call.key, best[0], view.index):
+        if best is None or self.reported(view, best[1].call.key, best[0]):
             return None
         reached, (made, _, _), turns = best
         plain = limits.gate == Gate.NONE
         what = "was called with the same arguments" if plain else "returned the same result for the same arguments"
-        return Finding(
-            code=self.code,
-            level=reached,
-            loop=made.key,
-            onset=turns[0],
-            message=f"{made.name or 'A tool'} {what} at {listed(turns)}{'' if plain else _NO_RESULT}.",
-            evidence=Evidence(
-                kind=self.name,
-                tool=made.name,
-                args_hash=hex16(made.key),
-                args_excerpt=args_excerpt(view.turn, made),
-                result_hash=None if plain else hex16(made.exact),
-                turns=turns,
-                count=len(turns),
-                match="exact",
-            ),
-            reason=STALLED,
-            status="aborted_stuck",
-        )
+        message = f"{made.name or 'A tool'} {what} at {listed(turns)}{'' if plain else _NO_RESULT}."
+        return self.finding(
+            reached, made.key, message, onset=turns[0],
+            tool=made.name, args_hash=hex16(made.key), args_excerpt=args_excerpt(view.turn, made),
+            result_hash=None if plain else hex16(made.exact), turns=turns, count=len(turns), match="exact",
+        )  # fmt: skip
 
     def _finding(self, view: View, reached: Level, repeat: Repeat, count: int) -> Finding:
         made = repeat.call
@@ -173,25 +153,13 @@ class RepeatedCall:
             what = f"{tool} was called with the same arguments and reported no result"
         else:
             what = f"{tool} returned the same result for the same arguments"
-        return Finding(
-            code=self.code,
-            level=reached,
-            loop=_loop(repeat),
-            onset=_onset(repeat, count),
-            message=f"{what}{times} at {listed(turns)}, with no new information in between.",
-            evidence=Evidence(
-                kind=self.name,
-                tool=made.name,
-                args_hash=hex16(made.key),
-                args_excerpt=args_excerpt(view.turn, made),
-                result_hash=hex16(made.exact if exact else made.norm),
-                turns=turns,
-                count=count,
-                match="exact" if exact else "normalised",
-            ),
-            reason=STALLED,
-            status="aborted_stuck",
-        )
+        message = f"{what}{times} at {listed(turns)}, with no new information in between."
+        return self.finding(
+            reached, _loop(repeat), message, onset=_onset(repeat, count),
+            tool=made.name, args_hash=hex16(made.key), args_excerpt=args_excerpt(view.turn, made),
+            result_hash=hex16(made.exact if exact else made.norm), turns=turns, count=count,
+            match="exact" if exact else "normalised",
+        )  # fmt: skip
 
 
 _NO_RESULT: Final = ", with no new result in between"
@@ -215,7 +183,7 @@ def _in_row(steps: list[int], counted: int) -> int:
     return consecutive
 
 
-def _judge(run: RunState, repeat: Repeat, limits: Limits) -> tuple[Level | None, int]:
+def _judge(run: RunState, repeat: Repeat, limits: RepeatedCall.Limits) -> tuple[Level | None, int]:
     """Return the severity of this repeat and the number of occurrences counted."""
     if repeat.live:
         return Level.WARN if repeat.state == IDLE else Level.HALT, max(repeat.known, repeat.still)
@@ -236,18 +204,15 @@ def _judge(run: RunState, repeat: Repeat, limits: Limits) -> tuple[Level | None,
 
 
 DETECTOR = RepeatedCall()
-
 _TESTS = "3 failed, 9 passed"
-
 _SECOND = 1_000  # ms
 _LINE = "def add(left, right):\n    return left + right\n" * 3
 
 
-def _polls(answers: list[str], seconds: int, **args: Any) -> list[RawTurn]:
+def _polls(answers: list[str], seconds: int, **args: Any) -> list[dict[str, Any]]:
     """Return polls at a steady pace."""
-    start = 1_767_225_600_000
     return [
-        call("poll", {"id": 1} | args, answer, at=start + n * seconds * _SECOND) for n, answer in enumerate(answers)
+        call("poll", {"id": 1} | args, answer, at=START_MS + n * seconds * _SECOND) for n, answer in enumerate(answers)
     ]
 
 

@@ -24,29 +24,24 @@ is universal: works for any error type".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from streamproc.core import kind
-from streamproc.core.decision import REPEATED_ERROR, Evidence, Finding, hex16
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, call, level, said
+from streamproc.core.decision import REPEATED_ERROR
+from streamproc.detectors.base import Detector, Example, Finding, RuleSettings, View, call, hex16, kind, level, said
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Attempts in a row that end in the same error."""
-
-    warn: int = 0  # the first repeat already halts
-    halt: int = 2
-    every_error: int = 0  # 1: retryable errors and failed calls are attempts as well
-
-
-class RepeatedError:
-    """ERROR001."""
-
-    code = "ERROR001"
-    name = "repeated_error"
+class RepeatedError(Detector):
+    code, name = "ERROR001", "repeated_error"
     kinds = kind.ERRORS
+    reason = REPEATED_ERROR
+
+    class Limits:
+        """Attempts in a row that end in the same error."""
+
+        warn: int = 0  # the first repeat already halts
+        halt: int = 2
+        every_error: int = 0  # 1: retryable errors and failed calls are attempts as well
+
+    def settings(self, limits: Limits | None) -> RuleSettings:
+        return {"every_error": limits is not None and bool(limits.every_error)}
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         streak, errors = view.node.errors, view.turn.errors
@@ -61,28 +56,16 @@ class RepeatedError:
         if of_run is not None and of_run.count > count:
             loop, count, first = streak.value, of_run.count, of_run.first
             message = f"{count} consecutive attempts ended in the same error, the last one reported by {view.turn.node}"
-        reached = level(count, limits.warn, limits.halt)
-        if reached is None:
+        if (reached := level(count, limits.warn, limits.halt)) is None:
             return None
         excerpt = errors.excerpt
         if errors is view.turn.call_errors:
             excerpt = excerpt or f"{errors.error_class} failed (the text of a call's error is not published)"
-        return Finding(
-            code=self.code,
-            level=reached,
-            loop=loop,
-            onset=first,
-            message=f"{message}: {excerpt}",
-            evidence=Evidence(
-                kind=self.name,
-                count=count,
-                first_error=errors.excerpt or None,
-                hashes=[hex16(errors.signature)],
-                match="normalised",
-            ),
-            reason=REPEATED_ERROR,
-            status="aborted_stuck",
-        )
+        message = f"{message}: {excerpt}"
+        return self.finding(
+            reached, loop, message, onset=first,
+            count=count, first_error=errors.excerpt or None, hashes=[hex16(errors.signature)], match="normalised",
+        )  # fmt: skip
 
 
 DETECTOR = RepeatedError()
@@ -109,7 +92,6 @@ HEALTHY = [
 ]  # fmt: skip
 _REPAIR = {"detectors": {"ERROR001": {"every_error": 1}}}
 _RUN = {"node": "agent", "tool_calls": [{"name": "run_workflow", "args": {}, "error": "channel_not_found"}]}
-
 STUCK = [
     Example("a server error after a repair", [
         _failed("HTTP 503 Unavailable"), said("repair", "another host"), _failed("HTTP 503 Unavailable"),

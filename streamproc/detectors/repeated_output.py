@@ -24,39 +24,31 @@ Reference: loop-safety requirement "repeated identical outputs: 2-3 times".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
-from streamproc.core import kind
-from streamproc.core.decision import STALLED, Evidence, Finding, Level, hex16
 from streamproc.core.signals.novelty import Gate
 from streamproc.core.signals.statements import USER_NODES
 from streamproc.core.signals.streaks import Said
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, call, level, said, tested
+from streamproc.detectors.base import Detector, Example, Finding, Level, View, call, hex16, kind, level, said, tested
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Counts of identical outputs in a row; sizes are in characters."""
-
-    warn: int = 2  # the second is worth a nudge
-    halt: int = 3  # the third shows that the nudge did not help
-    gate: Gate = Gate.ANY  # a short line between the new words of others is mostly honest
-    long_chars: int = 400  # a text of this size is work handed in again, not a phrase
-    long_halt: int = 3  # between others' words; as for texts without anything in between
-    medium_chars: int = 120  # longer than a phrase, and yet it may be one
-    medium_warn: int = 3  # between others' words
-    medium_halt: int = 5  # two more, after the nudge
-    structured_chars: int = 1  # of its JSON, 0 without text: verdicts and routes, of single words, honestly repeat
-
-
-class RepeatedOutput:
-    """LOOP001."""
-
-    code = "LOOP001"
-    name = "repeated_output"
+class RepeatedOutput(Detector):
+    code, name = "LOOP001", "repeated_output"
     kinds = kind.SAID
+    gated = "outputs"
+
+    class Limits:
+        """Counts of identical outputs in a row; sizes are in characters."""
+
+        warn: int = 2  # the second is worth a nudge
+        halt: int = 3  # the third shows that the nudge did not help
+        gate: Gate = Gate.ANY  # a short line between the new words of others is mostly honest
+        long_chars: int = 400  # a text of this size is work handed in again, not a phrase
+        long_halt: int = 3  # between others' words; as for texts without anything in between
+        medium_chars: int = 120  # longer than a phrase, and yet it may be one
+        medium_warn: int = 3  # between others' words
+        medium_halt: int = 5  # two more, after the nudge
+        structured_chars: int = 1  # of its JSON, 0 without text: verdicts and routes, of single words, honestly repeat
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         said = max(view.said, key=lambda said: said.count)
@@ -69,24 +61,14 @@ class RepeatedOutput:
                     said, reached, count, onset, ending = one, own, one.own, one.own_first, _ENDINGS[Gate.RESULTS]
         if reached is None:
             return None
-        return Finding(
-            code=self.code,
-            level=reached,
-            loop=view.node_tag ^ said.value,
-            onset=onset,
-            message=f"{view.turn.node} repeated the same output {count} times in a row{ending}.",
-            evidence=Evidence(
-                kind=self.name,
-                count=count,
-                match="normalised",
-                hashes=[hex16(h) for h in view.run.evidence.outputs.listed()[-3:]],
-            ),
-            reason=STALLED,
-            status="aborted_stuck",
-        )
+        message = f"{view.turn.node} repeated the same output {count} times in a row{ending}."
+        return self.finding(
+            reached, view.node_tag ^ said.value, message, onset=onset,
+            count=count, match="normalised", hashes=[hex16(h) for h in view.run.evidence.outputs.listed()[-3:]],
+        )  # fmt: skip
 
 
-def _judge_own(view: View, said: Said, limits: Limits) -> Level | None:
+def _judge_own(view: View, said: Said, limits: RepeatedOutput.Limits) -> Level | None:
     """Return the level of an output that the node repeated in its own turns, with only words of others in between."""
     turn = view.turn
     if turn.node in USER_NODES:
@@ -107,14 +89,11 @@ _ENDINGS: Final = {
 }
 
 DETECTOR = RepeatedOutput()
-
 _PROGRAM = "\n".join(f"def step_{n}(state):\n    return state.advance({n}, keep=True)" for n in range(9))
 _PLAN = (
     "First I read the configuration and the schema of the old tables. "
     "Then I write the migration, and at last I run it against a copy of the data."
 )
-
-
 HEALTHY = [
     Example("the same words about different findings", [
         said("writer", "Continuing."), said("reader", "Chapter 1 is about whales."),

@@ -16,28 +16,18 @@ Reference: planner loop requirement, "researcher: no new info feedback".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from streamproc.core import kind
-from streamproc.core.decision import STALLED, Evidence, Finding, Level, hex16
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, said
+from streamproc.detectors.base import Detector, Example, Finding, Level, View, hex16, kind, said
 from streamproc.model.redaction import redact
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The same query in a row."""
-
-    inform: int = 2
-
-
-class RepeatedQuery:
-    """LOOP007."""
-
-    code = "LOOP007"
-    name = "repeated_query"
+class RepeatedQuery(Detector):
+    code, name = "LOOP007", "repeated_query"
     kinds = kind.QUERY
+
+    class Limits:
+        """The same query in a row."""
+
+        inform: int = 2
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         streak = view.node.query
@@ -46,22 +36,15 @@ class RepeatedQuery:
         text = (view.turn.content or {}).get("query")
         shown = redact(text) if isinstance(text, str) else None
         query = f'"{shown}"' if shown else f"{hex16(streak.value)[8:]} of turn {streak.first}"
-        return Finding(
-            code=self.code,
-            level=Level.INFO,
-            loop=view.node_tag ^ streak.value,
-            onset=streak.first,
-            message=f"No new information: {view.turn.node} has already answered the query {query}; "
-            "use the existing results.",
-            evidence=Evidence(kind=self.name, count=streak.count, hashes=[hex16(streak.value)], query=shown),
-            reason=STALLED,
-            status="aborted_stuck",
-            type="information.none",
-        )
+        known = f"{view.turn.node} has already answered the query {query}"
+        message = f"No new information: {known}; use the existing results."
+        return self.finding(
+            Level.INFO, view.node_tag ^ streak.value, message, onset=streak.first, type="information.none",
+            count=streak.count, hashes=[hex16(streak.value)], query=shown,
+        )  # fmt: skip
 
 
 DETECTOR = RepeatedQuery()
-
 HEALTHY = [
     Example("two different queries", [
         said("researcher", "They sing.", query="do whales sing"),

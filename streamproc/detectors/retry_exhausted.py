@@ -16,64 +16,42 @@ Reference: tickets requirement, "task retried 3 times with same failure class"; 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from streamproc.core import kind
 from streamproc.core.board.state import HELD_APPROVAL
-from streamproc.core.decision import REPEATED_ERROR, Evidence, Finding
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, RawTurn, level, moved, owner, still_parked, task_finding
+from streamproc.core.decision import REPEATED_ERROR
+from streamproc.detectors.base import Example, Finding, RawTurn, View, moved
+from streamproc.detectors.board_detector import CAUSE, BoardDetector, level_at, owner
 from streamproc.model.wire import Turn
 
-REQUIRED = "a root cause or a person's approval"
 
+class RetryExhausted(BoardDetector):
+    code, name = "ERROR002", "retry_exhausted"
+    reason = REPEATED_ERROR
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Failures of a task in a row, with the same class."""
+    class Limits:
+        """Failures of a task in a row, with the same class."""
 
-    warn: int = 3  # the retries that the requirement grants a task
-    halt: int = 0  # one failing task is no reason to stop the board's other tasks
-
-
-class RetryExhausted:
-    """ERROR002."""
-
-    code = "ERROR002"
-    name = "retry_exhausted"
-    kinds = kind.BOARD
+        warn: int = 3  # the retries that the requirement grants a task
+        halt: int = 0  # one failing task is no reason to stop the board's other tasks
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         step = view.board_change
         if step is None or step.task is None:
             return None
-        found = level(step.failures, limits.warn, limits.halt)
-        if found is None or step.failures not in (limits.warn, limits.halt):
-            return still_parked(view, self.code, self.name, REQUIRED)
+        if (reached := level_at(step.failures, limits.warn, limits.halt)) is None:
+            return self.still_parked(view, CAUSE)
         event = view.event
         if isinstance(event, Turn):
             failure = event.errors.error_class if event.errors is not None else ""
         else:
             failure = getattr(event, "failure_class", "")
         escalated = bool(step.task.flags & HELD_APPROVAL)
-        until = "stays escalated until a person decides" if escalated else f"is blocked until {REQUIRED} is recorded"
-        return task_finding(
-            view,
-            self.code,
-            f"{step.task.id} failed {step.failures} times in a row with class {failure}; it {until}.",
-            Evidence(
-                kind=self.name,
-                count=step.failures,
-                failure_class=failure,
-                agent=owner(view, step.task.id),
-                last_valid=step.config.name(step.task.state) or None,
-                missing=["root_cause"],
-            ),
-            level=found,
-            reason=REPEATED_ERROR,
-            action="ask_human",
-            task_status="escalated" if escalated else "blocked",
-        )
+        until = "stays escalated until a person decides" if escalated else f"is blocked until {CAUSE} is recorded"
+        message = f"{step.task.id} failed {step.failures} times in a row with class {failure}; it {until}."
+        return self.task_finding(
+            view, message, reached, action="ask_human", task_status="escalated" if escalated else "blocked",
+            count=step.failures, failure_class=failure, agent=owner(view, step.task.id),
+            last_valid=step.config.name(step.task.state) or None, missing=["root_cause"],
+        )  # fmt: skip
 
 
 DETECTOR = RetryExhausted()

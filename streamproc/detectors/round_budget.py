@@ -23,38 +23,30 @@ Reference: deliberation requirement, layer 3: round counter, hard cap, invariant
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from streamproc.core import kind
-from streamproc.core.decision import BUDGET_EXCEEDED, STALLED, Evidence, Finding, Level
+from streamproc.core.decision import STALLED
 from streamproc.core.records import HASH
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, said
-from streamproc.detectors.breach import layer_of
+from streamproc.detectors.base import Example, Finding, Level, View, kind, said, started
+from streamproc.detectors.budget_detector import BudgetDetector, layer_of
 from streamproc.model.wire import RunStarted
 
 HARD_CAP: Final = 15  # no policy can lift it
 LEAST: Final = 5  # rounds that a limit must allow: fewer give no agreement a chance
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """When a deliberation has reached agreement, in percent; the limit itself is a budget (`maxRounds`)."""
-
-    convergence_percent: int = 85  # above this, arguments are the same opinion in other words
-    consensus_percent: int = 80  # four of five
-    invariants_halt: int = 0  # 1: a falling round ends the run; elsewhere rounds may start again with a new subject
-
-
-class RoundBudget:
-    """BUDGET005."""
-
-    code = "BUDGET005"
-    name = "rounds"
+class RoundBudget(BudgetDetector):
+    code, name = "BUDGET005", "rounds"
     budgets = ("maxRounds",)
     kinds = kind.ROUND | kind.STARTED
+    hard_cap = HARD_CAP
+
+    class Limits:
+        """When a deliberation has reached agreement, in percent; the limit itself is a budget (`maxRounds`)."""
+
+        convergence_percent: int = 85  # above this, arguments are the same opinion in other words
+        consensus_percent: int = 80  # four of five
+        invariants_halt: int = 0  # 1: a falling round ends the run; elsewhere rounds may start again with a new subject
 
     def check(self, view: View, limits: Limits) -> tuple[Finding, ...]:
         limit = min(view.budgets.get("maxRounds", HARD_CAP), HARD_CAP)
@@ -64,7 +56,7 @@ class RoundBudget:
         found = self._counted(view, limit, limits)
         if found is not None and found.level == Level.HALT:
             return (found,)  # the limit comes before agreement
-        return (*((found,) if found is not None else ()), *self._agreed(view, limits))
+        return (*(() if found is None else (found,)), *self._agreed(view, limits))
 
     def _counted(self, view: View, limit: int, limits: Limits) -> Finding | None:
         turn = view.turn
@@ -83,27 +75,26 @@ class RoundBudget:
             reason, layer = "max_rounds", layer_of(view, "maxRounds").name
         if current == limit and view.run.checks_rounds and not checks:
             message = f"Round {current} is the last allowed round ({reason}); finish in this round."
-            found = self._finding(Level.WARN, 0, message, reason, current, limit)
-            found.action = "force_synthesis"
-        else:
-            message = f"The deliberation ends in round {current} of {limit} ({reason})."
-            if current > limit:
-                message = f"Round {current} has started, but only {limit} rounds are allowed ({reason})."
-            found = self._finding(Level.HALT, 0, message, reason, current, limit)
-        found.evidence.limit_from = layer
-        return found
+            return self._about_rounds(
+                Level.WARN, 0, message, reason, current, limit, action="force_synthesis", limit_from=layer
+            )
+        message = f"The deliberation ends in round {current} of {limit} ({reason})."
+        if current > limit:
+            message = f"Round {current} has started, but only {limit} rounds are allowed ({reason})."
+        return self._about_rounds(Level.HALT, 0, message, reason, current, limit, stop=reason, limit_from=layer)
 
     def _fell(self, view: View, current: int, limits: Limits) -> Finding:
         before = view.round_before
         message = f"The round fell from {before} to {current}; rounds must only rise."
-        found = self._finding(Level.WARN, 2, message, "round_fell", current, before)
-        if limits.invariants_halt:
-            found.level, found.reason, found.status, found.action = Level.HALT, STALLED, "blocked", "halt"
-            found.evidence.kind, found.stop = self.name, "round_fell"
-            found.onset = max(0, view.index - 1)  # the round was still higher
-        return found
+        if not limits.invariants_halt:
+            return self._about_rounds(Level.WARN, 2, message, "round_fell", current, before)
+        onset = max(0, view.index - 1)  # the round was still higher
+        return self._about_rounds(
+            Level.HALT, 2, message, "round_fell", current, before, kind=self.name, halt_reason=STALLED,
+            status="blocked", action="halt", stop="round_fell", onset=onset,
+        )  # fmt: skip
 
-    def _agreed(self, view: View, limits: Limits) -> Iterator[Finding]:
+    def _agreed(self, view: View, limits: Limits) -> tuple[Finding, ...]:
         turn = view.turn
         convergence, consensus = turn.convergence or 0.0, turn.consensus or 0.0
         if convergence > limits.convergence_percent / 100:
@@ -111,40 +102,33 @@ class RoundBudget:
         elif consensus >= limits.consensus_percent / 100:
             how = f"consensus {consensus:.0%}"
         else:
-            return
+            return ()
         message = f"The deliberation has reached agreement ({how}) and can stop."
-        found = self._finding(Level.INFO, 1, message, "consensus", view.run.round or None, None)
-        found.type, found.action, found.stop = "notification", "force_synthesis", "consensus"
-        yield found
+        found = self._about_rounds(
+            Level.INFO, 1, message, "consensus", view.run.round or None, None,
+            type="notification", action="force_synthesis", stop="consensus",
+        )  # fmt: skip
+        return (found,)
 
     def _out_of_range(self, declared: int, limit: int) -> Finding:
         message = f"maxRounds {declared} is refused, so {limit} applies; declare {LEAST} to {HARD_CAP}."
-        return self._finding(Level.WARN, 3, message, "max_rounds_refused", min(declared, HASH), limit)
+        return self._about_rounds(Level.WARN, 3, message, "max_rounds_refused", min(declared, HASH), limit)
 
-    def _finding(
-        self, level: Level, loop: int, message: str, reason: str, used: int | None, limit: int | None
+    def _about_rounds(
+        self, level: Level, loop: int, message: str, reason: str, used: int | None, limit: int | None, **more: Any
     ) -> Finding:
-        return Finding(
-            code=self.code,
-            level=level,
-            loop=loop,
-            message=message,
-            evidence=Evidence(kind="rounds_budget", used=used, limit=limit, unit="rounds", reason=reason),
-            reason=BUDGET_EXCEEDED,
-            status="budget_exceeded",
-            stop=reason if level == Level.HALT else "",
-        )
+        return self.finding(level, loop, message, reason=reason, used=used, limit=limit, unit="rounds", **more)
 
 
 DETECTOR = RoundBudget()
+Limits = RoundBudget.Limits
 
 
 def _rounds(*rounds: int, **more: object) -> list[dict[str, object]]:
     return [said("persona", f"argument {n}", round=number, **more) for n, number in enumerate(rounds)]
 
 
-_SEVEN = {"type": "run.started", "budgets": {"maxRounds": 7}}
-
+_SEVEN = started(maxRounds=7)
 HEALTHY = [
     Example("six of seven rounds, three turns each", [_SEVEN, *_rounds(*(n // 3 for n in range(3, 21)))]),
     Example("turns without rounds", [said("persona", f"argument {n}") for n in range(60)]),
@@ -158,9 +142,7 @@ STUCK = [
             for turn in (said("persona", f"view {n}", round=n), said("check", f"apart {n}", round=n, convergence=0.2))
         ),
     ], "halt", 13),
-    Example("the hard cap, whatever was declared", [
-        {"type": "run.started", "budgets": {"maxRounds": 15}}, *_rounds(*range(1, 17)),
-    ], "halt", 14),
+    Example("the hard cap, whatever was declared", [started(maxRounds=15), *_rounds(*range(1, 17))], "halt", 14),
     Example("the hard cap, with nothing declared", _rounds(*range(1, 17)), "halt", 14),
     Example("the round falls", _rounds(1, 2, 3, 1), "warn", 3),
     Example("the round of a deliberation falls", _rounds(1, 2, 3, 1), "halt", 3, {

@@ -20,83 +20,73 @@ Reference: deliberation requirement, layer 4: 3600 s, the last checkpoint is kep
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from streamproc.core import kind
 from streamproc.core.deadlines import Due
-from streamproc.core.decision import Finding
 from streamproc.core.marks import NEVER
 from streamproc.core.run_state import RunState
 from streamproc.core.scope import Scope
 from streamproc.core.status import snapshot_of
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, said
-from streamproc.detectors.breach import LimitLayer, layer_of, overdue
+from streamproc.detectors.base import START_MS, Example, Finding, RuleSettings, View, kind, said
+from streamproc.detectors.budget_detector import BudgetDetector, LimitLayer, layer_of
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The limit itself is a budget (`maxRuntimeMs`). These two are off until you measure them."""
-
-    p99_s: int = 0  # 99 of 100 runs of this workflow take at most this long; differs by workflow, so no default
-    p99_multiple: int = 0  # a run that takes this many times p99_s is too slow
-
-
-class RunClock:
-    """BUDGET006."""
-
-    code = "BUDGET006"
-    name = "clock"
+class RunClock(BudgetDetector):
+    code, name = "BUDGET006", "clock"
     budgets = ("maxRuntimeMs",)
     kinds = kind.BUDGET | kind.CLOCK
 
+    class Limits:
+        """The limit itself is a budget (`maxRuntimeMs`). These two are off until you measure them."""
+
+        p99_s: int = 0  # 99 of 100 runs of this workflow take at most this long; differs by workflow, so no default
+        p99_multiple: int = 0  # a run that takes this many times p99_s is too slow
+
+        @property
+        def usual_ms(self) -> int:
+            """The multiple of the usual runtime; 0: off."""
+            return self.p99_s * self.p99_multiple * 1000
+
+    def settings(self, limits: Limits | None) -> RuleSettings:
+        # As a budget, the usual runtime has a mark, so `check` is called at the turn that reaches it.
+        return {"budgets": {"maxRuntimeMs": limits.usual_ms}} if limits is not None and limits.usual_ms else {}
+
     def budget_marks(self, limits: Limits, budgets: Mapping[str, int], _: Scope) -> dict[str, int]:
-        limit_ms = _limit_ms(budgets, limits)
-        return {"runtime_ms": NEVER if limit_ms is None else limit_ms}
+        return {"runtime_ms": self._limit_ms(budgets, limits)}
 
     def check(self, view: View, limits: Limits) -> Finding | None:
-        run = view.run
-        limit_ms = _limit_ms(view.budgets, limits) if limits.p99_s else view.budgets.get("maxRuntimeMs")
-        if limit_ms is None or run.at_ms - run.started_ms < limit_ms:
+        run, limit_ms = view.run, self._limit_ms(view.budgets, limits)
+        if run.at_ms - run.started_ms < limit_ms:
             return None
         layer = layer_of(view, "maxRuntimeMs")
         if limit_ms != view.budgets.get("maxRuntimeMs"):
             layer = LimitLayer("detector", f"{limits.p99_multiple} times the usual {limits.p99_s} s")
-        found = overdue(self, run.at_ms - run.started_ms, limit_ms, "The run", 0, layer)
-        found.type, found.stop = "run.timed_out", "timeout"
-        found.evidence.snapshot = snapshot_of(run, view.last_event_ms, view.budgets)
-        return found
+        return self.overdue(
+            run.at_ms - run.started_ms, limit_ms, "The run", 0, layer,
+            type="run.timed_out", stop="timeout", snapshot=snapshot_of(run, view.last_event_ms, view.budgets),
+        )  # fmt: skip
 
     def due(self, run: RunState, budgets: Mapping[str, int], limits: Limits) -> list[Due]:
-        limit_ms = _limit_ms(budgets, limits)
-        return [] if limit_ms is None else [Due(run.started_ms + limit_ms, self.code, run.started_ms)]
+        limit_ms = self._limit_ms(budgets, limits)
+        return [] if limit_ms == NEVER else [Due(run.started_ms + limit_ms, self.code, run.started_ms)]
 
-
-def _limit_ms(budgets: Mapping[str, int], limits: Limits) -> int | None:
-    declared_ms = budgets.get("maxRuntimeMs")
-    usual_ms = limits.p99_s * limits.p99_multiple * 1000
-    if not usual_ms:
-        return declared_ms
-    return usual_ms if declared_ms is None else min(declared_ms, usual_ms)
+    def _limit_ms(self, budgets: Mapping[str, int], limits: Limits) -> int:
+        return min(budgets.get("maxRuntimeMs", NEVER), limits.usual_ms or NEVER)
 
 
 DETECTOR = RunClock()
-
-_AT_MS = 1_767_225_600_000  # 2026-01-01
-_HOUR = {"type": "run.started", "budgets": {"maxRuntimeMs": 3_600_000}, "at": _AT_MS}
-
+_HOUR = {"type": "run.started", "budgets": {"maxRuntimeMs": 3_600_000}, "at": START_MS}
 HEALTHY = [
-    Example("no limit is set", [said("agent", f"day {n}", at=_AT_MS + n * 86_400_000) for n in range(3)]),
+    Example("no limit is set", [said("agent", f"day {n}", at=START_MS + n * 86_400_000) for n in range(3)]),
     Example("finished within the hour", [
-        _HOUR, *(said("agent", f"step {n}", at=_AT_MS + n * 200_000) for n in range(18)),
-        {"type": "run.finished", "at": _AT_MS + 3_599_000},
+        _HOUR, *(said("agent", f"step {n}", at=START_MS + n * 200_000) for n in range(18)),
+        {"type": "run.finished", "at": START_MS + 3_599_000},
     ]),
 ]  # fmt: skip
 STUCK = [
     Example("still running after an hour", [
-        _HOUR, *(said("agent", f"step {n}", at=_AT_MS + n * 500_000) for n in range(9)),
+        _HOUR, *(said("agent", f"step {n}", at=START_MS + n * 500_000) for n in range(9)),
     ], "halt", 8),
     Example("no event before the deadline", [
-        _HOUR, said("agent", "step", at=_AT_MS + 500_000), {"type": "deadline", "at": _AT_MS + 3_600_000},
+        _HOUR, said("agent", "step", at=START_MS + 500_000), {"type": "deadline", "at": START_MS + 3_600_000},
     ], "halt", 0),
 ]  # fmt: skip

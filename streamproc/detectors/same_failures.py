@@ -18,31 +18,23 @@ Reference: loop-safety requirement "unchanged failures: 2-3 iterations".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from streamproc.core import kind
-from streamproc.core.decision import STALLED, Evidence, Finding, hex16
-from streamproc.core.episodes import already_reported
+from streamproc.core.decision import hex16
 from streamproc.core.signals.novelty import Gate
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, call, level, said, tested
+from streamproc.detectors.base import Detector, Example, Finding, View, call, iteration, kind, level, said, tested
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Iterations in a row with the same failing set."""
-
-    warn: int = 2
-    halt: int = 3
-    gate: Gate = Gate.RESULTS  # a verifier that looks into new things works on it
-
-
-class SameFailures:
-    """STALL002."""
-
-    code = "STALL002"
-    name = "same_failures"
+class SameFailures(Detector):
+    code, name = "STALL002", "same_failures"
     kinds = kind.TESTS
+    gated = "failing_sets"
+    status = "stalled"
+
+    class Limits:
+        """Iterations in a row with the same failing set."""
+
+        warn: int = 2
+        halt: int = 3
+        gate: Gate = Gate.RESULTS  # a verifier that looks into new things works on it
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         track, tests = view.node.suites.youngest(), view.turn.tests
@@ -51,31 +43,18 @@ class SameFailures:
         streak = track.same
         reached = level(streak.count, limits.warn, limits.halt)
         loop = view.node_tag ^ streak.value
-        if reached is None or already_reported(view.run, self.code, loop, reached, view.index):
+        if reached is None or self.reported(view, loop, reached):
             return None
         failing = "test has" if tests.failing == 1 else f"{tests.failing} tests have"
-        return Finding(
-            code=self.code,
-            level=reached,
-            loop=loop,
-            onset=streak.first,
-            message=f"The same {failing} failed in {streak.count} consecutive iterations.",
-            evidence=Evidence(
-                kind=self.name,
-                count=streak.count,
-                iteration=view.cycle.iterations if view.cycle is not None else None,
-                failing=tests.failing,
-                failing_tests=list(tests.sample),
-                best=track.best_failing,
-                hashes=[hex16(tests.failing_set)],
-            ),
-            reason=STALLED,
-            status="stalled",
-        )
+        message = f"The same {failing} failed in {streak.count} consecutive iterations."
+        return self.finding(
+            reached, loop, message, onset=streak.first,
+            count=streak.count, iteration=iteration(view), failing=tests.failing, failing_tests=list(tests.sample),
+            best=track.best_failing, hashes=[hex16(tests.failing_set)],
+        )  # fmt: skip
 
 
 DETECTOR = SameFailures()
-
 HEALTHY = [
     Example("fewer fail each time", [tested("verifier", [f"t{n}" for n in range(k)]) for k in (7, 4, 2, 0)]),
     Example("another test each time", [tested("verifier", ["t1"]), tested("verifier", ["t2"]), tested("verifier", [])]),

@@ -18,54 +18,36 @@ Reference: customer service dialogues; all other streaks end at a person's messa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from streamproc.core import kind
-from streamproc.core.decision import STALLED, Evidence, Finding, hex16
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, call, level, said
+from streamproc.detectors.base import Detector, Example, Finding, View, call, hex16, kind, level, said
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Equal answers to different messages in a row."""
-
-    warn: int = 3  # a person may be unclear twice
-    halt: int = 5  # two more, after the nudge
-    least_characters: int = 20  # shorter texts are greetings, thanks and acknowledgements, which fit any message
-
-
-class SameReply:
-    """LOOP011."""
-
-    code = "LOOP011"
-    name = "same_reply"
+class SameReply(Detector):
+    code, name = "LOOP011", "same_reply"
     kinds = kind.REPLY
+
+    class Limits:
+        """Equal answers to different messages in a row."""
+
+        warn: int = 3  # a person may be unclear twice
+        halt: int = 5  # two more, after the nudge
+        least_characters: int = 20  # shorter texts are greetings, thanks and acknowledgements, which fit any message
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         text, streak = view.turn.output, view.node.reply
         if text is None or not streak.count or text.size < limits.least_characters:
             return None
-        reached = level(streak.count, limits.warn, limits.halt)
-        if reached is None:
+        if (reached := level(streak.count, limits.warn, limits.halt)) is None:
             return None
-        return Finding(
-            code=self.code,
-            level=reached,
-            loop=view.node_tag ^ streak.value,
-            onset=streak.first,
-            message=f"{view.turn.node} gave {streak.count} messages in a row the same answer, with no call in between.",
-            evidence=Evidence(kind=self.name, count=streak.count, match="normalised", hashes=[hex16(text.norm)]),
-            reason=STALLED,
-            status="aborted_stuck",
-        )
+        message = f"{view.turn.node} gave {streak.count} messages in a row the same answer, with no call in between."
+        return self.finding(
+            reached, view.node_tag ^ streak.value, message, onset=streak.first,
+            count=streak.count, match="normalised", hashes=[hex16(text.norm)],
+        )  # fmt: skip
 
 
 DETECTOR = SameReply()
-
 _AGAIN = "I am sorry, could you rephrase that?"
 _PERSON = {"type": "user.message"}
-
 HEALTHY = [
     Example("a closing after each piece of work", [
         turn for n in range(7) for turn in (_PERSON, call("book", {"seat": n}, f"booked {n}"), said("agent", _AGAIN))

@@ -19,35 +19,28 @@ Reference: ticket rules, session-level budgets.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import xxhash
-
-from streamproc.core import kind
 from streamproc.core.accounts import EXCEEDED, REJECTED
-from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
-from streamproc.core.view import View
-from streamproc.detectors.account_budget import amounts, evidence_of, loop_of
-from streamproc.detectors.base import Example
+from streamproc.detectors.account_budget import AccountDetector, amounts
+from streamproc.detectors.base import Example, Finding, Level, RuleSettings, View, kind, loop_of, started
 from streamproc.model.wire import BudgetReached
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Shares of the session's budget, in percent."""
-
-    warn_percent: int = 70  # worth a notification
-    restrict_percent: int = 80  # no new delegations
-    wrap_up_percent: int = 95  # finish the current tasks
-
-
-class SessionBudget:
-    """BUDGET009."""
-
-    code = "BUDGET009"
-    name = "session"
+class SessionBudget(AccountDetector):
+    code, name = "BUDGET009", "session"
     budgets = ("maxSessionTokens", "maxSessionCostUsd")
     kinds = kind.ACCOUNT | kind.BOARD
+
+    class Limits:
+        """Shares of the session's budget, in percent."""
+
+        warn_percent: int = 70  # worth a notification
+        restrict_percent: int = 80  # no new delegations
+        wrap_up_percent: int = 95  # finish the current tasks
+
+    def settings(self, limits: Limits | None) -> RuleSettings:
+        if limits is None:
+            return {}
+        return {"session_percents": [limits.warn_percent, limits.restrict_percent, limits.wrap_up_percent]}
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         event = view.event
@@ -56,46 +49,29 @@ class SessionBudget:
             return self._rejected(event.event_id or str(view.run.ignored_events), event.task_id) if delegated else None
         if not event.account.startswith("session:"):
             return None
-        halts = event.rung in (EXCEEDED, REJECTED)
-        return Finding(
-            code=self.code,
-            level=Level.HALT if halts else Level.WARN,
-            loop=loop_of(event),
-            message=f"The session has spent {amounts(event)}; {_ADVICE[event.rung]}.",
-            evidence=evidence_of("session_budget", event),
-            reason=BUDGET_EXCEEDED,
-            status="blocked" if event.rung == REJECTED else "budget_exceeded",
-            type="delegation.rejected" if event.rung == REJECTED else "budget.level",
-            action=_ACTIONS[event.rung],
-            anywhere=True,
-        )
+        advice, action = _ADVICE[event.rung]
+        message = f"The session has spent {amounts(event)}; {advice}."
+        if event.rung == REJECTED:
+            return self.reached(event, message, action, type="delegation.rejected", status="blocked")
+        return self.reached(event, message, action)
 
     def _rejected(self, delegation: str, task: str) -> Finding:
         what = f"Task {task}" if task else "The delegation"
-        return Finding(
-            code=self.code,
-            level=Level.WARN,
-            loop=xxhash.xxh3_64_intdigest(f"delegated\0{delegation}\0{task}".encode("utf-8", "surrogatepass")),
-            message=f"{what} was rejected because the session's budget is nearly spent and allows no new work.",
-            evidence=Evidence(kind="session_budget", rung=REJECTED),
-            reason=BUDGET_EXCEEDED,
-            status="blocked",
-            type="delegation.rejected",
-        )
+        message = f"{what} was rejected because the session's budget is nearly spent and allows no new work."
+        loop = loop_of("delegated", delegation, task)
+        return self.finding(Level.WARN, loop, message, status="blocked", type="delegation.rejected", rung=REJECTED)
 
 
 _ADVICE = {
-    "warning": "plan with the remaining budget",
-    "restrict": "delegate no new tasks",
-    "wrap_up": "wrap up the current tasks",
-    EXCEEDED: "all of its runs are halted",
-    REJECTED: "this run is rejected because no new work may start",
+    "warning": ("plan with the remaining budget", "warn"),
+    "restrict": ("delegate no new tasks", "warn"),
+    "wrap_up": ("wrap up the current tasks", "done_partial"),
+    EXCEEDED: ("all of its runs are halted", "halt"),
+    REJECTED: ("this run is rejected because no new work may start", "halt"),
 }
-_ACTIONS = {"warning": "warn", "restrict": "warn", "wrap_up": "done_partial", EXCEEDED: "halt", REJECTED: "halt"}
 
 DETECTOR = SessionBudget()
-
-_ROOT = {"type": "run.started", "budgets": {"maxSessionTokens": 1000}}  # the session takes the name of the run
+_ROOT = started(maxSessionTokens=1000)  # the session takes the name of the run
 
 
 def _spent(*tokens: int) -> list[dict[str, object]]:

@@ -22,37 +22,30 @@ Reference: loop-safety requirement: `turnTimeoutMs` 10 minutes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from streamproc.core import kind
 from streamproc.core.deadlines import Due
-from streamproc.core.decision import STALLED, Evidence, Finding, Level
 from streamproc.core.run_state import RunState
 from streamproc.core.signals.open_turns import OpenTurn, node_of
 from streamproc.core.signals.statements import USER_NODES
-from streamproc.core.view import GAP_MS, View
-from streamproc.detectors.base import Example, call, said
+from streamproc.core.view import GAP_MS
+from streamproc.detectors.base import START_MS, Detector, Example, Finding, Level, View, call, kind, said
 from streamproc.model.wire import Deadline, Turn, TurnStarted
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Seconds of log time; 0 is off."""
-
-    warn_open_turn_s: int = 600  # the requirement's `turnTimeoutMs`
-    halt_open_turn_s: int = 600  # the same, if the whole run sends no event
-    warn_silence_s: int = 660  # a call may use up its own time-out of ten minutes, and then report it
-    warn_late_s: int = 1_200  # of 417 recorded runs, 32 waited ten minutes (a tool's own time-out), three twenty
-    halt_silence_s: int = 0  # a run may wait days for a person
-
-
-class Silence:
-    """STALL007."""
-
-    code = "STALL007"
-    name = "silence"
+class Silence(Detector):
+    code, name = "STALL007", "silence"
     budgets = ("turnTimeoutMs",)
     kinds = kind.CLOCK
+    status = "stalled"
+
+    class Limits:
+        """Seconds of log time; 0 is off."""
+
+        warn_open_turn_s: int = 600  # the requirement's `turnTimeoutMs`
+        halt_open_turn_s: int = 600  # the same, if the whole run sends no event
+        warn_silence_s: int = 660  # a call may use up its own time-out of ten minutes, and then report it
+        warn_late_s: int = 1_200  # of 417 recorded runs, 32 waited ten minutes (a tool's own time-out), three twenty
+        halt_silence_s: int = 0  # a run may wait days for a person
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         run, event = view.run, view.event
@@ -103,15 +96,9 @@ class Silence:
         return found
 
     def _finding(self, view: View, level: Level, loop: int, subject: str, what: str, ms: int, limit_s: int) -> Finding:
-        return Finding(
-            code=self.code,
-            level=level,
-            loop=loop,
-            message=f"{subject} {what} {ms // 1000} s (limit: {limit_s} s).",
-            evidence=Evidence(kind=self.name, used=ms, limit=limit_s * 1000, unit="ms"),
-            reason=STALLED,
-            status="stalled",
-            onset=max(0, view.run.turns - 1),
+        message = f"{subject} {what} {ms // 1000} s (limit: {limit_s} s)."
+        return self.finding(
+            level, loop, message, onset=max(0, view.run.turns - 1), used=ms, limit=limit_s * 1000, unit="ms"
         )
 
     def due(self, run: RunState, budgets: Mapping[str, int], limits: Limits) -> list[Due]:
@@ -123,7 +110,7 @@ class Silence:
         return [Due(since + max(ms, GAP_MS), self.code, since, name) for since, ms, name in waits if ms]
 
 
-def _open_limits(budgets: Mapping[str, int], limits: Limits) -> tuple[int, int]:
+def _open_limits(budgets: Mapping[str, int], limits: Silence.Limits) -> tuple[int, int]:
     """Return after how many ms an open turn halts, and after how many it warns."""
     declared_ms = budgets.get("turnTimeoutMs")
     halt_ms, warn_ms = limits.halt_open_turn_s * 1000, limits.warn_open_turn_s * 1000
@@ -150,42 +137,39 @@ def _over(ms: int, limit_ms: int) -> bool:
 
 DETECTOR = Silence()
 
-_AT_MS = 1_767_225_600_000  # 2026-01-01
-
 
 def _deadline(minutes: int) -> dict[str, object]:
-    return {"type": "deadline", "at": _AT_MS + minutes * 60_000}
+    return {"type": "deadline", "at": START_MS + minutes * 60_000}
 
 
-_STARTED = {"type": "turn.started", "node": "coder", "at": _AT_MS}
-
+_STARTED = {"type": "turn.started", "node": "coder", "at": START_MS}
 HEALTHY = [
-    Example("turns that end in time", [_STARTED, said("coder", "done", at=_AT_MS + 540_000)]),
+    Example("turns that end in time", [_STARTED, said("coder", "done", at=START_MS + 540_000)]),
     Example("a run that waited for a person", [
-        said("agent", "May I?", at=_AT_MS), {"type": "user.message", "at": _AT_MS + 7_200_000},
-        said("agent", "Thank you.", at=_AT_MS + 7_210_000),
+        said("agent", "May I?", at=START_MS), {"type": "user.message", "at": START_MS + 7_200_000},
+        said("agent", "Thank you.", at=START_MS + 7_210_000),
     ]),
-    Example("a run that waits for a person", [said("agent", "May I?", at=_AT_MS), _deadline(11)]),
+    Example("a run that waits for a person", [said("agent", "May I?", at=START_MS), _deadline(11)]),
     Example("a person who was away, and whose message is not published", [
-        said("agent", "May I?", at=_AT_MS), call("write", {}, "ok", at=_AT_MS + 7_200_000),
+        said("agent", "May I?", at=START_MS), call("write", {}, "ok", at=START_MS + 7_200_000),
     ]),
     Example("a run that has finished", [
-        said("agent", "done", at=_AT_MS), {"type": "run.finished", "at": _AT_MS + 1_000}, _deadline(20),
+        said("agent", "done", at=START_MS), {"type": "run.finished", "at": START_MS + 1_000}, _deadline(20),
     ]),
     Example("events without times", [{"type": "turn.started", "node": "coder"}, said("coder", "done")]),
 ]  # fmt: skip
 STUCK = [
-    Example("a turn that never ends", [said("planner", "go", at=_AT_MS), _STARTED, _deadline(10)], "halt", 0),
+    Example("a turn that never ends", [said("planner", "go", at=START_MS), _STARTED, _deadline(10)], "halt", 0),
     Example("a long turn while others continue", [
-        _STARTED, *(said("reviewer", f"finding {n}", at=_AT_MS + n * 240_000) for n in range(4)),
+        _STARTED, *(said("reviewer", f"finding {n}", at=START_MS + n * 240_000) for n in range(4)),
     ], "warn", 3),
-    Example("a silent run without an open turn", [call("read", {}, "text", at=_AT_MS), _deadline(11)], "warn", 0),
-    Example("a turn started after a text", [said("agent", "hm", at=_AT_MS), _STARTED, _deadline(11)], "halt", 0),
+    Example("a silent run without an open turn", [call("read", {}, "text", at=START_MS), _deadline(11)], "warn", 0),
+    Example("a turn started after a text", [said("agent", "hm", at=START_MS), _STARTED, _deadline(11)], "halt", 0),
     Example("a node that was to go on", [
-        said("agent", "Your turn.", decision={"next": "coder"}, at=_AT_MS), _deadline(11),
+        said("agent", "Your turn.", decision={"next": "coder"}, at=START_MS), _deadline(11),
     ], "warn", 0),
-    Example("a slow turn that ends", [_STARTED, said("coder", "done", at=_AT_MS + 1_200_000)], "warn", 0),
+    Example("a slow turn that ends", [_STARTED, said("coder", "done", at=START_MS + 1_200_000)], "warn", 0),
     Example("a long gap between two turns", [
-        call("read", {}, "one", at=_AT_MS), said("agent", "two", at=_AT_MS + 1_200_000),
+        call("read", {}, "one", at=START_MS), said("agent", "two", at=START_MS + 1_200_000),
     ], "warn", 1),
 ]  # fmt: skip

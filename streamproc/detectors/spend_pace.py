@@ -25,40 +25,31 @@ both time and usage (641 turns); the fastest of them spends 470 000 tokens withi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from statistics import median_low
 from typing import Final
 
-from streamproc.core import kind
-from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
-from streamproc.core.episodes import already_reported
 from streamproc.core.marks import first_of
-from streamproc.core.signals.pace import MONEY, PACE_MAX, Pace
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, dollars
+from streamproc.core.signals.pace import MONEY, PACE_MAX
+from streamproc.detectors.base import START_MS, Example, Finding, Level, View, dollars, kind, spent
+from streamproc.detectors.budget_detector import BudgetDetector
 
 FAST: Final = 2  # loop of the finding about spend per time; the comparisons have 0 and 1
 
 CACHED: Final = " (a cached token counts a tenth)"
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How much faster is an anomaly, the usual cost of the workflow, and the spend within five minutes; 0: off."""
-
-    warn_multiple: int = 10  # contexts grow: a turn late in a run legitimately costs five times the first ones
-    turns_min: int = 10  # earlier turns needed for a comparison: fewer do not show what is usual
-    usual_micro_usd_per_turn: int = 0  # differs by workflow and model, so there is no default
-    warn_micro_usd_in_5_min: int = 10_000_000  # 10 USD: 2 million tokens at 5 USD a million
-    warn_tokens_in_5_min: int = 2_000_000  # four times as many as the fastest recorded run that reports both
-
-
-class SpendPace:
-    """BUDGET011."""
-
-    code = "BUDGET011"
-    name = "anomaly"
+class SpendPace(BudgetDetector):
+    code, name = "BUDGET011", "anomaly"
     kinds = kind.USAGE
+
+    class Limits:
+        """How much faster is an anomaly, the usual cost of the workflow, and the spend within five minutes; 0: off."""
+
+        warn_multiple: int = 10  # contexts grow: a turn late in a run legitimately costs five times the first ones
+        turns_min: int = 10  # earlier turns needed for a comparison: fewer do not show what is usual
+        usual_micro_usd_per_turn: int = 0  # differs by workflow and model, so there is no default
+        warn_micro_usd_in_5_min: int = 10_000_000  # 10 USD: 2 million tokens at 5 USD a million
+        warn_tokens_in_5_min: int = 2_000_000  # four times as many as the fastest recorded run that reports both
 
     def marks(self, limits: Limits) -> dict[str, int]:
         return {
@@ -71,14 +62,16 @@ class SpendPace:
         pace, multiple = view.run.pace, limits.warn_multiple
         if not pace.unit:
             return None
-        fast = limits.warn_micro_usd_in_5_min if pace.unit == MONEY else limits.warn_tokens_in_5_min
-        if fast and pace.spent >= fast and not already_reported(view.run, self.code, FAST, Level.WARN, view.index):
-            return self._fast(pace, fast)
+        money = pace.unit == MONEY
+        fast = limits.warn_micro_usd_in_5_min if money else limits.warn_tokens_in_5_min
+        if fast and pace.spent >= fast and not self.reported(view, FAST, Level.WARN):
+            spent, most = _amounts(pace.spent, fast, money=money)
+            message = f"The run has spent {spent} within five minutes; {most} are unusual{'' if money else CACHED}."
+            return self._compared("spend_velocity", FAST, message, pace.spent, fast, money=money)
         costs = pace.last.listed()
         latest, usual = costs[-1], limits.usual_micro_usd_per_turn
         if latest * pace.turns < multiple * pace.total and not usual:
             return None  # the latest turn is not expensive: skip the median
-        money = pace.unit == MONEY
         usual = usual if money else 0
         faster = pace.turns >= max(1, limits.turns_min)
         if not multiple or len(costs) < PACE_MAX or not (faster or usual):
@@ -86,50 +79,26 @@ class SpendPace:
         current = median_low(costs)
         before = pace.total // pace.turns if faster else 0
         for loop, known, source in ((0, before, "earlier in the run"), (1, usual, "as usual for this workflow")):
-            if (
-                known
-                and current >= multiple * known
-                and not already_reported(view.run, self.code, loop, Level.WARN, view.index)
-            ):
-                return self._finding(loop, current, known, source, money=money)
+            more = known and current >= multiple * known
+            if more and not self.reported(view, loop, Level.WARN):
+                now, then = _amounts(current, known, money=money)
+                note = "" if money else CACHED
+                message = f"A turn of this run now costs {now}, compared with {then} {source}{note}."
+                return self._compared("spend_pace", loop, message, current, known, money=money, count=PACE_MAX)
         return None
 
-    def _fast(self, pace: Pace, limit: int) -> Finding:
-        money = pace.unit == MONEY
-        spent, most = (dollars(value) if money else f"{value} tokens" for value in (pace.spent, limit))
-        return Finding(
-            code=self.code,
-            level=Level.WARN,
-            loop=FAST,
-            message=f"The run has spent {spent} within five minutes; {most} are unusual{'' if money else CACHED}.",
-            evidence=Evidence(
-                kind="spend_velocity", used=pace.spent, limit=limit, unit="micro_usd" if money else "tokens"
-            ),
-            reason=BUDGET_EXCEEDED,
-            status="budget_exceeded",
-        )
+    def _compared(
+        self, kind: str, loop: int, message: str, used: int, limit: int, *, money: bool, count: int | None = None
+    ) -> Finding:
+        unit = "micro_usd" if money else "tokens"
+        return self.finding(Level.WARN, loop, message, kind=kind, used=used, limit=limit, unit=unit, count=count)
 
-    def _finding(self, loop: int, current: int, known: int, source: str, *, money: bool) -> Finding:
-        note = "" if money else CACHED
-        amounts = [dollars(value) if money else f"{value} tokens" for value in (current, known)]
-        return Finding(
-            code=self.code,
-            level=Level.WARN,
-            loop=loop,
-            message=f"A turn of this run now costs {amounts[0]}, compared with {amounts[1]} {source}{note}.",
-            evidence=Evidence(
-                kind="spend_pace", used=current, limit=known, unit="micro_usd" if money else "tokens", count=PACE_MAX
-            ),
-            reason=BUDGET_EXCEEDED,
-            status="budget_exceeded",
-        )
+
+def _amounts(*values: int, money: bool) -> list[str]:
+    return [dollars(value) if money else f"{value} tokens" for value in values]
 
 
 DETECTOR = SpendPace()
-
-
-def _costs(*amounts: str) -> list[dict[str, object]]:
-    return [{"node": "agent", "output": f"step {n}", "usage": {"cost_usd": amount}} for n, amount in enumerate(amounts)]
 
 
 def _tokens(*amounts: int, cached: int = 0) -> list[dict[str, object]]:
@@ -139,20 +108,19 @@ def _tokens(*amounts: int, cached: int = 0) -> list[dict[str, object]]:
 
 def _timed(seconds: int, turns: list[dict[str, object]]) -> list[dict[str, object]]:
     """Return turns that follow each other after this many seconds."""
-    start_ms = 1_767_225_600_000
-    return [turn | {"at": start_ms + n * seconds * 1000} for n, turn in enumerate(turns)]
+    return [turn | {"at": START_MS + n * seconds * 1000} for n, turn in enumerate(turns)]
 
 
 HEALTHY = [
-    Example("a context that grows", _costs(*(f"{0.001 * (n + 1):.3f}" for n in range(60)))),
-    Example("three long documents", _costs(*["0.01"] * 30, "2.00", "0.01", "2.00", "0.01", "2.00", *["0.01"] * 9)),
-    Example("expensive from the start", _costs(*["3.00"] * 40)),
-    Example("a dollar a minute", _timed(60, _costs(*["1.00"] * 40))),
+    Example("a context that grows", spent(*(f"{0.001 * (n + 1):.3f}" for n in range(60)))),
+    Example("three long documents", spent(*["0.01"] * 30, "2.00", "0.01", "2.00", "0.01", "2.00", *["0.01"] * 9)),
+    Example("expensive from the start", spent(*["3.00"] * 40)),
+    Example("a dollar a minute", _timed(60, spent(*["1.00"] * 40))),
     Example("a long context that is cached", _timed(5, _tokens(*[150_000] * 60, cached=145_000))),
 ]
 STUCK = [
-    Example("a switch to an expensive model", _costs(*["0.01"] * 25, *["0.30"] * 7), "warn", 28),
-    Example("a dollar every ten seconds", _timed(10, _costs(*["1.00"] * 20)), "warn", 9),
+    Example("a switch to an expensive model", spent(*["0.01"] * 25, *["0.30"] * 7), "warn", 28),
+    Example("a dollar every ten seconds", _timed(10, spent(*["1.00"] * 20)), "warn", 9),
     Example("a long context that is not", _timed(5, _tokens(*[150_000] * 20)), "warn", 13),
     Example("in tokens, if no turn has a price", _tokens(*[2_000] * 30, *[90_000] * 7), "warn", 33),
 ]

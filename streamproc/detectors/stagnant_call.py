@@ -15,29 +15,18 @@ Reference: catalogue of loops, "same tool, different args, byte-identical result
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from streamproc.core import kind
-from streamproc.core.decision import STALLED, Evidence, Finding, Level, hex16
-from streamproc.core.episodes import already_reported
 from streamproc.core.marks import NEVER, first_of
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, call
+from streamproc.detectors.base import Detector, Example, Finding, Level, View, call, hex16, kind
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Calls of one tool in a row with different arguments and the same answer."""
-
-    warn: int = 6
-
-
-class StagnantCall:
-    """LOOP004."""
-
-    code = "LOOP004"
-    name = "stagnant_call"
+class StagnantCall(Detector):
+    code, name = "LOOP004", "stagnant_call"
     kinds = kind.TOOL
+
+    class Limits:
+        """Calls of one tool in a row with different arguments and the same answer."""
+
+        warn: int = 6
 
     def marks(self, limits: Limits) -> dict[str, int]:
         return {"same_answers": first_of(limits.warn), "same_acknowledgements": NEVER}
@@ -46,25 +35,17 @@ class StagnantCall:
         tool = max(view.tools, key=lambda tool: tool.same)
         if not 0 < limits.warn <= tool.same or not tool.varied:
             return None
-        if already_reported(view.run, self.code, tool.answer, Level.WARN, view.index):
+        if self.reported(view, tool.answer, Level.WARN):
             return None
         name = next((made.name for made in view.turn.calls), "")
-        return Finding(
-            code=self.code,
-            level=Level.WARN,
-            loop=tool.answer,
-            onset=tool.first,
-            message=f"{name or 'A tool'} returned the same result for {tool.same} different calls in a row.",
-            evidence=Evidence(
-                kind=self.name, count=tool.same, tool=name, match="exact", result_hash=hex16(tool.answer)
-            ),
-            reason=STALLED,
-            status="aborted_stuck",
-        )
+        message = f"{name or 'A tool'} returned the same result for {tool.same} different calls in a row."
+        return self.finding(
+            Level.WARN, tool.answer, message, onset=tool.first,
+            count=tool.same, tool=name, match="exact", result_hash=hex16(tool.answer),
+        )  # fmt: skip
 
 
 DETECTOR = StagnantCall()
-
 HEALTHY = [
     Example("paging through a file", [call("read", {"page": n}, f"text of page {n}") for n in range(20)]),
     Example("thirty files written, and nothing but acknowledgements", [

@@ -17,29 +17,18 @@ Reference: catalogue of loops, "staleness is a warning".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from streamproc.core import kind
-from streamproc.core.decision import STALLED, Evidence, Finding, Level
-from streamproc.core.episodes import already_reported
 from streamproc.core.marks import NEVER, first_of
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, call
+from streamproc.detectors.base import Detector, Example, Finding, Level, View, call, kind
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Of the last six call turns."""
-
-    warn: int = 3
-
-
-class StaleWindow:
-    """LOOP009."""
-
-    code = "LOOP009"
-    name = "stale_window"
+class StaleWindow(Detector):
+    code, name = "LOOP009", "stale_window"
     kinds = kind.STALE
+
+    class Limits:
+        """Of the last six call turns."""
+
+        warn: int = 3
 
     def marks(self, limits: Limits) -> dict[str, int]:
         return {"stale_turns": first_of(limits.warn), "stale_turns_known": NEVER}
@@ -47,22 +36,13 @@ class StaleWindow:
     def check(self, view: View, limits: Limits) -> Finding | None:
         calls = view.run.calls
         count, since = calls.stale_bits.bit_count(), calls.stale_since
-        if not 0 < limits.warn <= count or already_reported(view.run, self.code, since, Level.WARN, view.index, since):
+        if not 0 < limits.warn <= count or self.reported(view, since, Level.WARN, since):
             return None
-        return Finding(
-            code=self.code,
-            level=Level.WARN,
-            loop=since,
-            onset=since,
-            message=f"{count} of the last 6 turns with calls returned only results that this run had already seen.",
-            evidence=Evidence(kind=self.name, count=count),
-            reason=STALLED,
-            status="aborted_stuck",
-        )
+        message = f"{count} of the last 6 turns with calls returned only results that this run had already seen."
+        return self.finding(Level.WARN, since, message, onset=since, count=count)
 
 
 DETECTOR = StaleWindow()
-
 HEALTHY = [
     Example("new answers", [call("read", {"f": n}, f"text {n}") for n in range(12)]),
     Example("an occasional second look", [

@@ -16,67 +16,43 @@ Reference: tickets requirement, "task status oscillates between two states ≥ 3
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from streamproc.core import kind
-from streamproc.core.decision import OSCILLATING, Evidence, Finding
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, level, moved, ordinal, owner, still_parked, task_finding
-
-REQUIRED = "a root cause or a person's approval"
+from streamproc.core.decision import OSCILLATING
+from streamproc.detectors.base import Example, Finding, View, moved, ordinal
+from streamproc.detectors.board_detector import CAUSE, BoardDetector, level_at, owner
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Swings of a task."""
+class StateOscillation(BoardDetector):
+    code, name = "TASK001", "state_oscillation"
+    reason = OSCILLATING
 
-    warn: int = 3  # a review may find problems twice
-    halt: int = 0  # one swinging task is no reason to stop the board's other tasks
+    class Limits:
+        """Swings of a task."""
 
-
-class StateOscillation:
-    """TASK001."""
-
-    code = "TASK001"
-    name = "state_oscillation"
-    kinds = kind.BOARD
+        warn: int = 3  # a review may find problems twice
+        halt: int = 0  # one swinging task is no reason to stop the board's other tasks
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         step = view.board_change
-        if step is None or step.task is None or step.swings not in (limits.warn, limits.halt):
-            return still_parked(view, self.code, self.name, REQUIRED)
-        found = level(step.swings, limits.warn, limits.halt)
-        if found is None:
-            return still_parked(view, self.code, self.name, REQUIRED)
+        if step is None or step.task is None:
+            return None
+        if (reached := level_at(step.swings, limits.warn, limits.halt)) is None:
+            return self.still_parked(view, CAUSE)
         config, task = step.config, step.task
         here = config.name(step.target) or step.to
         before = config.name(step.source) or getattr(view.event, "from_", "") or "another state"
         agent = owner(view, task.id)
-        return task_finding(
-            view,
-            self.code,
+        message = (
             f"{task.id} returned from {before} to {here} for the {ordinal(step.swings)} time; stop "
-            f"{agent or 'its agent'}. It is blocked until {REQUIRED} is recorded.",
-            Evidence(
-                kind=self.name,
-                count=step.swings,
-                from_state=before,
-                to_state=here,
-                last_valid=here,
-                agent=agent,
-                missing=["root_cause"],
-            ),
-            level=found,
-            reason=OSCILLATING,
-            action="ask_human",
-            task_status="blocked",
+            f"{agent or 'its agent'}. It is blocked until {CAUSE} is recorded."
         )
+        return self.task_finding(
+            view, message, reached, action="ask_human", task_status="blocked", count=step.swings,
+            from_state=before, to_state=here, last_valid=here, agent=agent, missing=["root_cause"],
+        )  # fmt: skip
 
 
 DETECTOR = StateOscillation()
-
 _ROUND = ("QA_REVIEW", "REWORK", "IMPLEMENTING")
-
 HEALTHY = [
     Example("two reworks, then done", [
         *moved("T1", "IMPLEMENTING", *_ROUND * 2, "QA_REVIEW", "VALIDATION", dod=True),
@@ -85,9 +61,7 @@ HEALTHY = [
     Example("three tasks with one rework each", [
         move for name in ("T1", "T2", "T3") for move in moved(name, "IMPLEMENTING", *_ROUND, "QA_REVIEW")
     ]),
-    Example("blocked once, then back in its state", moved(
-        "T1", "CI_REVIEW", "BLOCKED", "CI_REVIEW", "COMMIT",
-    )),
+    Example("blocked once, then back in its state", moved("T1", "CI_REVIEW", "BLOCKED", "CI_REVIEW", "COMMIT")),
 ]  # fmt: skip
 STUCK = [
     Example("three rounds of rework", moved("T1", "IMPLEMENTING", *_ROUND * 3), "warn", 0),

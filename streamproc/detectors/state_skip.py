@@ -17,40 +17,25 @@ Reference: tickets requirement, "block the state transition, revert ticket to it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from streamproc.core import kind
-from streamproc.core.decision import Finding
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, moved, override, refusal
+from streamproc.core.board.change import BoardChange
+from streamproc.core.board.state import Task
+from streamproc.detectors.base import Example, View, moved
+from streamproc.detectors.board_detector import GuardDetector
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """None of its own: the transitions are the board's."""
+class StateSkip(GuardDetector):
+    code, name = "TASK004", "state_skip"
 
+    class Limits:
+        """None of its own: the transitions are the board's."""
 
-class StateSkip:
-    """TASK004."""
-
-    code = "TASK004"
-    name = "state_skip"
-    kinds = kind.BOARD
-
-    def check(self, view: View, limits: Limits) -> Finding | None:
-        step = view.board_change
-        if step is None or step.task is None or step.refused != self.code or step.attempts != 1:
-            return override(view, self.code, self.name)
-        config, task = step.config, step.task
-        to = config.name(step.target) or getattr(view.event, "to", "")
+    def problem(self, view: View, step: BoardChange, task: Task) -> str:
+        source, to = step.config.name(step.source), step.config.name(step.target) or getattr(view.event, "to", "")
         why = f"{', '.join(step.missing)} missing or failing" if step.missing else "the board has no such transition"
-        message = f"{task.id} cannot move from {config.name(step.source)} to {to}: {why}; "
-        message = f"{message}its state is {config.name(task.state)}."
-        return refusal(view, self.code, self.name, message)
+        return f"{task.id} cannot move from {source} to {to}: {why}"
 
 
 DETECTOR = StateSkip()
-
 HEALTHY = [
     Example("every state in order", moved(
         "T1", "READY", "LOCKED", "IMPLEMENTING", "QA_REVIEW", "VALIDATION",
@@ -67,7 +52,6 @@ STUCK = [
         "T1", "DOCUMENTATION", "CI_REVIEW", "COMMIT", evidence={"ci": {"status": "failed"}},
     ), "warn", 0),
     Example("straight to DONE", [
-        {"type": "task.created", "task_id": "T1"},
-        {"type": "task.transition", "task_id": "T1", "to": "DONE"},
+        {"type": "task.created", "task_id": "T1"}, {"type": "task.transition", "task_id": "T1", "to": "DONE"},
     ], "warn", 0),
 ]  # fmt: skip

@@ -20,57 +20,47 @@ four kinds of agents, one has more than 175 turns.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
-from streamproc.core import kind
-from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
-from streamproc.core.episodes import already_reported
 from streamproc.core.marks import NEVER, first_of
 from streamproc.core.scope import Scope
-from streamproc.core.view import AGAIN, View
-from streamproc.detectors.base import Example, level, said
-from streamproc.detectors.breach import breach, layer_of
+from streamproc.core.view import AGAIN
+from streamproc.detectors.base import Example, Finding, Level, View, kind, level, started, steps
+from streamproc.detectors.budget_detector import BudgetDetector, layer_of
 
 BACKSTOP: Final = 1  # loop of the findings about a run without a limit of its own
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How the limit follows from `maxRounds` if only that was declared, and the backstop in turns; 0 turns it off."""
-
-    steps_per_round: int = 3  # persona, convergence check, facilitator
-    steps_around: int = 10  # decompose, select, vote, synthesise
-    warn_turns: int = 500  # three times as many as recorded runs have, apart from one
-    halt_turns: int = 0  # off: a long run may be a healthy one
-
-
-class StepBudget:
-    """BUDGET004."""
-
-    code = "BUDGET004"
-    name = "steps"
+class StepBudget(BudgetDetector):
+    code, name = "BUDGET004", "steps"
     budgets = ("maxSteps", "maxRounds")
     kinds = kind.BUDGET | kind.LONG
+
+    class Limits:
+        """How the limit follows from `maxRounds` if only that was declared, and the backstop in turns; 0 turns it
+        off."""
+
+        steps_per_round: int = 3  # persona, convergence check, facilitator
+        steps_around: int = 10  # decompose, select, vote, synthesise
+        warn_turns: int = 500  # three times as many as recorded runs have, apart from one
+        halt_turns: int = 0  # off: a long run may be a healthy one
 
     def marks(self, limits: Limits) -> dict[str, int]:
         first = first_of(limits.warn_turns, limits.halt_turns)
         return {"long_turns": first, "long_halt": first_of(limits.halt_turns)}
 
     def budget_marks(self, limits: Limits, budgets: Mapping[str, int], _: Scope) -> dict[str, int]:
-        return {"steps": _limit(limits, budgets)[0]}
+        return {"steps": self._limit(limits, budgets)[0]}
 
     def check(self, view: View, limits: Limits) -> Finding | None:
-        limit, budget = _limit(limits, view.budgets)
+        limit, budget = self._limit(limits, view.budgets)
         steps = view.index + 1
         if steps >= limit:
             layer = layer_of(view, budget)
             if budget == "maxRounds":
                 layer = layer._replace(words=f"follows from maxRounds, {layer.words}")
-            found = breach(self, steps, limit, "turns", "The run", 0, layer=layer)
-            if found is not None and found.level == Level.HALT:
-                found.stop = "recursion_limit"
-            return found
+            stop = "recursion_limit" if steps > limit else ""
+            return self.breach(steps, limit, "turns", "The run", 0, layer, stop=stop)
         if view.kinds & kind.LONG and (steps in (limits.warn_turns, limits.halt_turns) or steps % AGAIN == 0):
             return self._backstop(view, limits, steps)
         return None
@@ -79,47 +69,29 @@ class StepBudget:
         # An operator who resumes a run knows how long it is.
         halt = 0 if view.run.escalation.resumes else limits.halt_turns
         reached = level(steps, limits.warn_turns, halt)
-        if reached is None or already_reported(view.run, self.code, BACKSTOP, reached, view.index):
+        if reached is None or self.reported(view, BACKSTOP, reached):
             return None
-        return Finding(
-            code=self.code,
-            level=reached,
-            loop=BACKSTOP,
-            message=f"The run has taken {steps} turns, and has no lower limit on its steps (`maxSteps`).",
-            evidence=Evidence(
-                kind="long_run",
-                used=steps,
-                limit=halt if reached == Level.HALT else limits.warn_turns,
-                unit="turns",
-                limit_from="detector",
-            ),
-            reason=BUDGET_EXCEEDED,
-            status="budget_exceeded",
+        message = f"The run has taken {steps} turns, and has no lower limit on its steps (`maxSteps`)."
+        limit = halt if reached == Level.HALT else limits.warn_turns
+        return self.finding(
+            reached, BACKSTOP, message, kind="long_run", used=steps, limit=limit, unit="turns", limit_from="detector"
         )
 
-
-def _limit(limits: Limits, budgets: Mapping[str, int]) -> tuple[int, str]:
-    """Return the limit on steps, and the budget that it comes from."""
-    if (rounds := budgets.get("maxRounds")) is not None and "maxSteps" not in budgets:
-        return limits.steps_per_round * rounds + limits.steps_around, "maxRounds"
-    return budgets.get("maxSteps", NEVER), "maxSteps"
+    def _limit(self, limits: Limits, budgets: Mapping[str, int]) -> tuple[int, str]:
+        """Return the limit on steps, and the budget that it comes from."""
+        if (rounds := budgets.get("maxRounds")) is not None and "maxSteps" not in budgets:
+            return limits.steps_per_round * rounds + limits.steps_around, "maxRounds"
+        return budgets.get("maxSteps", NEVER), "maxSteps"
 
 
 DETECTOR = StepBudget()
-
 HEALTHY = [
-    Example("no limit is set", [said("agent", f"step {n}") for n in range(120)]),
-    Example("within its budget", [
-        {"type": "run.started", "budgets": {"maxSteps": 4}}, *(said("agent", f"step {n}") for n in range(3)),
-    ]),
-    Example("a long run", [said("agent", f"step {n}") for n in range(499)]),
+    Example("no limit is set", steps(120)),
+    Example("within its budget", [started(maxSteps=4), *steps(3)]),
+    Example("a long run", steps(499)),
 ]  # fmt: skip
 STUCK = [
-    Example("one step too many", [
-        {"type": "run.started", "budgets": {"maxSteps": 4}}, *(said("agent", f"step {n}") for n in range(5)),
-    ], "halt", 4),
-    Example("a limit derived from the rounds", [
-        {"type": "run.started", "budgets": {"maxRounds": 5}}, *(said("agent", f"step {n}") for n in range(26)),
-    ], "halt", 25),
-    Example("a new word in each turn, without a limit", [said("agent", f"step {n}") for n in range(510)], "warn", 499),
+    Example("one step too many", [started(maxSteps=4), *steps(5)], "halt", 4),
+    Example("a limit derived from the rounds", [started(maxRounds=5), *steps(26)], "halt", 25),
+    Example("a new word in each turn, without a limit", steps(510), "warn", 499),
 ]  # fmt: skip

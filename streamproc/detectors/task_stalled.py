@@ -16,29 +16,19 @@ Reference: tickets requirement, "in `in_progress` status for > 2 full BUILD→VA
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from streamproc.core import kind
 from streamproc.core.board.state import FREE
-from streamproc.core.decision import Evidence, Finding, Level
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, cycles, moved, owner, task_finding
+from streamproc.detectors.base import Example, Finding, Level, View, cycles, moved
+from streamproc.detectors.board_detector import BoardDetector, owner
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Cycles without a change of state."""
+class TaskStalled(BoardDetector):
+    code, name = "STALL005", "task_stalled"
 
-    warn: int = 2  # large tasks take one cycle, some two
-    halt: int = 0  # one stalled task is no reason to stop the board's other tasks
+    class Limits:
+        """Cycles without a change of state."""
 
-
-class TaskStalled:
-    """STALL005."""
-
-    code = "STALL005"
-    name = "task_stalled"
-    kinds = kind.BOARD
+        warn: int = 2  # large tasks take one cycle, some two
+        halt: int = 0  # one stalled task is no reason to stop the board's other tasks
 
     def check(self, view: View, limits: Limits) -> tuple[Finding, ...] | None:
         step = view.board_change
@@ -50,28 +40,21 @@ class TaskStalled:
                 continue
             still = board.cycles - task.since
             halts = 0 < limits.halt < still
-            if halts or 0 < limits.warn < still:
-                state, agent = config.name(task.state), owner(view, task.id)
-                whom = f"stop {agent}, and " if agent else ""
-                finding = task_finding(
-                    view,
-                    self.code,
-                    f"{task.id} has been in {state} for {still} cycles and is stalled; {whom}rescope or reassign it.",
-                    Evidence(kind=self.name, count=still, limit=limits.halt if halts else limits.warn, unit="cycles",
-                             last_valid=state, agent=agent),
-                    level=Level.HALT if halts else Level.WARN,
-                    task=task.id,
-                    node=agent or "",
-                    loop=(board.events << 8) + len(found),
-                    action="ask_human",
-                    task_status="stalled",
-                )  # fmt: skip
-                found.append(finding)
+            if not halts and not 0 < limits.warn < still:
+                continue
+            state, agent = config.name(task.state), owner(view, task.id)
+            whom = f"stop {agent}, and " if agent else ""
+            message = f"{task.id} has been in {state} for {still} cycles and is stalled; {whom}rescope or reassign it."
+            finding = self.task_finding(
+                view, message, Level.HALT if halts else Level.WARN, len(found), task=task.id, node=agent or "",
+                action="ask_human", task_status="stalled", count=still, limit=limits.halt if halts else limits.warn,
+                unit="cycles", last_valid=state, agent=agent,
+            )  # fmt: skip
+            found.append(finding)
         return tuple(found)
 
 
 DETECTOR = TaskStalled()
-
 HEALTHY = [
     Example("a change of state in every other cycle", [
         *moved("T1", "LOCKED", "IMPLEMENTING"), *cycles(1, 1), *moved("T1", "IMPLEMENTING", "QA_REVIEW"),

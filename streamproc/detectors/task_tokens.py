@@ -22,92 +22,64 @@ Reference: ticket rules, per-task budgets and threshold actions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import xxhash
-
-from streamproc.core import kind
 from streamproc.core.board.owners import owner_of
-from streamproc.core.decision import BUDGET_EXCEEDED, Evidence, Finding, Level
 from streamproc.core.run_state import RunState
 from streamproc.core.signals.task_tokens import RUNGS, TaskTokens
-from streamproc.core.view import View
-from streamproc.detectors.base import Example
-from streamproc.detectors.breach import layer_of
+from streamproc.detectors.base import Example, Finding, Level, RuleSettings, View, kind, loop_of
+from streamproc.detectors.budget_detector import BudgetDetector, layer_of
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Shares of the task's budget, in percent, and whether a stopped task halts its run."""
-
-    warn_percent: int = 70  # the agent must prioritise completion
-    restrict_percent: int = 80  # essential operations only
-    urgent_percent: int = 90  # time to wrap up
-    halt_percent: int = 95  # the results so far must be returned now
-    halt_run: int = 0  # 1: halt the run, too; one task without tokens is no reason to stop the others
-
-
-class TaskTokenBudget:
-    """BUDGET008."""
-
-    code = "BUDGET008"
-    name = "task_tokens"
+class TaskTokenBudget(BudgetDetector):
+    code, name = "BUDGET008", "task_tokens"
     budgets = ("maxTaskTokens",)
     kinds = kind.TASK_TOKENS
+
+    class Limits:
+        """Shares of the task's budget, in percent, and whether a stopped task halts its run."""
+
+        warn_percent: int = 70  # the agent must prioritise completion
+        restrict_percent: int = 80  # essential operations only
+        urgent_percent: int = 90  # time to wrap up
+        halt_percent: int = 95  # the results so far must be returned now
+        halt_run: int = 0  # 1: halt the run, too; one task without tokens is no reason to stop the others
+
+    def settings(self, limits: Limits | None) -> RuleSettings:
+        if limits is None:
+            return {}
+        rungs = [limits.warn_percent, limits.restrict_percent, limits.urgent_percent, limits.halt_percent]
+        return {"task_percents": rungs}
 
     def check(self, view: View, limits: Limits) -> tuple[Finding, ...]:
         spent, task, run = view.task_tokens, view.event.task_id, view.run
         tag = next((known for known, tokens in run.task_tokens.items() if tokens is spent), 0)
         whole = bool(limits.halt_run) or run.scope.task == tag or not _has_other_tasks(run, tag)
         agent = owner_of(run.board, tag) if run.board is not None else ""
-        found = self._rung(spent, task, RUNGS[spent.rung - 1], agent or view.turn.node, whole=whole)
-        found.evidence.limit_from = _limit_from(view, spent)
+        found = self._reached(view, spent, task, agent or view.turn.node, whole=whole)
         return (found,) if spent.rung < len(RUNGS) else (self._escalated(spent, task, agent), found)
 
-    def _rung(self, spent: TaskTokens, task: str, rung: str, agent: str, *, whole: bool) -> Finding:
+    def _reached(self, view: View, spent: TaskTokens, task: str, agent: str, *, whole: bool) -> Finding:
+        rung = RUNGS[spent.rung - 1]
         level, advice, action = _LEVELS[rung]
-        subject = f"Task {task}" if task else "The run's task"
         share = spent.used * 100 // spent.limit if spent.limit else 100
         stopped = level == Level.HALT
         if stopped and not whole:
             level, advice = Level.WARN, f"{advice}; stop {agent}, the run's other tasks continue"
-        return Finding(
-            code=self.code,
-            level=level,
-            loop=_loop(task, rung, spent.since),
-            message=f"{subject} has used {spent.used} of its {spent.limit} tokens ({share} %), level {advice}.",
-            evidence=Evidence(
-                kind="task_tokens", used=spent.used, limit=spent.limit, unit="tokens", rung=rung, agent=agent
-            ),
-            reason=BUDGET_EXCEEDED,
-            status="budget_exceeded",
-            type="" if stopped and not whole else "budget.level",
-            action=action,
-            task_status="budget_exceeded" if stopped else "",
-        )
+        message = f"{_subject(task)} has used {spent.used} of its {spent.limit} tokens ({share} %), level {advice}."
+        return self.finding(
+            level, loop_of(task, rung, spent.since), message, kind=self.name,
+            type="" if stopped and not whole else "budget.level", action=action,
+            task_status="budget_exceeded" if stopped else "", used=spent.used, limit=spent.limit, unit="tokens",
+            rung=rung, agent=agent, limit_from=_limit_from(view, spent),
+        )  # fmt: skip
 
     def _escalated(self, spent: TaskTokens, task: str, agent: str) -> Finding:
-        subject = f"Task {task}" if task else "The run's task"
-        return Finding(
-            code=self.code,
-            level=Level.WARN,
-            loop=_loop(task, "escalated", spent.since),
-            message=f"{subject} has exceeded its budget of {spent.limit} tokens; a person must decide how to continue.",
-            evidence=Evidence(
-                kind="task_tokens",
-                used=spent.used,
-                limit=spent.limit,
-                unit="tokens",
-                rung=RUNGS[-1],
-                agent=agent or None,
-            ),
-            reason=BUDGET_EXCEEDED,
-            status="escalated",
-            type="task.escalated",
-            action="ask_human",
-            task=task,
-            task_status="escalated",
-        )
+        what = f"{_subject(task)} has exceeded its budget of {spent.limit} tokens"
+        message = f"{what}; a person must decide how to continue."
+        return self.finding(
+            Level.WARN, loop_of(task, "escalated", spent.since), message, kind=self.name, status="escalated",
+            type="task.escalated", action="ask_human", task=task, task_status="escalated",
+            used=spent.used, limit=spent.limit, unit="tokens", rung=RUNGS[-1], agent=agent or None,
+        )  # fmt: skip
 
 
 def _has_other_tasks(run: RunState, tag: int) -> bool:
@@ -125,8 +97,8 @@ def _limit_from(view: View, spent: TaskTokens) -> str:
     return layer if layer == "grant" or spent.limit == view.budgets.get("maxTaskTokens") else "delegation"
 
 
-def _loop(task: str, rung: str, since: int) -> int:
-    return xxhash.xxh3_64_intdigest(f"{task}\0{rung}\0{since}".encode("utf-8", "surrogatepass"))
+def _subject(task: str) -> str:
+    return f"Task {task}" if task else "The run's task"
 
 
 _LEVELS = {
@@ -138,7 +110,6 @@ _LEVELS = {
 }
 
 DETECTOR = TaskTokenBudget()
-
 _DELEGATED = {"type": "task.delegated", "task_id": "T7", "agent": "backend", "max_token_budget": 1000}
 
 

@@ -18,56 +18,38 @@ Reference: runs of coding agents that ended in a row of status reports.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
-from streamproc.core import kind
-from streamproc.core.decision import STALLED, Evidence, Finding
-from streamproc.core.episodes import already_reported
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, call, level, said
+from streamproc.detectors.base import Detector, Example, Finding, View, call, kind, level, said
 
 GROWING: Final = 4  # a streak in which fewer than one text in four is not longer than the one before is a draft
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Text-only turns in a row."""
-
-    warn: int = 8  # twice that
-    halt: int = 20  # five times the longest streak of a solved run
-
-
-class TextOnly:
-    """LOOP010."""
-
-    code = "LOOP010"
-    name = "text_only"
+class TextOnly(Detector):
+    code, name = "LOOP010", "text_only"
     kinds = kind.TEXT_STREAK
+
+    class Limits:
+        """Text-only turns in a row."""
+
+        warn: int = 8  # twice that
+        halt: int = 20  # five times the longest streak of a solved run
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         streak = view.run.text_streak
         if not streak.count or GROWING * streak.not_longer < streak.count - 1:
             return None
         reached = level(streak.count - streak.pages, 0, limits.halt) or level(streak.count, limits.warn, 0)
-        if reached is None or already_reported(view.run, self.code, view.node_tag, reached, view.index):
+        if reached is None or self.reported(view, view.node_tag, reached):
             return None
-        return Finding(
-            code=self.code,
-            level=reached,
-            loop=view.node_tag,
-            onset=streak.first,
-            message=f"{view.turn.node} wrote {streak.count} texts in a row and did nothing else.",
-            evidence=Evidence(
-                kind=self.name, count=streak.count, turns=list(range(max(streak.first, view.index - 7), view.index + 1))
-            ),
-            reason=STALLED,
-            status="aborted_stuck",
-        )
+        message = f"{view.turn.node} wrote {streak.count} texts in a row and did nothing else."
+        return self.finding(
+            reached, view.node_tag, message, onset=streak.first,
+            count=streak.count, turns=list(range(max(streak.first, view.index - 7), view.index + 1)),
+        )  # fmt: skip
 
 
 DETECTOR = TextOnly()
-
 _WHY = (
     "The build needs a token that I do not have.", "I am still blocked by the missing access.",
     "Without the credentials nothing can be done here.", "Please grant me the rights, then I can continue.",
@@ -79,7 +61,6 @@ _WHY = (
 _REPORTS = [f"{_WHY[n % 12]} {_WHY[n * 5 % 11]}" for n in range(40)]
 _CALL = call("deploy", {"to": "staging"}, "403 no token")
 _CHAPTER = "The ship left the harbour before dawn, and the crew was silent. "
-
 HEALTHY = [
     Example("a writer that never uses a tool", [said("agent", text) for text in _REPORTS]),
     Example("a supervisor that comments while a worker works", [

@@ -20,65 +20,41 @@ Reference: loop-safety requirement "per-turn budget": `turnTimeoutMs` 10 minutes
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Any
 
-from streamproc.core import kind
 from streamproc.core.deadlines import Due
-from streamproc.core.decision import Finding
 from streamproc.core.marks import NEVER
 from streamproc.core.run_state import RunState
-from streamproc.core.scope import Scope
 from streamproc.core.signals.open_turns import node_of
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, said
-from streamproc.detectors.breach import breach, layer_of, more_severe, overdue
+from streamproc.detectors.base import START_MS, Example, Finding, View, kind, said, started
+from streamproc.detectors.budget_detector import Measure, MeasuredBudget, layer_of, more_severe
 from streamproc.model.wire import Turn
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """None of its own: the limits are budgets, declared on the run or in the policy under `budgets`."""
-
-
-class TurnBudget:
-    """BUDGET001."""
-
-    code = "BUDGET001"
-    name = "turn"
-    budgets = ("turnTimeoutMs", "maxTokens")
+class TurnBudget(MeasuredBudget):
+    code, name = "BUDGET001", "turn"
     kinds = kind.SPENDING | kind.CLOCK
+    measures = (Measure("turnTimeoutMs", "ms", "turn_ms"), Measure("maxTokens", "tokens", "turn_tokens"))
 
-    def budget_marks(self, _: Limits, budgets: Mapping[str, int], __: Scope) -> dict[str, int]:
-        return {"turn_tokens": budgets.get("maxTokens", NEVER), "turn_ms": budgets.get("turnTimeoutMs", NEVER)}
-
-    def check(self, view: View, limits: Limits) -> tuple[Finding, ...]:
-        timeout_ms, tokens_max = view.budgets.get("turnTimeoutMs"), view.budgets.get("maxTokens")
-        if timeout_ms is None and tokens_max is None:
-            return ()
-        found = [self._ended(view, timeout_ms, tokens_max)] if type(view.event) is Turn else []
-        if timeout_ms is not None:
-            for turn in view.run.open_turns:
-                open_ms = view.run.at_ms - turn.started_ms
-                if open_ms >= timeout_ms:
-                    subject = f"An open turn of {turn.name or 'the run'}"
-                    finding = overdue(self, open_ms, timeout_ms, subject, turn.node, layer_of(view, "turnTimeoutMs"))
-                    finding.node = node_of(turn)
-                    found.append(finding)
+    def check(self, view: View, limits: Any) -> tuple[Finding, ...]:
+        timeout_ms = view.budgets.get("turnTimeoutMs", NEVER)
+        found = [self._ended(view, timeout_ms)] if type(view.event) is Turn else []
+        for turn in view.run.open_turns:
+            open_ms = view.run.at_ms - turn.started_ms
+            if open_ms >= timeout_ms:
+                subject, layer = f"An open turn of {turn.name or 'the run'}", layer_of(view, "turnTimeoutMs")
+                found.append(self.overdue(open_ms, timeout_ms, subject, turn.node, layer, node=node_of(turn)))
         return tuple(finding for finding in found if finding is not None)
 
-    def _ended(self, view: View, timeout_ms: int | None, tokens_max: int | None) -> Finding | None:
+    def _ended(self, view: View, timeout_ms: int) -> Finding | None:
         usage, subject, found = view.turn.usage, f"The turn of {view.turn.node}", None
         took_ms = max(view.took_ms, usage.duration_ms if usage is not None else 0)
-        if timeout_ms is not None and took_ms > timeout_ms:
-            found = overdue(self, took_ms, timeout_ms, subject, view.node_tag, layer_of(view, "turnTimeoutMs"))
-        if usage is not None and tokens_max is not None:
-            tokens = usage.total_tokens or usage.input_tokens + usage.output_tokens
-            layer = layer_of(view, "maxTokens")
-            more = breach(self, tokens, tokens_max, "tokens", subject, view.node_tag + 1, layer=layer)
-            found = more_severe(found, more)
-        return found
+        if took_ms > timeout_ms:
+            found = self.overdue(took_ms, timeout_ms, subject, view.node_tag, layer_of(view, "turnTimeoutMs"))
+        tokens = -1 if usage is None else usage.total_tokens or usage.input_tokens + usage.output_tokens
+        return more_severe(found, self.worst(view, (-1, tokens), subject, view.node_tag))
 
-    def due(self, run: RunState, budgets: dict[str, int], limits: Limits) -> list[Due]:
+    def due(self, run: RunState, budgets: Mapping[str, int], limits: Any) -> list[Due]:
         timeout_ms = budgets.get("turnTimeoutMs")
         if timeout_ms is None:
             return []
@@ -86,27 +62,24 @@ class TurnBudget:
 
 
 DETECTOR = TurnBudget()
-
-_AT_MS = 1_767_225_600_000  # 2026-01-01
-_TIMEOUT = {"type": "run.started", "budgets": {"turnTimeoutMs": 600_000}, "at": _AT_MS}
-_TOKENS = {"type": "run.started", "budgets": {"maxTokens": 8_000}}
-_STARTED = {"type": "turn.started", "node": "coder", "at": _AT_MS}
-
+_TIMEOUT = {"type": "run.started", "budgets": {"turnTimeoutMs": 600_000}, "at": START_MS}
+_TOKENS = started(maxTokens=8_000)
+_STARTED = {"type": "turn.started", "node": "coder", "at": START_MS}
 HEALTHY = [
     Example("no limit is set", [said("coder", "done", usage={"duration_ms": 7_200_000, "total_tokens": 10**6})]),
-    Example("a turn that ends in time", [_TIMEOUT, _STARTED, said("coder", "done", at=_AT_MS + 599_000)]),
+    Example("a turn that ends in time", [_TIMEOUT, _STARTED, said("coder", "done", at=START_MS + 599_000)]),
     Example("two tasks of one node, each within its limit", [
-        _TIMEOUT, _STARTED | {"task_id": "T1"}, _STARTED | {"task_id": "T2", "at": _AT_MS + 300_000},
-        said("coder", "one", task_id="T1", at=_AT_MS + 500_000),
-        said("coder", "two", task_id="T2", at=_AT_MS + 800_000),
+        _TIMEOUT, _STARTED | {"task_id": "T1"}, _STARTED | {"task_id": "T2", "at": START_MS + 300_000},
+        said("coder", "one", task_id="T1", at=START_MS + 500_000),
+        said("coder", "two", task_id="T2", at=START_MS + 800_000),
     ]),
 ]  # fmt: skip
 STUCK = [
     Example("a turn that never ends", [
-        _TIMEOUT, said("planner", "go", at=_AT_MS), _STARTED, {"type": "deadline", "at": _AT_MS + 600_000},
+        _TIMEOUT, said("planner", "go", at=START_MS), _STARTED, {"type": "deadline", "at": START_MS + 600_000},
     ], "halt", 0),
     Example("an open turn, detected at the next event of the run", [
-        _TIMEOUT, _STARTED, said("planner", "still waiting", at=_AT_MS + 660_000),
+        _TIMEOUT, _STARTED, said("planner", "still waiting", at=START_MS + 660_000),
     ], "halt", 0),
     Example("a measured duration", [_TIMEOUT, said("coder", "done", usage={"duration_ms": 600_001})], "halt", 0),
     Example("too many tokens", [_TOKENS, said("coder", "done", usage={"input_tokens": 7_900, "output_tokens": 200})],

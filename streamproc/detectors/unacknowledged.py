@@ -18,30 +18,21 @@ escalated. It is a `notification` and not a second halt, because a run is halted
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from streamproc.core import kind
-from streamproc.core.decision import STALLED, Evidence, Finding, Level
 from streamproc.core.escalation import ESCALATED
 from streamproc.core.marks import first_of
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, said
+from streamproc.detectors.base import Detector, Example, Finding, Level, View, kind, steps
 from streamproc.model.wire import Turn
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Turns after an unacknowledged halt."""
-
-    turns: int = 100  # some minutes at one tool call a turn; far more than is in flight when a halt arrives
-
-
-class Unacknowledged:
-    """OPERATOR002."""
-
-    code = "OPERATOR002"
-    name = "unacknowledged"
+class Unacknowledged(Detector):
+    code, name = "OPERATOR002", "unacknowledged"
     kinds = kind.UNACKNOWLEDGED
+    status = "escalated"
+
+    class Limits:
+        """Turns after an unacknowledged halt."""
+
+        turns: int = 100  # some minutes at one tool call a turn; far more than is in flight when a halt arrives
 
     def marks(self, limits: Limits) -> dict[str, int]:
         return {"unacknowledged_turns": first_of(limits.turns)}
@@ -55,35 +46,22 @@ class Unacknowledged:
             return None
         run.escalation.unacknowledged_halt = ESCALATED
         code = run.escalation.halt_code.get()
-        return Finding(
-            code=self.code,
-            level=Level.WARN,
-            loop=0,
-            message=f"The run has taken {turns} turns since {code} halted it, without an acknowledgement.",
-            evidence=Evidence(kind=self.name, count=turns, unit="turns", limit=limits.turns),
-            reason=STALLED,
-            status="escalated",
-            type="notification",
-            action="ask_human",
-        )
+        message = f"The run has taken {turns} turns since {code} halted it, without an acknowledgement."
+        return self.finding(
+            Level.WARN, 0, message, type="notification", action="ask_human",
+            count=turns, unit="turns", limit=limits.turns,
+        )  # fmt: skip
 
 
 DETECTOR = Unacknowledged()
-
 _STOP = {"type": "operator.stop", "by": "ada"}
-
-
-def _steps(first: int, last: int) -> list[dict[str, object]]:
-    return [said("agent", f"step {n}") for n in range(first, last)]
-
-
 HEALTHY = [
-    Example("turns in flight arrive after the halt", [*_steps(0, 3), _STOP, *_steps(3, 60)]),
+    Example("turns in flight arrive after the halt", [*steps(3), _STOP, *steps(60)[3:]]),
     Example("the halt is acknowledged", [
-        *_steps(0, 3), _STOP, *_steps(3, 6), {"type": "halt.acknowledged", "by": "ada"}, *_steps(6, 130),
+        *steps(3), _STOP, *steps(6)[3:], {"type": "halt.acknowledged", "by": "ada"}, *steps(130)[6:],
     ]),
 ]  # fmt: skip
 STUCK = [
-    Example("the orchestrator does not listen", [*_steps(0, 3), _STOP, *_steps(3, 120)], "warn", 103),
-    Example("a run that starts although it was stopped before its first turn", [_STOP, *_steps(0, 110)], "warn", 100),
+    Example("the orchestrator does not listen", [*steps(3), _STOP, *steps(120)[3:]], "warn", 103),
+    Example("a run that starts although it was stopped before its first turn", [_STOP, *steps(110)], "warn", 100),
 ]

@@ -19,56 +19,39 @@ Reference: loop-safety requirement "unchanged diff: 2 times".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from streamproc.core import kind
-from streamproc.core.decision import STALLED, Evidence, Finding, hex16
+from streamproc.core.decision import hex16
 from streamproc.core.signals.novelty import Gate
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, call, level, said, tested
+from streamproc.detectors.base import Detector, Example, Finding, View, call, iteration, kind, level, said, tested
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Iterations in a row that did not change the artifact."""
-
-    warn: int = 1
-    halt: int = 2  # "unchanged diff: 2 times"
-    gate: Gate = Gate.RESULTS  # a harness may attach the same diff to every turn that reads
-
-
-class UnchangedArtifact:
-    """STALL001."""
-
-    code = "STALL001"
-    name = "unchanged_artifact"
+class UnchangedArtifact(Detector):
+    code, name = "STALL001", "unchanged_artifact"
     kinds = kind.ARTIFACT
+    gated = "artifacts"
+    status = "stalled"
+
+    class Limits:
+        """Iterations in a row that did not change the artifact."""
+
+        warn: int = 1
+        halt: int = 2  # "unchanged diff: 2 times"
+        gate: Gate = Gate.RESULTS  # a harness may attach the same diff to every turn that reads
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         streak = view.node.artifact
         if streak.count < 2:
             return None
         unchanged = streak.count - 1
-        reached = level(unchanged, limits.warn, limits.halt)
-        if reached is None:
+        if (reached := level(unchanged, limits.warn, limits.halt)) is None:
             return None
         times = "iteration" if unchanged == 1 else f"{unchanged} iterations"
-        return Finding(
-            code=self.code,
-            level=reached,
-            loop=view.node_tag ^ streak.value,
-            onset=streak.first,
-            message=f"{view.turn.node} left its artifact unchanged in the last {times}.",
-            evidence=Evidence(
-                kind=self.name,
-                count=streak.count,
-                iteration=view.cycle.iterations if view.cycle is not None else None,
-                hashes=[hex16(value) for value in view.run.evidence.artifacts.listed()[-streak.count :]],
-                match="normalised",
-            ),
-            reason=STALLED,
-            status="stalled",
-        )
+        message = f"{view.turn.node} left its artifact unchanged in the last {times}."
+        return self.finding(
+            reached, view.node_tag ^ streak.value, message, onset=streak.first,
+            count=streak.count, iteration=iteration(view),
+            hashes=[hex16(value) for value in view.run.evidence.artifacts.listed()[-streak.count :]],
+            match="normalised",
+        )  # fmt: skip
 
 
 DETECTOR = UnchangedArtifact()

@@ -15,50 +15,31 @@ Reference: none; silently ignoring a graph would be the worst answer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import xxhash
-
-from streamproc.core import kind
-from streamproc.core.decision import STALLED, Evidence, Finding, Level
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, said
+from streamproc.detectors.base import Detector, Example, Finding, Level, View, kind, loop_of, said
 
 REASON_SHOWN = 300  # characters of the mistake
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """1: on; 0: off."""
-
-    warn: int = 1  # it never halts: a mistake in a declaration is not a loop
-
-
-class UnreadableGraph:
-    """GRAPH002."""
-
-    code = "GRAPH002"
-    name = "unreadable_graph"
+class UnreadableGraph(Detector):
+    code, name = "GRAPH002", "unreadable_graph"
     kinds = kind.STARTED
+    status = "stalled"
+
+    class Limits:
+        """1: on; 0: off."""
+
+        warn: int = 1  # it never halts: a mistake in a declaration is not a loop
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         why = view.unreadable
         if not why or not limits.warn:
             return None
         why = " ".join(why[:REASON_SHOWN].split())
-        return Finding(
-            code=self.code,
-            level=Level.WARN,
-            loop=xxhash.xxh3_64_intdigest(why.encode("utf-8", "surrogatepass")),
-            message=f"The declared graph cannot be read and is ignored; cycles are detected from handovers: {why}.",
-            evidence=Evidence(kind=self.name, reason=why),
-            reason=STALLED,
-            status="stalled",
-        )
+        message = f"The declared graph cannot be read and is ignored; cycles are detected from handovers: {why}."
+        return self.finding(Level.WARN, loop_of(why), message, reason=why)
 
 
 DETECTOR = UnreadableGraph()
-
 HEALTHY = [
     Example("edges of both forms", [
         {"type": "run.started", "graph": {"edges": [["a", "b"], {"from": "b", "to": "END"}]}}, said("a", "Done."),

@@ -19,14 +19,9 @@ Reference: deliberation requirement, layer 2: cycles without an exit path are re
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from itertools import chain
 
-import xxhash
-
-from streamproc.core import kind
-from streamproc.core.decision import STALLED, Evidence, Finding
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, level, said
+from streamproc.detectors.base import Detector, Example, Finding, View, kind, level, loop_of, said
 from streamproc.errors import LEAVE_A_CYCLE, named_cycle, plural
 
 CYCLES_LISTED = 5  # in the message; the evidence has more
@@ -36,39 +31,27 @@ NAME_SHOWN = 80  # characters of a node's name
 EVIDENCE_SHOWN = 16_000  # characters of names: a control event stays small, however large the graph
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Unsafe cycles in a graph; 0 turns a level off."""
-
-    warn: int = 1  # reported even if a policy turns the halt off
-    halt: int = 1  # the requirement rejects a graph with a single one
-
-
-class UnsafeGraphCycle:
-    """GRAPH001."""
-
-    code = "GRAPH001"
-    name = "unsafe_cycle"
+class UnsafeGraphCycle(Detector):
+    code, name = "GRAPH001", "unsafe_cycle"
     kinds = kind.STARTED
+    status = "blocked"
+
+    class Limits:
+        """Unsafe cycles in a graph; 0 turns a level off."""
+
+        warn: int = 1  # reported even if a policy turns the halt off
+        halt: int = 1  # the requirement rejects a graph with a single one
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         cycles = view.unsafe
-        reached = level(len(cycles), limits.warn, limits.halt)
-        if reached is None:
+        if (reached := level(len(cycles), limits.warn, limits.halt)) is None:
             return None
         count = plural(len(cycles), "cycle")
         more = f" and {len(cycles) - CYCLES_LISTED} more" if len(cycles) > CYCLES_LISTED else ""
         names = "; ".join(named_cycle(_short(cycle), NODES_LISTED) for cycle in cycles[:CYCLES_LISTED])
-        return Finding(
-            code=self.code,
-            level=reached,
-            loop=xxhash.xxh3_64_intdigest("\0".join(map("\0".join, cycles)).encode("utf-8", "surrogatepass")),
-            message=f"The declared graph has {count} without an exit: {names}{more}. {LEAVE_A_CYCLE}.",
-            evidence=Evidence(kind=self.name, count=len(cycles), cycles=list(_shown(cycles))),
-            reason=STALLED,
-            status="blocked",
-            action="halt",
-        )
+        message = f"The declared graph has {count} without an exit: {names}{more}. {LEAVE_A_CYCLE}."
+        loop = loop_of(*chain.from_iterable(cycles))
+        return self.finding(reached, loop, message, action="halt", count=len(cycles), cycles=list(_shown(cycles)))
 
 
 def _short(nodes: Sequence[str]) -> list[str]:
@@ -86,7 +69,6 @@ def _shown(cycles: Sequence[Sequence[str]]) -> Iterator[list[str]]:
 
 
 DETECTOR = UnsafeGraphCycle()
-
 HEALTHY = [
     Example("a loop with an exit", [
         {"type": "run.started", "graph": {"edges": [

@@ -16,52 +16,37 @@ Reference: tickets requirement, "a full BUILD→VALIDATE cycle completes with 0 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from streamproc.core import kind
-from streamproc.core.decision import Evidence, Finding, Level
-from streamproc.core.view import View
-from streamproc.detectors.base import Example, cycles, moved, ordinal, task_finding
+from streamproc.detectors.base import Example, Finding, Level, View, cycles, moved, ordinal
+from streamproc.detectors.board_detector import BoardDetector
 from streamproc.model.wire import CycleCompleted
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Cycles in a row without a completed task."""
+class ZeroProgressCycle(BoardDetector):
+    code, name = "STALL006", "zero_progress_cycle"
 
-    halt: int = 1  # systemic: a second one would waste as much as the first
+    class Limits:
+        """Cycles in a row without a completed task."""
 
-
-class ZeroProgressCycle:
-    """STALL006."""
-
-    code = "STALL006"
-    name = "zero_progress_cycle"
-    kinds = kind.BOARD
+        halt: int = 1  # systemic: a second one would waste as much as the first
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         step, event = view.board_change, view.event
         if step is None or not isinstance(event, CycleCompleted) or step.completed != 0:
             return None
-        if not 0 < limits.halt == step.board.empty_cycles:
+        count = step.board.empty_cycles
+        if not 0 < limits.halt == count:
             return None
         name = f"Cycle {event.cycle}" if event.cycle else "A cycle"
-        again = f", for the {ordinal(step.board.empty_cycles)} time in a row" if step.board.empty_cycles > 1 else ""
-        return task_finding(
-            view,
-            self.code,
-            f"{name} ended with no task completed{again}; review the scope of the whole pipeline.",
-            Evidence(kind=self.name, count=step.board.empty_cycles, limit=limits.halt, unit="cycles"),
-            level=Level.HALT,
-            action="ask_human",
-            status="stalled",
-        )
+        again = f", for the {ordinal(count)} time in a row" if count > 1 else ""
+        message = f"{name} ended with no task completed{again}; review the scope of the whole pipeline."
+        return self.task_finding(
+            view, message, Level.HALT, action="ask_human", status="stalled",
+            count=count, limit=limits.halt, unit="cycles",
+        )  # fmt: skip
 
 
 DETECTOR = ZeroProgressCycle()
-
 _WORK = moved("T1", "LOCKED", "IMPLEMENTING")
-
 HEALTHY = [
     Example("at least one task a cycle", [*_WORK, *cycles(1, 2, 1)]),
     Example("the board saw a task reach done", [*_WORK, *moved("T2", "COMMIT", "DONE"), {"type": "cycle.completed"}]),

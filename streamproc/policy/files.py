@@ -312,7 +312,7 @@ def _check_overlay(overlay: Overlay, catalogue: Mapping[str, Any]) -> Iterator[t
             yield ("detectors", code), "no such detector", _codes(code, catalogue)
         elif isinstance(setting, dict):
             yield from _check_limits(code, setting, catalogue[code].Limits)
-        elif not setting and (cap := getattr(catalogue[code], "HARD_CAP", None)):
+        elif not setting and (cap := catalogue[code].hard_cap):
             yield ("detectors", code), f"cannot be turned off: it enforces the hard cap of {cap}", "remove the line"
 
 

@@ -6,7 +6,7 @@ A policy is an input of the engine, and every decision carries its content hash.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +23,8 @@ from streamproc.core.prices import Price
 from streamproc.core.rules import Rules
 from streamproc.core.signals.novelty import Gate, Gates
 from streamproc.core.tiers import TierRules
-from streamproc.detectors import BY_CODE, MODULES
+from streamproc.detectors import DETECTORS
+from streamproc.detectors.base import Detector
 from streamproc.model.budgets import BUDGETS, USD_MICRO, account_budget, budget_value, find_budget
 from streamproc.policy.boards import merge_board
 from streamproc.policy.files import (
@@ -49,15 +50,6 @@ _DECLARABLE: Final = {budget.name for budget in BUDGETS if budget.declarable}
 _SECTIONS: Final = ("workflows", "tenants", "tiers")
 _UNNAMED: Final = "\0"  # stands for every name without a section: no policy file can contain it
 _RULES_MAX: Final = 1_024  # scopes with resolved rules, 20 KB each; past it, the oldest is dropped
-_GATED: Final = (
-    "LOOP001",
-    "LOOP002",
-    "LOOP003",
-    "STALL001",
-    "STALL002",
-    "STALL003",
-    "STALL004",
-)  # in the order of `Gates`
 _PERIODS: Final = tuple(window for window in WINDOWS if window != "burn")
 
 
@@ -80,7 +72,7 @@ class Policy:
         self.layers = tuple(layers)
         self.plugins = tuple(plugins)
         """The detectors of others that are in force, unless a layer turns them off."""
-        self._catalogue: dict[str, Any] = {**BY_CODE, **{plugin.code: plugin for plugin in self.plugins}}
+        self._catalogue: dict[str, Detector | PluginDetector] = DETECTORS | {one.code: one for one in self.plugins}
         own = layers[-1]
         parts: list[Any] = [layer.model_dump(mode="json") for layer in layers]
         parts += [["plugin", plugin.code, plugin.name, plugin.version] for plugin in self.plugins]
@@ -184,40 +176,29 @@ class Policy:
 
     def _resolve(self, workflow: str, tenant: str, tier: str) -> Rules:
         found = self._in_force(self._overlays(workflow, tenant, tier, ""))
-        limits = found["detectors"]
-        repeats = BY_CODE["LOOP003"].Limits(**(limits["LOOP003"] or {}))
-        plugins = [(one, one.Limits(**limits[one.code])) for one in self.plugins if limits[one.code] is not None]
+        catalogue, limits = self._catalogue, found["detectors"].items()
+        own = {code: catalogue[code].Limits(**values) for code, values in limits if values is not None}
+        settings: dict[str, Any] = {}
+        for code, detector in catalogue.items():
+            settings |= detector.settings(own.get(code))
+        gates = {catalogue[code].gated: Gate(one.gate) for code, one in own.items() if catalogue[code].gated}
+        budgets = _with_lower(found["budgets"], settings.pop("budgets", {}))
+        percents = settings.pop("session_percents", ()), settings.pop("account_percents", ())
         return Rules(
             self.ref,
-            [
-                (module.DETECTOR, module.Limits(**limits[module.DETECTOR.code]))
-                for module in MODULES
-                if limits[module.DETECTOR.code] is not None
-            ]
-            + plugins,
-            {
-                name: value
-                for name, value in _with_usual_runtime(found["budgets"], limits["BUDGET006"]).items()
-                if name not in _ACCOUNT_BUDGETS
-            },
+            [(catalogue[code], one) for code, one in own.items()],
+            {name: value for name, value in budgets.items() if name not in _ACCOUNT_BUDGETS},
             on_stall=found["on_stall"],
             suggested=found["suggested_actions"],
             actions=found["actions"],
             lower_is_better=frozenset(found["lower_is_better"]),
-            live_repeats_min=repeats.live_repeats_min,
-            live_standstills=repeats.live_standstills,
-            live_minutes=repeats.live_minutes,
-            known_warn=repeats.known_warn,
-            known_halt=repeats.known_halt,
             prices=found["prices"],
-            accounts=self._accounts(found),
-            task_percents=[value for name, value in (limits["BUDGET008"] or {}).items() if name != "halt_run"],
-            every_error=bool((limits["ERROR001"] or {}).get("every_error")),
-            edges_apart=bool((limits["LOOP005"] or {}).get("per_edge")),
-            gates=Gates(*(_gate(limits[code], Gates()[at]) for at, code in enumerate(_GATED))),
+            accounts=self._accounts(found, *percents),
+            gates=Gates(**gates),
             overridable=frozenset(found["overridable"]),
             tiers=self.tiers,
-            board=BoardConfig(found["board"], frozenset(code for code, own in limits.items() if own is not None)),
+            board=BoardConfig(found["board"], frozenset(own)),
+            **settings,
         )
 
     def admission(self, workflow: str = "", tenant: str = "", tier: str = "", user: str = "") -> dict[str, Any]:
@@ -235,22 +216,21 @@ class Policy:
             limits[owner] = {window: limit for window, limit in periods.items() if limit}
         return {level: limit for level, limit in limits.items() if limit}
 
-    def _accounts(self, found: dict[str, Any]) -> AccountRules:
-        """Return the limits for sessions, users and tenants."""
-        budgets, limits = found["budgets"], found["detectors"]
-        session, account = limits["BUDGET009"], limits["BUDGET010"]
+    def _accounts(self, found: dict[str, Any], session: Sequence[int], account: Sequence[int]) -> AccountRules:
+        """Return the limits for sessions, and for users and tenants; each has none without percentages."""
+        budgets = found["budgets"]
         users: dict[str, dict[str, int]] = {}
         for layer in self.layers:
             for name, own in layer.users.items():
                 users[name] = users.get(name, budgets) | _values(own.overlay)
         return AccountRules(
             session=[Mark(TOTAL, unit, budgets[name]) for unit, name in SESSION_BUDGETS if session and name in budgets],
-            session_percents=list(session.values()) if session else (),
+            session_percents=session,
             session_overridable=[unit for unit, name in SESSION_BUDGETS if name in found["overridable"]],
             user=_marks("user", budgets) if account else (),
             users={name: _marks("user", own) for name, own in users.items()} if account else None,
             tenant=_marks("tenant", budgets) if account else (),
-            percents=list(account.values()) if account else (),
+            percents=account,
         )
 
     def _overlays(self, workflow: str, tenant: str, tier: str, user: str) -> list[Overlay]:
@@ -311,17 +291,9 @@ def _limit(budgets: dict[str, int], names: dict[str, str]) -> dict[str, Any]:
     return limit
 
 
-def _gate(limits: dict[str, Any] | None, default: Gate) -> Gate:
-    """Return the gate of a detector; one that is off counts nothing behind it."""
-    return default if limits is None else Gate(limits["gate"])
-
-
-def _with_usual_runtime(budgets: dict[str, int], clock: dict[str, int] | None) -> dict[str, int]:
-    """Add a multiple of the usual runtime as a budget, so BUDGET006 is called at every turn."""
-    usual_ms = clock["p99_s"] * clock["p99_multiple"] * 1000 if clock else 0
-    if not usual_ms:
-        return budgets
-    return budgets | {"maxRuntimeMs": min(usual_ms, budgets.get("maxRuntimeMs", usual_ms))}
+def _with_lower(budgets: dict[str, int], limits: dict[str, int]) -> dict[str, int]:
+    """Return budgets with the limits of detectors on them, where those are lower."""
+    return budgets | {name: min(limit, budgets.get(name, limit)) for name, limit in limits.items()}
 
 
 Source = str | Path | Mapping[str, Any]

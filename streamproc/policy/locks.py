@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from streamproc.detectors import BY_CODE
+from streamproc.detectors import DETECTORS
 from streamproc.model.budgets import budget_value, find_budget
 
 Mistake = tuple[tuple[str, ...], str, str]  # path in the file, what is wrong, and the remedy
@@ -57,7 +57,7 @@ def _unlocked(code: str, setting: bool | dict[str, Any], path: tuple[str, ...], 
     if setting is False:
         yield path, f"cannot be turned off: {what}", "remove the line, or build on another preset"
     elif isinstance(setting, dict):
-        usual = BY_CODE[code].Limits()
+        usual = DETECTORS[code].Limits()
         for name, value in setting.items():
             most = getattr(usual, name, 0)
             if "halt" in name and most and isinstance(value, int) and not 0 < value <= most:

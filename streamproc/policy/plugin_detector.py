@@ -19,6 +19,7 @@ from streamproc.core.plugin_memory import store_memory
 from streamproc.core.run_state import RunState
 from streamproc.core.scope import Scope
 from streamproc.core.view import View
+from streamproc.detectors.base import RuleSettings
 from streamproc.model.controls import Action, ControlEvidence, ControlType, HaltReason, TerminalStatus
 from streamproc.model.redaction import redact
 
@@ -39,7 +40,13 @@ _CHOICES: Final[dict[str, frozenset[str]]] = {
 
 
 class PluginDetector:
-    """A plug-in: the detector as it was written, its version, and `check` as the engine needs it."""
+    """A plug-in: the detector as it was written, its version, and `check` as the engine needs it.
+
+    Its limits concern its own `check` alone: it sets nothing else in the rules, and a policy can turn it off.
+    """
+
+    hard_cap = 0
+    gated = ""
 
     def __init__(self, detector: Any, version: str) -> None:
         self.code: str = detector.code
@@ -54,6 +61,9 @@ class PluginDetector:
             self.marks = self._marks
         if hasattr(detector, "budget_marks"):
             self.budget_marks = self._budget_marks
+
+    def settings(self, _: Any) -> RuleSettings:
+        return {}
 
     def _due(self, run: RunState, budgets: Mapping[str, int], limits: Any) -> list[Due]:
         """Return its deadlines. Raises as `check` does."""

@@ -12,7 +12,8 @@ from dataclasses import is_dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
-from streamproc.detectors import BY_CODE
+from streamproc.detectors import DETECTORS
+from streamproc.detectors.base import Detector
 from streamproc.errors import InvalidPolicy, Problem, shown
 from streamproc.policy.plugin_detector import PluginDetector
 
@@ -42,9 +43,9 @@ class Plugins:
             raise InvalidPolicy(problems)
 
     @property
-    def catalogue(self) -> Mapping[str, Any]:
-        """All detectors by code, ours and theirs; each has `Limits`."""
-        return {**BY_CODE, **self.by_code} if self.by_code else BY_CODE
+    def catalogue(self) -> Mapping[str, Detector | PluginDetector]:
+        """All detectors by code, ours and theirs."""
+        return DETECTORS | self.by_code
 
     def enable(self, name: str) -> list[Mistake]:
         """Load the plug-in with this entry-point name, and return the mistakes."""

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
-from streamproc.detectors import BY_CODE
+from streamproc.detectors import DETECTORS
 from streamproc.errors import InvalidPolicy, Problem, shown
 from streamproc.model.budgets import find_budget
 from streamproc.policy.files import Layer, preset_names, read_mapping
@@ -95,7 +95,7 @@ def short_name(name: str) -> str:
 
 def _whole_name(name: str) -> str:
     head = name.split(".", 1)[0]
-    if head in BY_CODE or "/" in head:
+    if head in DETECTORS or "/" in head:
         return f"detectors.{name}"
     if "." not in name:
         try:

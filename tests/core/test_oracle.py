@@ -12,7 +12,7 @@ from streamproc.core.decision import Finding, Level
 from streamproc.core.engine import Engine
 from streamproc.core.rules import Rules
 from streamproc.core.run_state import RunState
-from streamproc.detectors import BY_CODE
+from streamproc.detectors import DETECTORS
 from streamproc.fingerprint import fingerprint
 from streamproc.fingerprint.mask import mask
 from streamproc.model.raw_events import parse_raw
@@ -22,7 +22,7 @@ from tests.feeding import STANDARD, Raw
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streamproc.core.rules import Detector
+    from streamproc.core.rules import DetectorProtocol
     from streamproc.core.view import View
     from streamproc.model.wire import Event
 
@@ -33,7 +33,7 @@ LEVELS: Final = {Level.WARN: WARN, Level.HALT: HALT}
 class Recorded:
     """A detector whose findings are recorded, before escalation decides which to report."""
 
-    def __init__(self, inner: Detector) -> None:
+    def __init__(self, inner: DetectorProtocol) -> None:
         self.inner = inner
         self.code, self.name, self.kinds = inner.code, inner.name, inner.kinds
         self.found: dict[int, Finding] = {}
@@ -49,13 +49,13 @@ class Watching:
     """A policy with these two detectors only, both recorded."""
 
     def __init__(self) -> None:
-        self.repeats = Recorded(BY_CODE["LOOP003"].DETECTOR)
-        self.circles = Recorded(BY_CODE["LOOP002"].DETECTOR)
+        self.repeats = Recorded(DETECTORS["LOOP003"])
+        self.circles = Recorded(DETECTORS["LOOP002"])
 
     def rules(self, workflow: str, tenant: str, tier: str) -> Rules:
         return Rules(
             STANDARD.ref,
-            [(watched, BY_CODE[watched.code].Limits()) for watched in (self.repeats, self.circles)],
+            [(watched, DETECTORS[watched.code].Limits()) for watched in (self.repeats, self.circles)],
             {},
             on_stall="pause",
             actions={},

@@ -123,8 +123,8 @@ def test_a_detector_has_examples_of_both_kinds(module: ModuleType) -> None:
         assert len({example.title for example in examples}) == len(examples)
     assert all(example.severity is None for example in module.HEALTHY)
     assert all(example.severity in RANK for example in module.STUCK)
-    can_halt = not fields(module.Limits) or any(
-        "halt" in limit.name and limit.default for limit in fields(module.Limits)
+    can_halt = not fields(module.DETECTOR.Limits) or any(
+        "halt" in limit.name and limit.default for limit in fields(module.DETECTOR.Limits)
     )
     by_board = module.DETECTOR.code.startswith("TASK")
     by_budget = module.DETECTOR.code.startswith("BUDGET") and module.DETECTOR.code not in ONLY_WARN
@@ -144,8 +144,8 @@ def test_a_detectors_page_has_all_its_sections(module: ModuleType) -> None:
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.DETECTOR.code)
 def test_every_limit_is_a_whole_number_or_a_choice_with_a_default(module: ModuleType) -> None:
-    limits = module.Limits()
-    assert all(type(getattr(limits, field.name)) in (int, Gate) for field in fields(module.Limits))
+    limits = module.DETECTOR.Limits()
+    assert all(type(getattr(limits, field.name)) in (int, Gate) for field in fields(module.DETECTOR.Limits))
 
 
 def test_codes_have_the_form_of_the_catalogue_and_are_unique() -> None:

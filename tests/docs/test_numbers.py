@@ -15,12 +15,13 @@ from streamproc.client import HaltListener, TurnPublisher
 from streamproc.core import run_state
 from streamproc.core.signals.novelty import SEEN_MAX
 from streamproc.core.signals.periods import PERIOD_MAX
-from streamproc.detectors.repeated_call import Limits
+from streamproc.detectors.repeated_call import RepeatedCall
 from streamproc.settings import Settings
 from streamproc.worker import limits
 from tests.docs.pages import ROOT
 
 HOUR_MS, DAY_MS, MIB = 3_600_000, 86_400_000, 1_048_576
+POLLS = RepeatedCall.Limits()
 
 
 def of(function: type, argument: str) -> float:
@@ -81,7 +82,7 @@ IN_WORDS = [
     ("scaling", "more than four workers were not measured", max(WORKERS) == capacity.WORKERS_MEASURED),
     ("architecture", "one hour", limits.FINISHED_KEEP_MS == HOUR_MS),
     ("architecture", "an idle or halted one for seven days", limits.IDLE_KEEP_MS == 7 * DAY_MS),
-    ("architecture", "ten repeats, and three times", (Limits().live_repeats_min, Limits().live_standstills) == (10, 3)),
+    ("architecture", "ten repeats, and three times", (POLLS.live_repeats_min, POLLS.live_standstills) == (10, 3)),
     ("operations", "leaves after an hour, an idle one after seven days", limits.FINISHED_KEEP_MS == HOUR_MS),
     ("architecture", "new ones (at most three turns) beyond a quarter", limits.NEW_TURNS_MAX == 3),
     ("architecture", "halted ones beyond a quarter", limits.SPARED_PART == 4),

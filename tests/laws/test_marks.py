@@ -24,7 +24,7 @@ from tests.laws.traces import LONGER, boards, clocks, identified, traces, turns_
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from streamproc.core.rules import Detector, Rules
+    from streamproc.core.rules import DetectorProtocol, Rules
     from streamproc.core.view import View
 
 GOLDEN: Final = Path(__file__).parents[1] / "golden"
@@ -34,7 +34,7 @@ POLICIES: Final = tuple(load_policy(name) for name in ("standard", "loop-safety"
 class Recording:
     """A detector that records what it finds."""
 
-    def __init__(self, detector: Detector, found: list[tuple[int, str, Any]]) -> None:
+    def __init__(self, detector: DetectorProtocol, found: list[tuple[int, str, Any]]) -> None:
         self._detector, self._found = detector, found
 
     def __getattr__(self, name: str) -> Any:

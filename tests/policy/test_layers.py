@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamproc.core.run_state import RunState
-from streamproc.detectors import BY_CODE
+from streamproc.detectors import DETECTORS
 from streamproc.errors import InvalidPolicy, Problem
 from streamproc.model.budgets import BUDGETS, budget_value, declared, find_budget, usd_micro
 from streamproc.policy import Policy, load_policy
@@ -66,7 +66,7 @@ def test_a_preset_can_be_loaded_by_name(name: str) -> None:
     policy = load_policy(name)
     assert policy.name == name
     assert len(policy.hash) == 16
-    assert set(policy.effective()["detectors"]) == set(BY_CODE)
+    assert set(policy.effective()["detectors"]) == set(DETECTORS)
     assert policy.engine().step(RunState(), event_of({"run_id": "r", "node": "a"}), None).decisions == []
 
 
@@ -77,7 +77,7 @@ def test_standard_is_the_default() -> None:
 
 def test_standard_has_the_limits_of_the_detectors_pages() -> None:
     for code, limits in load_policy().effective()["detectors"].items():
-        own = BY_CODE[code].Limits()
+        own = DETECTORS[code].Limits()
         assert limits == {name: getattr(own, name) for name in own.__slots__}
 
 

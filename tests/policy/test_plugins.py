@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, make_dataclass
+from dataclasses import FrozenInstanceError, dataclass, is_dataclass, make_dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +11,15 @@ import pytest
 
 from streamproc.core import kind
 from streamproc.core.deadlines import Due
-from streamproc.core.decision import STALLED, Evidence, Finding, Level
+from streamproc.core.decision import STALLED, Evidence, Finding, Level, encode_decision
 from streamproc.core.engine import Engine
 from streamproc.core.escalation import hash_code
 from streamproc.core.plugin_memory import MEMORIES_BYTES, MEMORY_BYTES, load_memory, store_memory
 from streamproc.core.resume import strictly
 from streamproc.core.run_state import RunState, check, dump, load, stub_of
 from streamproc.core.size_budget import shrink
-from streamproc.detectors import BY_CODE
-from streamproc.detectors.base import call
+from streamproc.detectors import DETECTORS
+from streamproc.detectors.base import Detector, RuleSettings, call
 from streamproc.errors import InvalidPolicy
 from streamproc.model.controls import public
 from streamproc.monitor import Monitor
@@ -78,6 +78,25 @@ class Counter:
         return Finding(level=level, evidence=evidence, **about | more)
 
 
+class Shorter(Detector):
+    """Counts turns, as a subclass of our base class."""
+
+    code, name, kinds = CODE, "counter", kind.LONG
+    status = "stalled"
+
+    class Limits:
+        warn: int = 2
+        halt: int = 4
+
+    def check(self, view: Any, limits: Limits) -> Finding | None:
+        memory = view.memory(self.code)
+        memory["turns"] = count = memory.get("turns", 0) + 1
+        if count not in (limits.warn, limits.halt):
+            return None
+        level = Level.HALT if count == limits.halt else Level.WARN
+        return self.finding(level, 0, f"{count} turns.", count=count)
+
+
 def like(**attributes: Any) -> Any:
     """Return a counter with other attributes; None removes one."""
     made = {name: value for name, value in vars(Counter).items() if not name.startswith("__")} | attributes
@@ -129,10 +148,51 @@ def test_it_decides_with_the_limits_of_the_policy() -> None:
     assert load_memory(run, CODE) == {"turns": 4}
 
 
+def test_a_subclass_of_our_base_class_decides_alike() -> None:
+    _, run, found = play(Shorter(), detectors={CODE: {"halt": 3}})
+    _, other_run, expected = play(Counter(), detectors={CODE: {"halt": 3}})
+    assert [encode_decision(one) for one in found] == [encode_decision(one) for one in expected]
+    assert load_memory(run, CODE) == load_memory(other_run, CODE)
+
+
+def test_its_limits_are_a_frozen_dataclass() -> None:
+    limits: Any = Shorter.Limits()
+    with pytest.raises(FrozenInstanceError):
+        limits.halt = 5
+    assert is_dataclass(limits)
+    assert not is_dataclass(Detector)
+
+
+def test_a_subclass_without_check_is_refused() -> None:
+    class Unfinished(Detector):
+        code, name, kinds = CODE, "counter", kind.LONG
+
+    with pytest.raises(InvalidPolicy, match=r"Unfinished\(\) raises TypeError: .*check"):
+        load_policy(detectors=[Unfinished])
+
+
+def test_it_sets_nothing_in_the_rules_but_its_own_limits() -> None:
+    class Greedy(Shorter):
+        gated = "outputs"
+        hard_cap = 9
+
+        class Limits:
+            gate: str = "none"
+
+        def settings(self, limits: Any) -> RuleSettings:
+            return {"every_error": True, "budgets": {"maxSteps": 1}}
+
+    rules, usual = (load_policy(detectors=added).rules("", "", "") for added in ([Greedy], []))
+    assert (rules.gates, rules.budgets, rules.switches.every_error) == (
+        usual.gates, usual.budgets, usual.switches.every_error,
+    )  # fmt: skip
+    load_policy({"detectors": {CODE: False}}, detectors=[Greedy])
+
+
 def test_its_class_will_do_and_ours_decide_first() -> None:
     policy = load_policy(detectors=[Counter])
     rules = policy.rules("", "", "")
-    assert [one.code for one, _ in rules.detectors(0xFFFFFFFF)] == [*dict.fromkeys(BY_CODE), CODE]
+    assert [one.code for one, _ in rules.detectors(0xFFFFFFFF)] == [*dict.fromkeys(DETECTORS), CODE]
 
 
 @pytest.mark.parametrize("scope", ["workflows", "tenants"])
@@ -153,7 +213,7 @@ def test_without_plugins_nothing_is_asked_more_often() -> None:
 
 
 def test_the_codes_of_plugins_have_hashes_of_their_own() -> None:
-    codes = [*BY_CODE, *(f"acme/{n}" for n in range(1_000)), "acme/v001", "acme/same-city"]
+    codes = [*DETECTORS, *(f"acme/{n}" for n in range(1_000)), "acme/v001", "acme/same-city"]
     assert len({hash_code(code) for code in codes}) == len(codes)
     assert hash_code("acme/same-city") == 0xFFFFFFFF & hash_code("acme/same-city")
 
@@ -465,7 +525,7 @@ def test_a_deadline_that_is_none_is_a_fault(due: Any) -> None:
 @pytest.mark.parametrize("marks", [{"same_answers": 9}, {"nonsense": 1}, {"same_answers": "x"}, 3])
 def test_marks_of_a_plugin_are_its_own_and_wrong_ones_are_ignored(marks: Any) -> None:
     made = {"kinds": kind.TOOL | kind.BUDGET, "marks": lambda *_: marks, "budget_marks": lambda *_: marks}
-    off = dict.fromkeys(BY_CODE.keys() - {code for code in BY_CODE if hasattr(BY_CODE[code], "HARD_CAP")}, False)
+    off = dict.fromkeys(DETECTORS.keys() - {code for code in DETECTORS if DETECTORS[code].hard_cap}, False)
     rules = load_policy({"detectors": off}, detectors=[like(**made)]).rules("", "", "")
     assert rules.marks.same_answers == (9 if marks == {"same_answers": 9} else 1)
     engine = load_policy(detectors=[like(**made)]).engine()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from streamproc.detectors import BY_CODE
+from streamproc.detectors import DETECTORS
 from streamproc.model.budgets import budget_value, find_budget
 from streamproc.policy import load_policy
 from streamproc.policy.files import budget_setting, preset_names
@@ -41,7 +41,7 @@ def test_the_first_line_is_a_sentence(preset: str) -> None:
 def test_standard_has_every_limit_of_every_detector() -> None:
     written = yaml.safe_load(text_of("standard"))["detectors"]
     assert {code: limits if limits is True else set(limits) for code, limits in written.items()} == {
-        code: {field.name for field in fields(module.Limits)} or True for code, module in BY_CODE.items()
+        code: {field.name for field in fields(one.Limits)} or True for code, one in DETECTORS.items()
     }
 
 
