@@ -209,7 +209,10 @@ class Engine:
         for detector, limits in rules.detectors(view.kinds):
             try:
                 finding = detector.check(view, limits)
+                if view.memories:
+                    view.store_memory(detector.code)
             except Exception as problem:  # noqa: BLE001 (a defect of one detector must not silence the others)
+                view.memories = {}
                 self._fault(detector.code, problem)
                 continue
             if not finding:

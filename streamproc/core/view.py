@@ -7,10 +7,10 @@ from typing import Any, Final, NamedTuple
 
 from streamproc.core import kind
 from streamproc.core.board.change import BoardChange
+from streamproc.core.detector_memory import load_memory, store_memory
 from streamproc.core.marks import BudgetMarks, InForce, Marks, Switches
 from streamproc.core.names import Names
 from streamproc.core.now import Now
-from streamproc.core.plugin_memory import load_memory
 from streamproc.core.records import ccall, cclass, cfunc, final, i32, i64, u32, u64
 from streamproc.core.run_state import RunState
 from streamproc.core.signals.calls import Repeat
@@ -69,19 +69,27 @@ class View(Now):
     budgets: Mapping[str, int]  # limits in force: those that the run declared over those of the policy
     unsafe: Sequence[Sequence[str]]  # run.started: cycles of its graph without a way out
     unreadable: str  # run.started: why its graph cannot be read
-    memories: dict[str, Any]  # what plug-ins keep, by code, as far as it was read for this event
+    memories: dict[str, Any]  # what the detector that is being asked keeps, by code, if it has read that
 
     def __init__(self, names: Names) -> None:
         self.names, self.tag = names, names.tag
         self.memories = {}
 
     def memory(self, code: str) -> dict[str, Any]:
-        """Return what the plug-in with this code keeps of the run, to be changed in place. It is stored after its
-        `check`, unless that raises (`plugin_memory` has the limits)."""
+        """Return what the detector with this code keeps of the run, to be changed in place. It is stored after its
+        `check`, unless that raises (`detector_memory` has the limits)."""
         memory: dict[str, Any] | None = self.memories.get(code)
         if memory is None:
             memory = self.memories[code] = load_memory(self.run, code)
         return memory
+
+    def store_memory(self, code: str) -> None:
+        """Store what the `check` of a detector has read or changed. Raises `ValueError` for too much of it, or for that
+        of another detector, and `TypeError` for what cannot be stored."""
+        memories, self.memories = self.memories, {}
+        if memories.keys() != {code}:
+            raise ValueError(f"{code} reads the memory of {', '.join(memories.keys() - {code})}")
+        store_memory(self.run, code, memories[code])
 
     @ccall
     def begin(self, run: RunState, turn: Turn, force: InForce) -> None:

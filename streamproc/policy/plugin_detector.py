@@ -1,4 +1,4 @@
-"""A detector of others, as the engine calls it: its memory is loaded and stored, and its findings are checked.
+"""A detector of others, as the engine calls it: its findings are checked.
 
 The engine counts what is wrong as a fault of the plug-in, as if it had raised (`Engine.faults`): its finding is
 dropped, its memory stays as it was, and all other detectors decide as usual.
@@ -15,7 +15,6 @@ import msgspec
 from streamproc.core.deadlines import Due
 from streamproc.core.decision import Finding, Level
 from streamproc.core.marks import BUDGET_KINDS, KINDS, NEVER
-from streamproc.core.plugin_memory import store_memory
 from streamproc.core.run_state import RunState
 from streamproc.core.scope import Scope
 from streamproc.core.view import View
@@ -80,17 +79,11 @@ class PluginDetector:
         return given or {name: 0 for name, bit in BUDGET_KINDS.items() if self.kinds & bit}
 
     def check(self, view: View, limits: Any) -> tuple[Finding, ...] | None:
-        """Ask the plug-in, store its memory, and return its findings as they may be published. Raises what the plug-in
-        raises, and `ValueError` or `TypeError` for a finding or a memory that cannot be taken."""
-        memories = view.memories = {}
+        """Ask the plug-in, and return its findings as they may be published. Raises what the plug-in raises, and
+        `ValueError` or `TypeError` for a finding that readers could not read."""
         found = self.written.check(view, limits)
         several = () if found is None else found if isinstance(found, tuple) else (found,)
-        findings = tuple([self._checked(one, view) for one in several])
-        if memories:
-            if memories.keys() != {self.code}:
-                raise ValueError(f"{self.code} reads the memory of {', '.join(memories.keys() - {self.code})}")
-            store_memory(view.run, self.code, memories[self.code])
-        return findings or None
+        return tuple([self._checked(one, view) for one in several]) or None
 
     def _checked(self, finding: Any, view: View) -> Finding:
         """Return a finding that every reader can read."""

@@ -12,9 +12,9 @@ import pytest
 from streamproc.core import kind
 from streamproc.core.deadlines import Due
 from streamproc.core.decision import STALLED, Evidence, Finding, Level, encode_decision
+from streamproc.core.detector_memory import MEMORIES_BYTES, MEMORY_BYTES, load_memory, store_memory
 from streamproc.core.engine import Engine
 from streamproc.core.escalation import hash_code
-from streamproc.core.plugin_memory import MEMORIES_BYTES, MEMORY_BYTES, load_memory, store_memory
 from streamproc.core.resume import strictly
 from streamproc.core.run_state import RunState, check, dump, load, stub_of
 from streamproc.core.size_budget import shrink
@@ -422,7 +422,7 @@ def test_memory_has_limits_and_counts_as_size() -> None:
     for n in range(2):
         store_memory(run, f"acme/{n}", {"x": "x" * 480})
     assert before + 2 * 480 < run.size_bytes() < before + 2 * 512
-    with pytest.raises(ValueError, match=f"the limit of all plug-ins together is {MEMORIES_BYTES}"):
+    with pytest.raises(ValueError, match=f"the limit of all detectors together is {MEMORIES_BYTES}"):
         store_memory(run, "acme/2", {"x": "x" * 40})
     store_memory(run, "acme/1", {})
     assert [*run.cold.plugins] == ["acme/0"]

@@ -1,7 +1,7 @@
-"""What plug-ins keep of a run: for each one a small mapping, as MessagePack in the run's state (`Cold.plugins`).
+"""What detectors keep of a run beside its signals: for each one a small mapping, as MessagePack (`Cold.plugins`).
 
-`View.memory` reads it, and it is stored again after the plug-in's `check`. Both are functions of the state and the
-event, so a replay of the same log decides alike.
+`View.memory` reads it, and the engine stores it again after the `check` of the detector. Both follow from the state
+and the event, so a replay of the same log decides alike.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ import msgspec
 
 from streamproc.core.run_state import RunState
 
-MEMORY_BYTES: Final = 512  # of one plug-in; counters and a dozen hashes
-MEMORIES_BYTES: Final = 1_024  # of all plug-ins, with their codes: a quarter of a state
+MEMORY_BYTES: Final = 512  # of one detector; counters and a dozen hashes
+MEMORIES_BYTES: Final = 1_024  # of all detectors, with their codes: a quarter of a state
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
 
 def load_memory(run: RunState, code: str) -> dict[str, Any]:
-    """Return what a plug-in keeps of a run, as a new mapping; an empty one before it has kept anything."""
+    """Return what a detector keeps of a run, as a new mapping; an empty one before it has kept anything."""
     raw = run.cold.plugins.get(code) if run.cold_raw or run.cold_read is not None else None
     return {} if raw is None else _decode(raw)
 
 
 def store_memory(run: RunState, code: str, memory: dict[str, Any]) -> None:
-    """Keep a mapping for a plug-in. Its keys are texts; its values are numbers, texts, bytes, lists and mappings.
+    """Keep a mapping for a detector. Its keys are texts; its values are numbers, texts, bytes, lists and mappings.
 
     Raises `ValueError` above `MEMORY_BYTES` or `MEMORIES_BYTES`, and `TypeError` for values of other types; what was
     kept before stays.
@@ -43,5 +43,5 @@ def store_memory(run: RunState, code: str, memory: dict[str, Any]) -> None:
         raise ValueError(f"{code} keeps {len(raw)} bytes of a run; the limit is {MEMORY_BYTES}")
     others = sum(len(other) + len(text) for other, text in kept.items() if other != code)
     if others + len(code) + len(raw) > MEMORIES_BYTES:
-        raise ValueError(f"{code} keeps {len(raw)} bytes; the limit of all plug-ins together is {MEMORIES_BYTES}")
+        raise ValueError(f"{code} keeps {len(raw)} bytes; the limit of all detectors together is {MEMORIES_BYTES}")
     kept[code] = raw
