@@ -298,6 +298,8 @@ class Engine:
         if run.finished and run.halted < 0:
             reset_run(run)  # a run id that is reused must not stay unguarded
         elif run.finished or run.started:
+            if run.finished:
+                restart_counts(run)  # the next execution repeats nothing of the one that was halted
             run.finished = False  # a halted run is open again and still halted: only an operator lifts a halt
             run.ignored_events += not event.graph
             run.started = True

@@ -82,6 +82,10 @@ def _own_streams(run: RunState) -> None:
             run.streams.windows.forget(window.key)
 
 
+def _memories_of_idle_cycles(run: RunState) -> None:
+    run.cycle_memories.drop_idle(run.turns)
+
+
 def _memories_of_cycles(run: RunState) -> None:
     run.cycle_memories.drop(run.turns)
 
@@ -152,9 +156,9 @@ def _memories_of_plugins(run: RunState) -> None:
 
 
 _LEAST_USEFUL_FIRST: Final[tuple[Callable[[RunState], None], ...]] = (
-    _memories_of_cycles, _old_occurrences, _half_of_tools, _half_of_handovers, _half_of_names, _old_texts,
-    _silent_nodes, _half_of_seen, _half_of_edges, _half_of_calls, _half_of_cycles, _own_streams, _silent_nodes,
-    _half_of_seen, _half_of_metrics, _half_of_calls, _rare_nodes,
+    _memories_of_idle_cycles, _old_occurrences, _half_of_tools, _half_of_handovers, _half_of_names, _old_texts,
+    _silent_nodes, _half_of_seen, _half_of_edges, _half_of_calls, _half_of_cycles, _memories_of_cycles, _own_streams,
+    _silent_nodes, _half_of_seen, _half_of_metrics, _half_of_calls, _rare_nodes,
 )  # fmt: skip
 # Of a run whose scope, board and open turns have the longest names: what is left may still be too large.
 _LAST: Final[tuple[Callable[[RunState], None], ...]] = (

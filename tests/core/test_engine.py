@@ -246,6 +246,17 @@ def test_decisions_of_a_reused_run_id_have_new_ids() -> None:
     assert len({one.id for one in found}) == 2
 
 
+def test_an_execution_after_one_that_was_halted_repeats_nothing_of_it() -> None:
+    """The run stays halted, but reading the same three files once more each time is no loop."""
+    reads = [call("read", n, f"text {n}") for n in range(3)]
+    executions = [{"type": "run.started"}, *reads, {"type": "run.finished"}] * 6
+    feed = Feed()
+    [_, halt] = feed.all([MAKE] * 3)
+    assert halt.severity == "halt"
+    assert not [one for one in feed.all([{"type": "run.finished"}, *executions]) if one.severity == "halt"]
+    assert feed.state.halted == 2
+
+
 # Time and spend.
 
 

@@ -28,6 +28,7 @@ from benchmarks.quality.traces import (
     requests,
     stagnation,
     talking,
+    teamwork,
     unfinished,
     work,
 )
@@ -60,7 +61,8 @@ LOOPS: Final[tuple[Kind, ...]] = (
 )  # fmt: skip
 HONEST: Final[tuple[Kind, ...]] = (
     work.plain_steps, work.talk, budgets.within_every_limit,
-    *map(honest.around, (*honest.FRAGMENTS, *requests.FRAGMENTS)), honest.mixed_day, honest.long_run, *presets.HONEST,
+    *map(honest.around, (*honest.FRAGMENTS, *requests.FRAGMENTS, *teamwork.APART)), honest.mixed_day, honest.long_run,
+    *presets.HONEST,
 )  # fmt: skip
 
 

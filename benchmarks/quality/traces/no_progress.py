@@ -106,6 +106,19 @@ def same_failures_in_a_longer_ring(script: Script) -> None:
             loop.counted(count)
 
 
+def same_failures_beside_progress(script: Script) -> None:
+    """STALL002 of a coder and a verifier, while a writer and an editor beside them get further each time."""
+    coder, verifier, writer, editor = script.team(4)
+    failed = script.words.test_ids(script.times(1, 6))
+    with script.loop("STALL002", warn=2, halt=3, also=ALSO) as loop:
+        for count in range(1, script.times(3, 8) + 1):
+            script.say(coder, script.words.text(2), artifact=script.words.patch(), **({"from": verifier}))
+            script.say(writer, script.words.text(1), docs=script.words.text(8), **({"from": editor}))
+            script.tested(verifier, failed, 20, **({"from": coder}))
+            loop.counted(count)
+            script.say(editor, script.words.text(2), progress={"docs_score": count / 10}, **({"from": writer}))
+
+
 def same_failures_again_and_again(script: Script) -> None:
     """A verifier alone, which changes nothing and repeats its report."""
     (verifier,) = script.team(1)
@@ -190,6 +203,6 @@ KINDS = (
     unchanged_patch, unchanged_patch_of_a_lone_coder, unchanged_patch_in_a_self_loop,
     unchanged_patch_but_for_its_head, same_failures,
     same_failures_after_work, same_failures_of_two_suites, same_failures_in_a_longer_ring,
-    same_failures_again_and_again, no_fewer_failures, nothing_passes, flat_metric, flat_metric_of_a_lone_node,
-    artifact_flip, artifact_flip_of_a_lone_coder,
+    same_failures_beside_progress, same_failures_again_and_again, no_fewer_failures, nothing_passes, flat_metric,
+    flat_metric_of_a_lone_node, artifact_flip, artifact_flip_of_a_lone_coder,
 )  # fmt: skip

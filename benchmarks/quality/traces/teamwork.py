@@ -91,6 +91,17 @@ def the_last_failing_test(script: Script) -> None:
         script.tested(verifier, failed, 12)
 
 
+def two_loops_that_both_get_further(script: Script) -> None:
+    """A coder and a verifier repair test after test, beside a writer and an editor."""
+    coder, verifier, writer, editor = script.team(4)
+    failed = script.words.test_ids(6)
+    for left in range(6, -1, -1):
+        script.say(coder, script.words.text(2), artifact=script.words.patch(), **({"from": verifier}))
+        script.say(writer, script.words.text(1), docs=script.words.text(8), **({"from": editor}))
+        script.tested(verifier, failed[:left], 20, **({"from": coder}))
+        script.say(editor, script.words.text(2), progress={"docs_score": 10 - left}, **({"from": writer}))
+
+
 def several_reports_in_one_pass(script: Script) -> None:
     """A verifier reports the same failures several times before the coder's next turn."""
     coder, verifier = script.team(2)
@@ -191,3 +202,4 @@ FRAGMENTS = (
     green_again_after_a_change, a_metric_that_falls, one_metric_rises, metrics_that_rest, queries_that_differ,
     errors_that_differ, a_person_who_repairs, a_person_who_tests, the_same_run_again,
 )  # fmt: skip
+APART = (two_loops_that_both_get_further,)  # a choice among the others would change every trace of the benchmark

@@ -244,7 +244,10 @@ def _judge(change: BoardChange, task: Task, event: TaskTransition, claimed: int)
                 change.refused = STATE_SKIP
                 _skip(change, task)
                 return
-            wanted = UNKNOWN
+            if target < 0:  # no guard protects a state that the board does not know
+                _enter(change, task, target)
+                return
+            origin, wanted = origin if origin >= 0 else source, UNKNOWN
     refusal = unmet(change.board, config, task, event, (origin, target, wanted), change.overridden)
     if refusal is None:
         _enter(change, task, target)

@@ -24,6 +24,7 @@ from streamproc.core.signals.novelty import Novelty
 from streamproc.core.signals.periods import OWN, HashWindow, HeldPeriod, Streams
 
 AWAY_TURNS: Final = 32  # outside of a cycle in a row: then its memory is dropped, for it costs the run time and room
+IDLE_TURNS: Final = 8  # after which a memory makes room for others in a full state
 CYCLE_STREAMS: Final = 4  # windows of one cycle: a stream each, without those of single nodes
 
 
@@ -112,8 +113,13 @@ class CycleMemories(Record):
         Record.clear(self)
         self.crowded = -1
 
-    @ccall
-    def drop(self, turn: i32) -> None:
+    def drop_idle(self, turn: int) -> None:
+        """Drop the memories of cycles that had no turn for a while, because the state is full."""
+        for row in list(self.table.rows):
+            if turn - row.last_turn > IDLE_TURNS:
+                self.table.forget(row.key)
+
+    def drop(self, turn: int) -> None:
         """Drop all memories, because the state is full. New ones would be dropped at once, so none begins for a while:
         the cycles go on with the memory of the run."""
         if len(self.table):
@@ -122,7 +128,7 @@ class CycleMemories(Record):
 
     @cfunc
     def _is_crowded(self, turn: i32) -> bool:
-        return self.crowded >= 0 and turn - self.crowded <= AWAY_TURNS
+        return self.crowded >= 0 and turn - self.crowded <= IDLE_TURNS
 
     @ccall
     def reset(self) -> None:

@@ -63,6 +63,16 @@ def state_of(raws: list[Raw], task: str = "T1") -> str:
 # Transitions.
 
 
+@pytest.mark.parametrize("source", ["", "LOCKED", "SOMEWHERE"])
+@pytest.mark.parametrize("target", ["SOMEWHERE", "VALIDATION", "READY"])
+def test_a_board_without_the_rule_of_skips_takes_every_move(source: str, target: str) -> None:
+    """Also one from, or to, a state that it does not know."""
+    feed = Feed(load_policy({"presets": ["tickets"], "detectors": {"TASK004": False}}))
+    raws = [move("T1", "READY", "LOCKED"), move("T1", "", "IMPLEMENTING"), move("T1", source, target)]
+    assert not [one for one in feed.all([*raws, *raws]) if one.code == "TASK004"]
+    assert feed.state.board.events == 2 * len(raws)
+
+
 def test_a_task_that_takes_every_step_causes_no_decision() -> None:
     assert codes([created("T1"), *walk("T1", *PATH, dod=APPROVED)]) == []
     assert state_of(walk("T1", *PATH, dod=True)) == "DONE"
