@@ -11,7 +11,7 @@ import orjson
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from streamproc.errors import InvalidGraph
-from streamproc.model.aliases import Alias
+from streamproc.model.aliases import Alias, rename
 from streamproc.model.budgets import budget_value, find_budget, in_range, usd_micro
 from streamproc.model.graph_declaration import declaration
 
@@ -169,7 +169,7 @@ class Model(BaseModel):
     known_fields: ClassVar[frozenset[str]] = frozenset()
     """Canonical names of the fields, also as Python writes them (``from_``)."""
     aliases: ClassVar[tuple[Alias, ...]] = ()
-    """Other names that `renamed` accepts."""
+    """Other names of the fields."""
     parts: ClassVar[Mapping[str, type[Model]]] = {}
     """Models of the fields whose own unknown fields are counted, too."""
 
@@ -181,7 +181,7 @@ class Model(BaseModel):
     @classmethod
     def renamed(cls, data: Mapping[Any, Any]) -> Mapping[Any, Any]:
         """Return the fields under their canonical names. Called only where `data` has a name that is not one."""
-        return data
+        return rename(data, cls.aliases)
 
     @model_validator(mode="before")
     @classmethod
@@ -219,9 +219,14 @@ class RawEvent(Model):
 
     @property
     def unknown_fields(self) -> tuple[str, ...]:
-        """Names of the unknown fields, which were ignored; those of a part are dotted, such as ``usage.tokns``."""
-        extra = self.__pydantic_extra__
-        return tuple(map(str, extra)) if extra else ()
+        """Names of the unknown fields, each once, which were ignored; those of a part are dotted: ``usage.tokns``."""
+        found = list(map(str, self.__pydantic_extra__ or ()))
+        for name in self.parts:
+            value = getattr(self, name)
+            for part in value if isinstance(value, list) else (value,):
+                if part is not None and part.__pydantic_extra__:
+                    found += [f"{name}.{own}" for own in part.__pydantic_extra__]
+        return tuple(dict.fromkeys(found))
 
     @property
     def unknown(self) -> int:
