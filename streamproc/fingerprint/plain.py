@@ -29,16 +29,20 @@ from streamproc.fingerprint.turn import (
     turn_of,
 )
 from streamproc.model.aliases import rename_tool_call, rename_usage
-from streamproc.model.budgets import usd_micro
+from streamproc.model.budgets import INTEGER_MAX, usd_micro
 from streamproc.model.nesting import DEPTH_MAX, SCALARS, depth_exceeds
 from streamproc.model.raw_events import CALLS_MAX, RawTurn, ToolCall, UsageReport
-from streamproc.model.raw_fields import EPOCH_MS_MAX, EPOCH_MS_MIN, FIELDS_MAX, LABELS_MAX, METRICS_MAX, read_time_ms
-from streamproc.model.redaction import redact_name
+from streamproc.model.raw_fields import (
+    EPOCH_MS_MAX,
+    EPOCH_MS_MIN,
+    FIELDS_MAX,
+    LABELS_MAX,
+    METRICS_MAX,
+    NAME_MAX,
+    SCOPE_MAX,
+    read_time_ms,
+)
 from streamproc.model.wire import WIRE_VERSION, Turn, Usage
-
-NAME_MAX: Final = 256  # bytes of a name, and characters of an ASCII one
-SCOPE_MAX: Final = 128
-WHOLE_MAX: Final = 2**53
 
 UNUSUAL: Final = object()
 """Returned by the readers below for a value that `RawTurn` must judge."""
@@ -153,7 +157,7 @@ def _is_name(value: Any, longest: int, least: int = 0) -> bool:
 
 
 def _is_whole(value: Any) -> bool:
-    return type(value) is int and 0 <= value <= WHOLE_MAX
+    return type(value) is int and 0 <= value <= INTEGER_MAX
 
 
 def _name(longest: int, clean: Callable[[str], str], least: int = 0) -> _Read:
@@ -179,7 +183,7 @@ def _time(value: Any) -> Any:
 
 
 def _whole(value: Any) -> Any:
-    return value if type(value) is int and 0 <= value <= WHOLE_MAX else UNUSUAL
+    return value if type(value) is int and 0 <= value <= INTEGER_MAX else UNUSUAL
 
 
 def _share(value: Any) -> Any:
@@ -236,13 +240,12 @@ _READ: Final[dict[str, _Read]] = {
     "type": _turn_type,
     "run_id": _name(NAME_MAX, CLEANED["run_id"], 1),
     "node": _name(NAME_MAX, CLEANED["node"], 1),
-    "event_id": _name(NAME_MAX, CLEANED["event_id"]),
-    "parent_run_id": _name(NAME_MAX, CLEANED["parent_run_id"]),
+    "from": _name(NAME_MAX, CLEANED["from_"]),
+    **{name: _name(NAME_MAX, CLEANED[name]) for name in ("event_id", "parent_run_id", "from_", "model", "provider")},
     **{
         name: _name(SCOPE_MAX, CLEANED[name])
         for name in ("workflow", "tenant", "user", "tier", "agent", "task_id", "session_id", "token")
     },
-    **{name: _name(NAME_MAX, redact_name) for name in ("from", "from_", "model", "provider")},
     "at": _time,
     "seq": _whole,
     "round": _whole,

@@ -12,11 +12,13 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from streamproc.errors import InvalidGraph
 from streamproc.model.aliases import Alias, rename
-from streamproc.model.budgets import budget_value, find_budget, in_range, usd_micro
+from streamproc.model.budgets import INTEGER_MAX, budget_value, find_budget, in_range, usd_micro
 from streamproc.model.graph_declaration import declaration
 
 EPOCH_MS_MIN: Final = 946_684_800_000  # the year 2000: smaller numbers are seconds, or not times
 EPOCH_MS_MAX: Final = 4_102_444_800_000  # the year 2100
+NAME_MAX: Final = 256  # bytes of a name
+SCOPE_MAX: Final = 128  # characters of what a run belongs to
 FIELDS_MAX: Final = 256  # of one object with named fields, known and unknown ones
 # pydantic takes 3 to 10 µs for each entry of a collection; the wire has the same limits or higher ones.
 METRICS_MAX: Final = 1_000
@@ -134,13 +136,13 @@ def _without_nulls(data: Any) -> Any:
     return data
 
 
-Name = Annotated[str, _bytes_max(256)]
+Name = Annotated[str, _bytes_max(NAME_MAX)]
 Key = Annotated[Name, Field(min_length=1)]
-ScopeName = Annotated[str, AfterValidator(_utf8), Field(max_length=128)]
+ScopeName = Annotated[str, AfterValidator(_utf8), Field(max_length=SCOPE_MAX)]
 Text = Annotated[str, AfterValidator(_utf8)]
 TimeMs = Annotated[int, BeforeValidator(read_time_ms, json_schema_input_type=str | int)]
 CostMicro = Annotated[int, BeforeValidator(usd_micro, json_schema_input_type=str | float)]
-Whole = Annotated[int, Field(ge=0, le=2**53)]
+Whole = Annotated[int, Field(ge=0, le=INTEGER_MAX)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Metrics = Annotated[
     dict[ScopeName, Number],
