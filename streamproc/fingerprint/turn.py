@@ -108,8 +108,8 @@ def _turn(raw: RawTurn, fields: dict[str, Any], include_content: bool, key: Hash
     """Return a turn with these fields and those that only turns have, as far as this one was given them."""
     values = raw.__dict__
     for given in raw.__pydantic_fields_set__:
-        if given in _READ:
-            name, read = _READ[given]
+        if given in CONVERTED:
+            name, read = CONVERTED[given]
             fields[name] = read(values[given], key)
     if raw.decision is not None:
         fields["next"] = redact_name(raw.decision.next)
@@ -284,7 +284,7 @@ _measured: Final = attrgetter(*UsageReport.model_fields)
 
 
 _Read = Callable[[Any, HashKey | None], Any]
-_READ: Final[dict[str, tuple[str, _Read]]] = {  # fields of a raw turn: their names on the wire, and how they are read
+CONVERTED: Final[dict[str, tuple[str, _Read]]] = {
     "structured_output": ("structured", as_structured),
     "artifact": ("artifact", as_artifact),
     "docs": ("docs", lambda text, key: as_text(text, markdown, key)),
@@ -295,3 +295,4 @@ _READ: Final[dict[str, tuple[str, _Read]]] = {  # fields of a raw turn: their na
     "errors": ("errors", lambda reports, _: None if reports is None else _errors(reports)),
     "usage": ("usage", lambda report, _: None if report is None else Usage(*_measured(report))),
 }
+"""Other fields of a raw turn: their names on the wire, and how they are read."""
