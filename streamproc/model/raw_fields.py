@@ -75,6 +75,14 @@ def read_time_ms(value: Any) -> int:
     return int(value)
 
 
+def log_ms(at: str | None) -> int:
+    """Return a log time in ms; 0 if it is none."""
+    try:
+        return read_time_ms(at) if at else 0
+    except ValueError:
+        return 0
+
+
 def _declared_budgets(value: Any) -> dict[str, int]:
     budgets = _budgets(value)
     for name, number in budgets.items():
