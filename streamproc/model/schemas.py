@@ -41,19 +41,17 @@ def _model(model: type[BaseModel]) -> Callable[[], dict[str, Any]]:
     return lambda: model.model_json_schema(by_alias=True)
 
 
-def _fingerprinted() -> dict[str, Any]:
-    schema: dict[str, Any] = msgspec.json.schema(reduce(operator.or_, wire.TYPED))
-    return schema | {"title": "FingerprintedEvent", "description": "A record of the turns topic, without content."}
+def _record(struct: Any, title: str, description: str) -> Callable[[], dict[str, Any]]:
+    return lambda: msgspec.json.schema(struct) | {"title": title, "description": description}
 
 
-def _fleet_command() -> dict[str, Any]:
-    description = "A record of the commands topic; its key is the scope."
-    return msgspec.json.schema(FleetCommand) | {"title": "FleetOrder", "description": description}
-
-
-def _heartbeat() -> dict[str, Any]:
-    description = "A record of the workers topic; its key is the worker's name."
-    return msgspec.json.schema(Heartbeat) | {"title": "WorkerHeartbeat", "description": description}
+_FINGERPRINTED: Final = _record(
+    reduce(operator.or_, wire.TYPED), "FingerprintedEvent", "A record of the turns topic, without content."
+)
+_COMMAND: Final = _record(FleetCommand, "FleetOrder", "A record of the commands topic; its key is the scope.")
+_HEARTBEAT: Final = _record(
+    Heartbeat, "WorkerHeartbeat", "A record of the workers topic; its key is the worker's name."
+)
 
 
 def _printed(name: str, struct: type[msgspec.Struct]) -> Kind:
@@ -62,10 +60,10 @@ def _printed(name: str, struct: type[msgspec.Struct]) -> Kind:
 
 KINDS: Final = (
     *(Kind(name, 1, _model(model), parse_line) for name, model in RAW_KINDS.items()),
-    Kind("fingerprinted-event", wire.WIRE_VERSION, _fingerprinted, wire.decode),
+    Kind("fingerprinted-event", wire.WIRE_VERSION, _FINGERPRINTED, wire.decode),
     Kind("control-event", 1, _model(ControlEvent), ControlEvent.model_validate_json),
-    Kind("fleet-order", 1, _fleet_command, read_command),
-    Kind("worker-heartbeat", 1, _heartbeat, read_heartbeat),
+    Kind("fleet-order", 1, _COMMAND, read_command),
+    Kind("worker-heartbeat", 1, _HEARTBEAT, read_heartbeat),
     Kind("run-status", 1, _model(RunStatus), RunStatus.model_validate_json),
     Kind("notification", 1, _model(Notice), Notice.model_validate_json),
     *(_printed(name, struct) for name, struct in PRINTED.items()),
