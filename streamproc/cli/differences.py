@@ -80,8 +80,8 @@ def print_json(difference: Difference, causes: Causes, policy: Policy) -> None:
         "outside": len(difference.outside),
         "repeated": difference.repeated,
         "runs": list(dict.fromkeys(one.run_id for one in explained)),
-        "policy": _ref(policy.ref),
-        "published_policies": [_ref(ref) for ref in causes.policies.values()],
+        "policy": policy.ref,
+        "published_policies": list(causes.policies.values()),
     }
     json_line(printed(row, ReplaySummary))
 
@@ -104,7 +104,3 @@ def _row(one: Explained) -> dict[str, Any]:
         "detail": one.detail,
         "message": shown.message,
     }
-
-
-def _ref(ref: Any) -> dict[str, str]:
-    return {"name": ref.name, "version": ref.version, "hash": ref.hash}

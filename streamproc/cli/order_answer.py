@@ -92,7 +92,7 @@ def _show(order: Order, found: OrderProgress, decision: Decision | None) -> None
 async def runs_at_work(settings: Settings, order: Order) -> list[str]:
     """Return the runs in the scope of an order that were at work when it came, by their latest statuses."""
     from streamproc.model.fleet_command import FleetCommand
-    from streamproc.read_model.run_facts import log_ms
+    from streamproc.model.raw_fields import log_ms
     from streamproc.replay.published import statuses
 
     target = FleetCommand(w=1, id=order.id, status="STOP", scope=order.scope, at=0)

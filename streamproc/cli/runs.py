@@ -55,8 +55,8 @@ def runs(
     Finished runs and lost ones (their publisher seems to be gone) are only counted. A note says if no worker decides.
     """
     from streamproc.fleet.lost_runs import is_lost
+    from streamproc.model.raw_fields import log_ms
     from streamproc.policy import load_policy
-    from streamproc.read_model.run_facts import log_ms
     from streamproc.replay.published import statuses
 
     wanted = {"workflow": workflow, "user": user, "tenant": tenant}
@@ -173,7 +173,7 @@ def _export(path: Path, found: Status, decisions: list[Decision]) -> None:
 
 def _table(shown: Iterable[Status], lost: Container[str] = ()) -> Iterator[str]:
     from streamproc.model.formats import age
-    from streamproc.read_model.run_facts import log_ms
+    from streamproc.model.raw_fields import log_ms
 
     now_ms = int(time.time() * 1000)
     rows = [("STATUS", "RUN", "TURNS", "SPENT", "LAST EVENT", "AGE", "WHY")]

@@ -140,8 +140,8 @@ def _count_files(
 async def _count_topics(tally: Tally, settings: Settings, within: InWindow) -> None:
     from streamproc.cli.watched import watched
     from streamproc.fleet.lost_runs import is_lost
+    from streamproc.model.raw_fields import log_ms
     from streamproc.policy import load_policy
-    from streamproc.read_model.run_facts import log_ms
     from streamproc.replay.published import LatestStatuses
     from streamproc.replay.stats import read_decision, read_status
 

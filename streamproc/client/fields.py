@@ -49,15 +49,14 @@ class TurnFields(EventFields, total=False):
     provider: str
 
 
-class RunStartedFields(EventFields, total=False):
-    """Fields of ``run.started`` besides `run_id`."""
-
-    node: str
-    graph: Any  # nodes and edges, a networkx.DiGraph, or a LangGraph graph
-    budgets: Mapping[str, Any] | None
-
-
 class NodeFields(EventFields, total=False):
     """Fields of an event that may name a node, besides `run_id`."""
 
     node: str
+
+
+class RunStartedFields(NodeFields, total=False):
+    """Fields of ``run.started`` besides `run_id`."""
+
+    graph: Any  # nodes and edges, a networkx.DiGraph, or a LangGraph graph
+    budgets: Mapping[str, Any] | None

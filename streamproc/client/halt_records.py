@@ -9,7 +9,7 @@ import msgspec
 from streamproc.client.task_ends import STATUSES, EndOfTask
 from streamproc.fleet.record_signing import LogPlace
 from streamproc.model.control_types import ENDS_OF_TASKS
-from streamproc.model.raw_fields import read_time_ms
+from streamproc.model.raw_fields import log_ms
 
 
 class Halt(NamedTuple):
@@ -163,7 +163,7 @@ def read_status_news(
     if (status.status != "halted" and not control) or status.status == "running":
         return StatusNews(status.run_id, at_ms, None, place, at_ms if resumed else 0, _ended_of(status))
     why = _code_decoder.decode(control) if control else _Code()
-    halt = Halt(control, why.code, at_ms, _log_ms(why.at), traceparent=traceparent, id=why.id)
+    halt = Halt(control, why.code, at_ms, log_ms(why.at), traceparent=traceparent, id=why.id)
     return StatusNews(status.run_id, at_ms, halt, place, at_ms if resumed else 0, _ended_of(status))
 
 
@@ -179,7 +179,7 @@ def read_control_news(value: bytes, at_ms: int, traceparent: str = "") -> Contro
     command = control.type == "fleet.state"  # commands arrive on their own topic
     halt = None
     if control.severity == "halt" and not command:
-        halt = Halt(value, control.code, at_ms, _log_ms(control.at), traceparent=traceparent, id=control.id)
+        halt = Halt(value, control.code, at_ms, log_ms(control.at), traceparent=traceparent, id=control.id)
     trigger = control.trigger
     place = None if trigger is None or command else _place(trigger.partition, trigger.offset, control.at)
     resumes = control.type == "run.resumed"
@@ -205,11 +205,4 @@ def _place(partition: int | None, offset: int | None, at: str | None) -> LogPlac
     """Return what a record follows from, by its own words; the verifier replaces it by what was signed."""
     if partition is None or offset is None or min(partition, offset) < 0:
         return None
-    return LogPlace(partition, offset, _log_ms(at))
-
-
-def _log_ms(at: str | None) -> int:
-    try:
-        return read_time_ms(at) if at else 0
-    except ValueError:
-        return 0
+    return LogPlace(partition, offset, log_ms(at))

@@ -10,6 +10,7 @@ from streamproc.fingerprint.hash import canonical
 from streamproc.fingerprint.names import EventNames
 from streamproc.model.board_events import (
     GUARDS,
+    TASKS_SENT_MAX,
     RawBoardEvent,
     RawCycleCompleted,
     RawDecisionRecorded,
@@ -21,16 +22,7 @@ from streamproc.model.board_events import (
     read_verdict,
 )
 from streamproc.model.redaction import redact, redact_id, redact_name
-from streamproc.model.wire import (
-    CycleCompleted,
-    DecisionRecorded,
-    Event,
-    Proof,
-    TaskCreated,
-    TaskDelegated,
-    TaskTransition,
-    TaskVerdict,
-)
+from streamproc.model.wire import KINDS, Event, Proof
 
 _Clean = Callable[[str], str]
 
@@ -67,62 +59,32 @@ _PROSE: Final = frozenset({"ticket", "taskid", "path", "file", "url", "report", 
 
 def board_event(raw: RawBoardEvent, shared: dict[str, Any]) -> Event:
     """Return the event as it crosses the wire; `shared` are the fields that every event has."""
-    shared = shared | {"evidence": proofs(raw.evidence), "approved_by": redact_name(approver(raw.approvals))}
+    kind = KINDS[raw.type]
+    fields = shared | {"evidence": proofs(raw.evidence), "approved_by": redact_name(approver(raw.approvals))}
+    fields |= _read_fields(raw)
+    values = raw.__dict__
+    for name in raw.model_fields_set:
+        if name not in fields and name in values and name in kind.__struct_fields__:
+            value = values[name]
+            fields[name] = redact_name(value) if isinstance(value, str) else value
+    return kind(**fields)
+
+
+def _read_fields(raw: RawBoardEvent) -> dict[str, Any]:
+    """Return the fields that do not cross the wire as they were sent."""
     if isinstance(raw, RawTaskCreated):
-        return TaskCreated(
-            **shared,
-            depends_on=tuple(map(redact_id, raw.depends_on[:DEPENDENCIES_MAX])),
-            phase=redact_name(raw.phase),
-            module=redact_name(raw.module),
-            ui_touching=raw.ui_touching,
-            kind=redact_name(raw.kind),
-            priority=redact_name(raw.priority),
-            state=redact_name(raw.state),
-        )
+        return {"depends_on": tuple(map(redact_id, raw.depends_on[:DEPENDENCIES_MAX]))}
     if isinstance(raw, RawTaskDelegated):
-        return _delegated(raw, shared)
-    if isinstance(raw, RawTaskTransition):
-        return TaskTransition(
-            **shared,
-            from_=redact_name(raw.from_),
-            to=redact_name(raw.to),
-            failure_class=redact_name(raw.failure_class),
-            module=redact_name(raw.module),
-            ui_touching=raw.ui_touching,
-            reason=excerpt(raw.reason or approval_reason(raw.approvals)),
-        )
+        tasks = raw.tasks or ([raw.task_id] if raw.task_id else [])
+        return {"tasks": tuple(map(redact_id, tasks[:TASKS_SENT_MAX])), "count": max(raw.count or 0, len(set(tasks)))}
     if isinstance(raw, RawTaskVerdict):
-        return TaskVerdict(
-            **shared,
-            verdict=redact_name(raw.verdict),
-            validator=redact_name(raw.validator or raw.agent or raw.node),
-            reason=excerpt(raw.reason),
-            failure_class=redact_name(raw.failure_class),
-        )
-    if isinstance(raw, RawDecisionRecorded):
-        return DecisionRecorded(
-            **shared, decision=redact_name(raw.decision), reason=excerpt(raw.reason or approval_reason(raw.approvals))
-        )
+        return {"validator": redact_name(raw.validator or raw.agent or raw.node), "reason": excerpt(raw.reason)}
+    if isinstance(raw, RawTaskTransition | RawDecisionRecorded):
+        return {"reason": excerpt(raw.reason or approval_reason(raw.approvals))}
     assert isinstance(raw, RawCycleCompleted)
     task_id, state = EventNames(redact_id).redact, EventNames().redact
-    return CycleCompleted(
-        **shared,
-        cycle=redact_name(raw.cycle),
-        completed=raw.counted,
-        moved=tuple((task_id(task), state(to)) for task, to in islice(raw.moves(), MOVES_MAX)),
-        phase=redact_name(raw.phase),
-    )
-
-
-def _delegated(raw: RawTaskDelegated, shared: dict[str, Any]) -> TaskDelegated:
-    tasks = raw.tasks or ([raw.task_id] if raw.task_id else [])
-    return TaskDelegated(
-        **shared,
-        tasks=tuple(map(redact_id, tasks[:256])),
-        count=max(raw.count or 0, len(set(tasks))),
-        phase=redact_name(raw.phase),
-        max_token_budget=raw.max_token_budget,
-    )
+    moved = tuple((task_id(task), state(to)) for task, to in islice(raw.moves(), MOVES_MAX))
+    return {"completed": raw.counted, "moved": moved}
 
 
 def excerpt(value: Any) -> str:

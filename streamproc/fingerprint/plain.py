@@ -14,31 +14,27 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any, Final
 
+from pydantic.fields import FieldInfo
+
 from streamproc.fingerprint.calls import Made
-from streamproc.fingerprint.hash import markdown, question
 from streamproc.fingerprint.keyed import HashKey
 from streamproc.fingerprint.names import redact_labels
-from streamproc.fingerprint.turn import (
-    CLEANED,
-    add_local,
-    as_artifact,
-    as_metrics,
-    as_request,
-    as_structured,
-    as_text,
-    turn_of,
-)
+from streamproc.fingerprint.turn import CLEANED, CONVERTED, add_local, as_metrics, turn_of
 from streamproc.model.aliases import rename_tool_call, rename_usage
-from streamproc.model.budgets import usd_micro
+from streamproc.model.budgets import INTEGER_MAX, usd_micro
 from streamproc.model.nesting import DEPTH_MAX, SCALARS, depth_exceeds
 from streamproc.model.raw_events import CALLS_MAX, RawTurn, ToolCall, UsageReport
-from streamproc.model.raw_fields import EPOCH_MS_MAX, EPOCH_MS_MIN, FIELDS_MAX, LABELS_MAX, METRICS_MAX, read_time_ms
-from streamproc.model.redaction import redact_name
+from streamproc.model.raw_fields import (
+    EPOCH_MS_MAX,
+    EPOCH_MS_MIN,
+    FIELDS_MAX,
+    LABELS_MAX,
+    METRICS_MAX,
+    NAME_MAX,
+    SCOPE_MAX,
+    read_time_ms,
+)
 from streamproc.model.wire import WIRE_VERSION, Turn, Usage
-
-NAME_MAX: Final = 256  # bytes of a name, and characters of an ASCII one
-SCOPE_MAX: Final = 128
-WHOLE_MAX: Final = 2**53
 
 UNUSUAL: Final = object()
 """Returned by the readers below for a value that `RawTurn` must judge."""
@@ -74,8 +70,9 @@ def plain_turn(data: Mapping[str, Any], key: HashKey | None = None, *, local: bo
     if "run_id" not in fields or "node" not in fields or not _is_named(fields):
         return None
     output = texts.pop("output", None)
-    if texts:
-        _add_texts(fields, texts, key)
+    for name in texts:
+        on_wire, read = CONVERTED[name]
+        fields[on_wire] = read(texts[name], key)
     talk = not (made or texts.get("artifact") or texts.get("structured_output"))
     turn = turn_of(fields, data["node"], output, made, key, talk=talk)
     if local:
@@ -95,15 +92,6 @@ def _is_named(fields: dict[str, Any]) -> bool:
 
 def _is_deep(value: Any) -> bool:
     return type(value) not in SCALARS and depth_exceeds(value, DEPTH_MAX)
-
-
-def _add_texts(fields: dict[str, Any], texts: Mapping[str, Any], key: HashKey | None) -> None:
-    """Add the hashes of the texts that a few turns have."""
-    fields["artifact"] = as_artifact(texts.get("artifact"), key)
-    fields["docs"] = as_text(texts.get("docs"), markdown, key)
-    fields["query"] = as_text(texts.get("query"), question, key)
-    fields["request"] = as_request(texts.get("request"))
-    fields["structured"] = as_structured(texts.get("structured_output"), key)
 
 
 def _made(calls: Any) -> list[Made] | None:
@@ -153,7 +141,7 @@ def _is_name(value: Any, longest: int, least: int = 0) -> bool:
 
 
 def _is_whole(value: Any) -> bool:
-    return type(value) is int and 0 <= value <= WHOLE_MAX
+    return type(value) is int and 0 <= value <= INTEGER_MAX
 
 
 def _name(longest: int, clean: Callable[[str], str], least: int = 0) -> _Read:
@@ -163,6 +151,11 @@ def _name(longest: int, clean: Callable[[str], str], least: int = 0) -> _Read:
         return clean(value) if value else value
 
     return read
+
+
+def _limit(field: FieldInfo, name: str, default: int) -> int:
+    """Return what the model of a turn says about the length of a name."""
+    return next((getattr(one, name) for one in field.metadata if hasattr(one, name)), default)
 
 
 def _turn_type(value: Any) -> Any:
@@ -179,7 +172,7 @@ def _time(value: Any) -> Any:
 
 
 def _whole(value: Any) -> Any:
-    return value if type(value) is int and 0 <= value <= WHOLE_MAX else UNUSUAL
+    return value if type(value) is int and 0 <= value <= INTEGER_MAX else UNUSUAL
 
 
 def _share(value: Any) -> Any:
@@ -232,17 +225,15 @@ def _usage(value: Any) -> Any:
 
 
 _TOKEN_COUNTS: Final = ("input_tokens", "output_tokens", "cached_tokens", "total_tokens")
+_NAME_READERS: Final[dict[str, _Read]] = {
+    name: _name(_limit(field, "max_length", NAME_MAX), CLEANED[name], _limit(field, "min_length", 0))
+    for name, field in RawTurn.model_fields.items()
+    if field.annotation is str and name in CLEANED
+}
 _READ: Final[dict[str, _Read]] = {
+    **_NAME_READERS,
+    "from": _NAME_READERS["from_"],
     "type": _turn_type,
-    "run_id": _name(NAME_MAX, CLEANED["run_id"], 1),
-    "node": _name(NAME_MAX, CLEANED["node"], 1),
-    "event_id": _name(NAME_MAX, CLEANED["event_id"]),
-    "parent_run_id": _name(NAME_MAX, CLEANED["parent_run_id"]),
-    **{
-        name: _name(SCOPE_MAX, CLEANED[name])
-        for name in ("workflow", "tenant", "user", "tier", "agent", "task_id", "session_id", "token")
-    },
-    **{name: _name(NAME_MAX, redact_name) for name in ("from", "from_", "model", "provider")},
     "at": _time,
     "seq": _whole,
     "round": _whole,
@@ -252,8 +243,7 @@ _READ: Final[dict[str, _Read]] = {
     "progress": _metrics,
     "usage": _usage,
 }
-_NAMES: Final = frozenset({*_READ, "output", "structured_output", "artifact", "docs", "query", "request", "tool_calls"})
+_NAMES: Final = frozenset({*_READ, *CONVERTED, "output", "tool_calls"}) - {"tests", "errors"}  # few turns have these
 _JSON: Final = frozenset({"structured_output", "request"})  # any JSON, not only text
 _CALL_NAMES: Final = ToolCall.known_fields
 _USAGE_NAMES: Final = UsageReport.known_fields
-assert RawTurn.known_fields >= _NAMES

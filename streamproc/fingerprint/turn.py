@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
@@ -31,37 +32,13 @@ from streamproc.model.raw_events import (
     ErrorReport,
     RawDeadline,
     RawEvent,
-    RawFeedback,
     RawHaltAcknowledged,
-    RawOperatorResume,
-    RawRunFinished,
-    RawRunStarted,
     RawTurn,
-    RawTurnStarted,
-    RawUserMessage,
     TestReport,
     UsageReport,
 )
 from streamproc.model.redaction import TEXT_MAX, redact, redact_id, redact_json, redact_name, redact_text
-from streamproc.model.wire import (
-    HAND_OVER_MAX,
-    WIRE_VERSION,
-    Content,
-    Deadline,
-    Errors,
-    Event,
-    Feedback,
-    HaltAcknowledged,
-    OperatorResume,
-    OperatorStop,
-    RunFinished,
-    RunStarted,
-    Tests,
-    Turn,
-    TurnStarted,
-    Usage,
-    UserMessage,
-)
+from streamproc.model.wire import HAND_OVER_MAX, KINDS, WIRE_VERSION, Content, Errors, Event, Tests, Turn, Usage
 
 TESTS_SHOWN: Final = 3
 TEST_ID_MAX: Final = 120  # characters of a test id
@@ -76,43 +53,24 @@ def fingerprint(
     `include_content` adds the texts of a turn as they are; `local`, for an event that stays in this process, only the
     query and an excerpt of the first call that failed.
     """
-    shared = _shared_fields(raw)
+    fields = _given_fields(raw)
     if isinstance(raw, RawTurn):
-        return _turn(raw, shared, include_content, key, local)
-    if isinstance(raw, RawRunStarted):
-        graph = None if raw.graph is None else redact_json(raw.graph)
-        return RunStarted(**shared, graph=graph, budgets=raw.budgets)
-    if isinstance(raw, RawRunFinished):
-        return RunFinished(**shared, status=redact_text(raw.status))
+        return _turn(raw, fields, include_content, key, local)
+    if isinstance(raw, RawBoardEvent):
+        return board_event(raw, fields)
     if isinstance(raw, RawOperatorEvent | RawHaltAcknowledged):
-        return _operator_event(raw, shared)
-    if isinstance(raw, RawUserMessage):
-        return UserMessage(**shared)
-    if isinstance(raw, RawTurnStarted):
-        return TurnStarted(**shared)
-    if isinstance(raw, RawDeadline):
-        return Deadline(**shared, about=raw.about, since_ms=raw.since_at or 0, due_ms=raw.due_at or 0)
-    assert isinstance(raw, RawBoardEvent), raw.type
-    return board_event(raw, shared)
+        fields |= _operator_fields(raw)
+    elif isinstance(raw, RawDeadline):
+        fields |= {"since_ms": raw.since_at or 0, "due_ms": raw.due_at or 0}
+    return KINDS[raw.type](**fields)
 
 
-def _operator_event(raw: RawOperatorEvent | RawHaltAcknowledged, fields: dict[str, Any]) -> Event:
-    by, reason = raw.by, raw.reason
-    if isinstance(raw, RawHaltAcknowledged) or not raw.signature:  # its signer signed these texts
-        by, reason = redact_text(by), redact_text(reason)
-    fields |= {"by": by[:TEXT_MAX], "reason": reason[:TEXT_MAX]}
-    if isinstance(raw, RawHaltAcknowledged):
-        return HaltAcknowledged(**fields)
-    fields |= {"issuer": raw.issuer, "signature": raw.signature}
-    if isinstance(raw, RawOperatorResume):
-        return OperatorResume(
-            **fields, grant=raw.grant or None, halt=raw.halt if raw.signature else redact_id(raw.halt)
-        )
-    if isinstance(raw, RawFeedback):
-        return Feedback(
-            **fields, verdict=raw.verdict, decision=raw.decision if raw.signature else redact_id(raw.decision)
-        )
-    return OperatorStop(**fields)
+def _operator_fields(raw: RawOperatorEvent | RawHaltAcknowledged) -> dict[str, Any]:
+    """Return the fields of what a person says. Those of a signed event stay as their signer signed them."""
+    own = {name: value for name, value in raw.__dict__.items() if name in _OPERATOR_CLEANED and value}
+    if "signature" not in own:
+        own = {name: _OPERATOR_CLEANED[name](value) for name, value in own.items()}
+    return own | {name: own[name][:TEXT_MAX] for name in ("by", "reason") if name in own}
 
 
 def _as_it_is(value: Any) -> Any:
@@ -122,28 +80,36 @@ def _as_it_is(value: Any) -> Any:
 CLEANED: Final[dict[str, Callable[[Any], Any]]] = (
     {name: _as_it_is for name in RawEvent.model_fields if name != "type"}
     | dict.fromkeys(("run_id", "event_id", "tenant", "user", "task_id", "session_id", "parent_run_id"), redact_id)
-    | dict.fromkeys(("node", "workflow", "tier", "agent"), redact_name)
-    | {"labels": redact_labels}
+    | dict.fromkeys(("node", "workflow", "tier", "agent", "from_", "model", "provider"), redact_name)
+    | dict.fromkeys(("round", "convergence", "consensus", "budgets", "about"), _as_it_is)
+    | {"labels": redact_labels, "graph": redact_json, "status": redact_text}
+)
+"""Fields that keep their names, and how they are cleaned."""
+
+_OPERATOR_CLEANED: Final[Mapping[str, Callable[[Any], Any]]] = (
+    dict.fromkeys(("issuer", "signature", "grant", "verdict"), _as_it_is)
+    | dict.fromkeys(("by", "reason"), redact_text)
+    | dict.fromkeys(("halt", "decision"), redact_id)
 )
 
 
-def _shared_fields(raw: RawEvent) -> dict[str, Any]:
-    """Return the fields that every event may carry, as far as this one was given them: most have a few."""
-    shared: dict[str, Any] = {"w": WIRE_VERSION}
+def _given_fields(raw: RawEvent) -> dict[str, Any]:
+    """Return the fields that keep their names, as far as this event was given them: most have a few."""
+    given: dict[str, Any] = {"w": WIRE_VERSION}
     values = raw.__dict__
-    for name in raw.model_fields_set:
-        if name in CLEANED:
+    for name in raw.model_fields_set:  # unknown ones among them, which are no values
+        if name in CLEANED and name in values:
             value = values[name]
-            shared[name] = CLEANED[name](value) if value else value
-    return shared
+            given[name] = CLEANED[name](value) if value else value
+    return given
 
 
 def _turn(raw: RawTurn, fields: dict[str, Any], include_content: bool, key: HashKey | None, local: bool) -> Turn:
     """Return a turn with these fields and those that only turns have, as far as this one was given them."""
     values = raw.__dict__
     for given in raw.__pydantic_fields_set__:
-        if given in _READ:
-            name, read = _READ[given]
+        if given in CONVERTED:
+            name, read = CONVERTED[given]
             fields[name] = read(values[given], key)
     if raw.decision is not None:
         fields["next"] = redact_name(raw.decision.next)
@@ -314,20 +280,11 @@ def _errors(reports: list[ErrorReport]) -> Errors:
     )
 
 
-def _usage(report: UsageReport) -> Usage:
-    return Usage(
-        report.input_tokens,
-        report.output_tokens,
-        report.cached_tokens,
-        report.total_tokens,
-        report.cost_usd,
-        report.duration_ms,
-    )
+_measured: Final = attrgetter(*UsageReport.model_fields)
 
 
 _Read = Callable[[Any, HashKey | None], Any]
-_READ: Final[dict[str, tuple[str, _Read]]] = {  # fields of a raw turn: their names on the wire, and how they are read
-    "from_": ("from_", lambda name, _: redact_name(name)),
+CONVERTED: Final[dict[str, tuple[str, _Read]]] = {
     "structured_output": ("structured", as_structured),
     "artifact": ("artifact", as_artifact),
     "docs": ("docs", lambda text, key: as_text(text, markdown, key)),
@@ -336,10 +293,6 @@ _READ: Final[dict[str, tuple[str, _Read]]] = {  # fields of a raw turn: their na
     "tests": ("tests", lambda report, _: None if report is None else _tests(report)),
     "progress": ("progress", lambda pairs, _: as_metrics(pairs)),
     "errors": ("errors", lambda reports, _: None if reports is None else _errors(reports)),
-    "usage": ("usage", lambda report, _: None if report is None else _usage(report)),
-    "round": ("round", lambda number, _: number),
-    "convergence": ("convergence", lambda number, _: number),
-    "consensus": ("consensus", lambda number, _: number),
-    "model": ("model", lambda name, _: redact_name(name)),
-    "provider": ("provider", lambda name, _: redact_name(name)),
+    "usage": ("usage", lambda report, _: None if report is None else Usage(*_measured(report))),
 }
+"""Other fields of a raw turn: their names on the wire, and how they are read."""

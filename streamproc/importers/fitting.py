@@ -8,14 +8,11 @@ from typing import Any, Final
 import orjson
 
 from streamproc.importers.content import without_blanks
-from streamproc.model.budgets import usd_micro
+from streamproc.model.budgets import INTEGER_MAX, usd_micro
 from streamproc.model.nesting import DEPTH_MAX, depth_exceeds
 from streamproc.model.raw_events import CALLS_MAX, ERRORS_MAX
-from streamproc.model.raw_fields import read_time_ms
+from streamproc.model.raw_fields import NAME_MAX, SCOPE_MAX, read_time_ms
 
-NAME_BYTES_MAX: Final = 256
-SCOPE_CHARACTERS_MAX: Final = 128
-NUMBER_MAX: Final = 2**53
 CALL_DEPTH_MAX: Final = DEPTH_MAX - 3  # a call's values are inside the event, its list of calls and the call
 
 NAMES: Final = ("node", "event_id", "from", "model", "provider", "parent_run_id")
@@ -53,15 +50,15 @@ def name(value: Any) -> str:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return ""
         value = str(value)
-    if len(value.encode("utf-8", "replace")) <= NAME_BYTES_MAX:
+    if len(value.encode("utf-8", "replace")) <= NAME_MAX:
         return str(value)
-    kept = value.encode("utf-8", "replace")[: NAME_BYTES_MAX - 17].decode("utf-8", "ignore")
+    kept = value.encode("utf-8", "replace")[: NAME_MAX - 17].decode("utf-8", "ignore")
     return f"{kept}-{_hash(value)}"
 
 
 def _scope(value: Any) -> str:
     text = name(value)
-    return text if len(text) <= SCOPE_CHARACTERS_MAX else f"{text[: SCOPE_CHARACTERS_MAX - 17]}-{_hash(str(value))}"
+    return text if len(text) <= SCOPE_MAX else f"{text[: SCOPE_MAX - 17]}-{_hash(str(value))}"
 
 
 def _hash(text: str) -> str:
@@ -79,7 +76,7 @@ def time(value: Any) -> Any:
 
 def seconds(value: Any) -> int | None:
     """Return a time in seconds since 1970 as milliseconds; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < NUMBER_MAX:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < INTEGER_MAX:
         return None
     return int(value * 1000)
 
@@ -120,7 +117,7 @@ def _error(error: dict[str, Any]) -> dict[str, Any]:
 
 def _usage(usage: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {
-        field: usage[field] for field in COUNTS if isinstance(usage.get(field), int) and 0 < usage[field] <= NUMBER_MAX
+        field: usage[field] for field in COUNTS if isinstance(usage.get(field), int) and 0 < usage[field] <= INTEGER_MAX
     }
     cost = usage.get("cost_usd")
     if cost is not None:

@@ -11,14 +11,12 @@ import xxhash
 
 from streamproc.importers.content import count, items, string, text_of, without_blanks
 from streamproc.importers.imported import Imported
+from streamproc.model.budgets import INTEGER_MAX
 from streamproc.model.nesting import depth_exceeds
-from streamproc.model.raw_fields import read_time_ms
+from streamproc.model.raw_events import CALLS_MAX
+from streamproc.model.raw_fields import NAME_MAX, SCOPE_MAX, read_time_ms
 
-NAME_BYTES_MAX: Final = 256  # of a name or an id in a raw event
 NAME_KEPT: Final = 40  # characters kept of a longer one, before its hash
-SCOPE_MAX: Final = 128  # characters of a session id
-TOKENS_MAX: Final = 2**53
-CALLS_MAX: Final = 1_000  # of one turn
 DEPTH_MAX: Final = 64  # levels of a record; raw events may have 100
 WAITING_MAX: Final = 32  # events of a run behind a turn whose calls have no results; results come long before that
 RUNS_MAX: Final = 256  # interleaved runs of one log with turns that wait
@@ -43,7 +41,7 @@ class RunScope(NamedTuple):
 def name(value: Any, default: str = "") -> str:
     """Return a name or an id that fits into a raw event: a longer one is cut, and ends with its hash."""
     text = (string(value) or default).encode("utf-8", "replace").decode()
-    if len(text.encode()) <= NAME_BYTES_MAX:
+    if len(text.encode()) <= NAME_MAX:
         return text
     return f"{text[:NAME_KEPT]}~{xxhash.xxh3_64_hexdigest(text.encode())}"
 
@@ -66,7 +64,7 @@ def time_ms(value: Any) -> int | None:
 
 def tokens(*values: Any) -> int:
     """Return the sum of numbers of tokens, each of which may be anything."""
-    return min(sum(map(count, values)), TOKENS_MAX)
+    return min(sum(map(count, values)), INTEGER_MAX)
 
 
 def is_too_deep(record: Any) -> bool:

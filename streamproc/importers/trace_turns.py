@@ -26,9 +26,9 @@ from streamproc.importers.trace_steps import (
     Step,
     Tree,
 )
+from streamproc.model.raw_fields import SCOPE_MAX
 
 NODE: Final = "agent"  # of a step whose trace names no agent
-SCOPE_CHARACTERS_MAX: Final = 128
 LEVELS_MAX: Final = 50  # of sub-agents in sub-agents that the name of a run tells
 SCOPE_FIELDS: Final = ("user", "tenant", "workflow")
 
@@ -251,7 +251,7 @@ class _Trace:
         """Return for whom a run works. What one span of a trace says holds for the others."""
         found: dict[str, Any] = {field: getattr(step, field) or self.common.get(field) for field in SCOPE_FIELDS}
         found["workflow"] = found["workflow"] or step.service
-        found |= {field: (found[field] or "")[:SCOPE_CHARACTERS_MAX] for field in ("workflow", "tenant")}
+        found |= {field: (found[field] or "")[:SCOPE_MAX] for field in ("workflow", "tenant")}
         session = step.session or self.common.get("session")
         found["session_id"] = session if session != self._root_run(step) else ""
         found["parent_run_id"] = step.parent_run

@@ -245,11 +245,6 @@ def rename_tool_call(data: Mapping[Any, Any]) -> dict[Any, Any]:
     return rename(found, TOOL_CALL_ALIASES)
 
 
-def rename_error(data: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return an error's fields under their canonical names."""
-    return rename(data, ERROR_ALIASES)
-
-
 def rename_usage(data: Mapping[Any, Any]) -> dict[Any, Any]:
     """Return a usage's fields under their canonical names; ``input_tokens`` then includes the cached ones."""
     found = {name: value for name, value in data.items() if name not in NOT_MEASURED}

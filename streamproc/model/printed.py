@@ -282,7 +282,7 @@ class RunStatistics(msgspec.Struct, kw_only=True):
 
 def printed(row: dict[str, Any], struct: type[msgspec.Struct]) -> str:
     """Return an object as it is printed. Raises `msgspec.ValidationError` if its schema does not say so."""
-    return msgspec.json.encode(msgspec.convert(row, struct)).decode()
+    return msgspec.json.encode(msgspec.convert(row, struct, from_attributes=True)).decode()
 
 
 PRINTED: dict[str, type[msgspec.Struct]] = {

@@ -20,8 +20,6 @@ from streamproc.model.aliases import (
     TOOL_CALL_ALIASES,
     TURN_ALIASES,
     USAGE_ALIASES,
-    rename,
-    rename_error,
     rename_tool_call,
     rename_turn,
     rename_usage,
@@ -81,6 +79,11 @@ TESTS_MAX: Final = 20_000  # ids of failing tests: a full event of ordinary ids
 ERRORS_MAX: Final = 1_000  # of one turn; further ones are not read
 PROBLEMS_MAX: Final = 100  # of one event that are reported; the first ones show what is wrong
 
+Retryable = Annotated[
+    bool | None,
+    Field(description="whether a retry is right, as after an infrastructure failure; default: the text decides"),
+]
+
 
 class ToolCall(Model):
     """One tool call. The calls of one turn are a multiset: parallel siblings are not repeats."""
@@ -90,9 +93,7 @@ class ToolCall(Model):
     result: Any = Field(None, description="what the tool returned; also accepted as output or content")
     error: Any = Field(None, description="why the call failed; true if the result says why")
     id: str | None = Field(None, description="the call's id at the model's API; not interpreted")
-    retryable: bool | None = Field(
-        None, description="whether a retry is right, as after an infrastructure failure; default: the text decides"
-    )
+    retryable: Retryable = None
 
     aliases: ClassVar = TOOL_CALL_ALIASES
 
@@ -116,15 +117,9 @@ class ErrorReport(Model):
 
     message: str
     class_: str = Field("", alias="class")
-    retryable: bool | None = Field(
-        None, description="whether a retry is right, as after an infrastructure failure; default: the text decides"
-    )
+    retryable: Retryable = None
 
     aliases: ClassVar = ERROR_ALIASES
-
-    @classmethod
-    def renamed(cls, data: Mapping[Any, Any]) -> Mapping[Any, Any]:
-        return rename_error(data)
 
 
 class UsageReport(Model):
@@ -190,30 +185,13 @@ class RawTurn(RawEvent):
 
     aliases: ClassVar = TURN_ALIASES
     parts: ClassVar = {
-        "tool_calls": ToolCall, "errors": ErrorReport, "tests": TestReport, "usage": UsageReport,
+        "tool_calls": ToolCall, "errors": ErrorReport, "usage": UsageReport, "tests": TestReport,
         "decision": RoutingDecision,
     }  # fmt: skip
 
     @classmethod
     def renamed(cls, data: Mapping[Any, Any]) -> Mapping[Any, Any]:
         return rename_turn(data)
-
-    @property
-    def unknown_fields(self) -> tuple[str, ...]:
-        """Names of the unknown fields in the turn and in its parts, each once. They were ignored."""
-        found = list(self.__pydantic_extra__ or ())
-        for call in self.tool_calls:
-            if call.__pydantic_extra__:
-                found += [f"tool_calls.{name}" for name in call.__pydantic_extra__]
-        if self.errors:
-            found += [f"errors.{name}" for error in self.errors for name in error.__pydantic_extra__ or ()]
-        if self.usage is not None and self.usage.__pydantic_extra__:
-            found += [f"usage.{name}" for name in self.usage.__pydantic_extra__]
-        if self.tests is not None and self.tests.__pydantic_extra__:
-            found += [f"tests.{name}" for name in self.tests.__pydantic_extra__]
-        if self.decision is not None and self.decision.__pydantic_extra__:
-            found += [f"decision.{name}" for name in self.decision.__pydantic_extra__]
-        return tuple(dict.fromkeys(found)) if found else ()
 
 
 class RawRunStarted(RawEvent):
@@ -224,10 +202,6 @@ class RawRunStarted(RawEvent):
     budgets: Budgets | None = Field(None, description="limits of this run, such as maxSteps; money in USD")
 
     aliases: ClassVar = STARTED_ALIASES
-
-    @classmethod
-    def renamed(cls, data: Mapping[Any, Any]) -> Mapping[Any, Any]:
-        return rename(data, STARTED_ALIASES)
 
 
 class RawRunFinished(RawEvent):
@@ -258,24 +232,14 @@ class RawDeadline(RawEvent):
     due_at: TimeMs | None = Field(None, description="when the event was due")
 
 
-_KINDS: Final[dict[str, type[RawEvent]]] = {
-    "turn": RawTurn,
-    "run.started": RawRunStarted,
-    "run.finished": RawRunFinished,
-    "user.message": RawUserMessage,
-    "operator.stop": RawOperatorStop,
-    "operator.resume": RawOperatorResume,
-    "halt.acknowledged": RawHaltAcknowledged,
-    "feedback": RawFeedback,
-    "turn.started": RawTurnStarted,
-    "deadline": RawDeadline,
-    "task.created": RawTaskCreated,
-    "task.delegated": RawTaskDelegated,
-    "task.transition": RawTaskTransition,
-    "task.verdict": RawTaskVerdict,
-    "cycle.completed": RawCycleCompleted,
-    "decision.recorded": RawDecisionRecorded,
-}
+RAW_KINDS: Final[dict[str, type[RawEvent]]] = {
+    model.model_fields["type"].default: model
+    for model in (
+        RawTurn, RawRunStarted, RawRunFinished, RawUserMessage, RawOperatorStop, RawOperatorResume, RawHaltAcknowledged,
+        RawFeedback, RawTurnStarted, RawDeadline, RawTaskCreated, RawTaskDelegated, RawTaskTransition, RawTaskVerdict,
+        RawCycleCompleted, RawDecisionRecorded,
+    )
+}  # fmt: skip
 
 _REMEDIES: Final = {
     "missing": "add it",
@@ -309,9 +273,10 @@ def parse_raw(data: Any) -> RawEvent:
         what = f"expected a JSON object, got {type(data).__name__}"
         raise InvalidEvent([Problem("event", what, "send one JSON object per event")])
     kind = data.get("type")
-    model = _KINDS.get("turn" if kind is None else kind) if kind is None or isinstance(kind, str) else None
+    model = RAW_KINDS.get("turn" if kind is None else kind) if kind is None or isinstance(kind, str) else None
     if model is None:
-        raise InvalidEvent([Problem("type", f"{shown(kind)} is not a known type", f"use one of {', '.join(_KINDS)}")])
+        what, remedy = f"{shown(kind)} is not a known type", f"use one of {', '.join(RAW_KINDS)}"
+        raise InvalidEvent([Problem("type", what, remedy)])
     if len(data) > FIELDS_MAX:
         what, remedy = f"{len(data)} fields, more than {FIELDS_MAX}", "send other data in labels, or leave it out"
         raise InvalidEvent([Problem("event", what, remedy)])

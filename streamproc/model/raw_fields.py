@@ -11,12 +11,14 @@ import orjson
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from streamproc.errors import InvalidGraph
-from streamproc.model.aliases import Alias
-from streamproc.model.budgets import budget_value, find_budget, in_range, usd_micro
+from streamproc.model.aliases import Alias, rename
+from streamproc.model.budgets import INTEGER_MAX, budget_value, find_budget, in_range, usd_micro
 from streamproc.model.graph_declaration import declaration
 
 EPOCH_MS_MIN: Final = 946_684_800_000  # the year 2000: smaller numbers are seconds, or not times
 EPOCH_MS_MAX: Final = 4_102_444_800_000  # the year 2100
+NAME_MAX: Final = 256  # bytes of a name
+SCOPE_MAX: Final = 128  # characters of what a run belongs to
 FIELDS_MAX: Final = 256  # of one object with named fields, known and unknown ones
 # pydantic takes 3 to 10 µs for each entry of a collection; the wire has the same limits or higher ones.
 METRICS_MAX: Final = 1_000
@@ -71,6 +73,14 @@ def read_time_ms(value: Any) -> int:
     if not EPOCH_MS_MIN <= value <= EPOCH_MS_MAX:
         raise Mistake("outside the years 2000 to 2100", "send milliseconds since 1970, not seconds; or RFC 3339")
     return int(value)
+
+
+def log_ms(at: str | None) -> int:
+    """Return a log time in ms; 0 if it is none."""
+    try:
+        return read_time_ms(at) if at else 0
+    except ValueError:
+        return 0
 
 
 def _declared_budgets(value: Any) -> dict[str, int]:
@@ -134,13 +144,13 @@ def _without_nulls(data: Any) -> Any:
     return data
 
 
-Name = Annotated[str, _bytes_max(256)]
+Name = Annotated[str, _bytes_max(NAME_MAX)]
 Key = Annotated[Name, Field(min_length=1)]
-ScopeName = Annotated[str, AfterValidator(_utf8), Field(max_length=128)]
+ScopeName = Annotated[str, AfterValidator(_utf8), Field(max_length=SCOPE_MAX)]
 Text = Annotated[str, AfterValidator(_utf8)]
 TimeMs = Annotated[int, BeforeValidator(read_time_ms, json_schema_input_type=str | int)]
 CostMicro = Annotated[int, BeforeValidator(usd_micro, json_schema_input_type=str | float)]
-Whole = Annotated[int, Field(ge=0, le=2**53)]
+Whole = Annotated[int, Field(ge=0, le=INTEGER_MAX)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Metrics = Annotated[
     dict[ScopeName, Number],
@@ -169,7 +179,7 @@ class Model(BaseModel):
     known_fields: ClassVar[frozenset[str]] = frozenset()
     """Canonical names of the fields, also as Python writes them (``from_``)."""
     aliases: ClassVar[tuple[Alias, ...]] = ()
-    """Other names that `renamed` accepts."""
+    """Other names of the fields."""
     parts: ClassVar[Mapping[str, type[Model]]] = {}
     """Models of the fields whose own unknown fields are counted, too."""
 
@@ -181,7 +191,7 @@ class Model(BaseModel):
     @classmethod
     def renamed(cls, data: Mapping[Any, Any]) -> Mapping[Any, Any]:
         """Return the fields under their canonical names. Called only where `data` has a name that is not one."""
-        return data
+        return rename(data, cls.aliases)
 
     @model_validator(mode="before")
     @classmethod
@@ -219,9 +229,14 @@ class RawEvent(Model):
 
     @property
     def unknown_fields(self) -> tuple[str, ...]:
-        """Names of the unknown fields, which were ignored; those of a part are dotted, such as ``usage.tokns``."""
-        extra = self.__pydantic_extra__
-        return tuple(map(str, extra)) if extra else ()
+        """Names of the unknown fields, each once, which were ignored; those of a part are dotted: ``usage.tokns``."""
+        found = list(map(str, self.__pydantic_extra__ or ()))
+        for name in self.parts:
+            value = getattr(self, name)
+            for part in value if isinstance(value, list) else (value,):
+                if part is not None and part.__pydantic_extra__:
+                    found += [f"{name}.{own}" for own in part.__pydantic_extra__]
+        return tuple(dict.fromkeys(found))
 
     @property
     def unknown(self) -> int:

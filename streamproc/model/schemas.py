@@ -17,12 +17,13 @@ import orjson
 from pydantic import BaseModel, ValidationError
 
 from streamproc.errors import InvalidEvent
-from streamproc.model import raw_events, wire
+from streamproc.model import wire
 from streamproc.model.controls import ControlEvent, RunStatus
 from streamproc.model.fleet_command import FleetCommand, read_command
 from streamproc.model.heartbeat import Heartbeat, read_heartbeat
 from streamproc.model.notification import Notice
 from streamproc.model.printed import PRINTED
+from streamproc.model.raw_events import RAW_KINDS, parse_line
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
@@ -40,23 +41,17 @@ def _model(model: type[BaseModel]) -> Callable[[], dict[str, Any]]:
     return lambda: model.model_json_schema(by_alias=True)
 
 
-def _raw(name: str, model: type[raw_events.RawEvent]) -> Kind:
-    return Kind(name, 1, _model(model), raw_events.parse_line)
+def _record(struct: Any, title: str, description: str) -> Callable[[], dict[str, Any]]:
+    return lambda: msgspec.json.schema(struct) | {"title": title, "description": description}
 
 
-def _fingerprinted() -> dict[str, Any]:
-    schema: dict[str, Any] = msgspec.json.schema(reduce(operator.or_, wire.TYPED))
-    return schema | {"title": "FingerprintedEvent", "description": "A record of the turns topic, without content."}
-
-
-def _fleet_command() -> dict[str, Any]:
-    description = "A record of the commands topic; its key is the scope."
-    return msgspec.json.schema(FleetCommand) | {"title": "FleetOrder", "description": description}
-
-
-def _heartbeat() -> dict[str, Any]:
-    description = "A record of the workers topic; its key is the worker's name."
-    return msgspec.json.schema(Heartbeat) | {"title": "WorkerHeartbeat", "description": description}
+_FINGERPRINTED: Final = _record(
+    reduce(operator.or_, wire.TYPED), "FingerprintedEvent", "A record of the turns topic, without content."
+)
+_COMMAND: Final = _record(FleetCommand, "FleetOrder", "A record of the commands topic; its key is the scope.")
+_HEARTBEAT: Final = _record(
+    Heartbeat, "WorkerHeartbeat", "A record of the workers topic; its key is the worker's name."
+)
 
 
 def _printed(name: str, struct: type[msgspec.Struct]) -> Kind:
@@ -64,26 +59,11 @@ def _printed(name: str, struct: type[msgspec.Struct]) -> Kind:
 
 
 KINDS: Final = (
-    _raw("turn", raw_events.RawTurn),
-    _raw("run.started", raw_events.RawRunStarted),
-    _raw("run.finished", raw_events.RawRunFinished),
-    _raw("user.message", raw_events.RawUserMessage),
-    _raw("operator.stop", raw_events.RawOperatorStop),
-    _raw("operator.resume", raw_events.RawOperatorResume),
-    _raw("halt.acknowledged", raw_events.RawHaltAcknowledged),
-    _raw("feedback", raw_events.RawFeedback),
-    _raw("turn.started", raw_events.RawTurnStarted),
-    _raw("deadline", raw_events.RawDeadline),
-    _raw("task.created", raw_events.RawTaskCreated),
-    _raw("task.delegated", raw_events.RawTaskDelegated),
-    _raw("task.transition", raw_events.RawTaskTransition),
-    _raw("task.verdict", raw_events.RawTaskVerdict),
-    _raw("cycle.completed", raw_events.RawCycleCompleted),
-    _raw("decision.recorded", raw_events.RawDecisionRecorded),
-    Kind("fingerprinted-event", wire.WIRE_VERSION, _fingerprinted, wire.decode),
+    *(Kind(name, 1, _model(model), parse_line) for name, model in RAW_KINDS.items()),
+    Kind("fingerprinted-event", wire.WIRE_VERSION, _FINGERPRINTED, wire.decode),
     Kind("control-event", 1, _model(ControlEvent), ControlEvent.model_validate_json),
-    Kind("fleet-order", 1, _fleet_command, read_command),
-    Kind("worker-heartbeat", 1, _heartbeat, read_heartbeat),
+    Kind("fleet-order", 1, _COMMAND, read_command),
+    Kind("worker-heartbeat", 1, _HEARTBEAT, read_heartbeat),
     Kind("run-status", 1, _model(RunStatus), RunStatus.model_validate_json),
     Kind("notification", 1, _model(Notice), Notice.model_validate_json),
     *(_printed(name, struct) for name, struct in PRINTED.items()),

@@ -124,7 +124,7 @@ class Event(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="type"):
     `token` shows that an event comes from the publishers of its run, if the run is bound to one (`core.refusal`).
     """
 
-    type: ClassVar[str] = ""
+    type: ClassVar[str] = ""  # of each kind: its tag
 
     w: Annotated[int, msgspec.Meta(ge=1, le=WIRE_VERSION)]
     run_id: Id
@@ -146,8 +146,6 @@ class Event(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="type"):
 
 class Turn(Event, tag="turn", kw_only=True, omit_defaults=True):
     """One turn: what one node of a workflow did."""
-
-    type: ClassVar[str] = "turn"
 
     node: Id
     from_: Name = msgspec.field(default="", name="from")
@@ -175,8 +173,6 @@ class Turn(Event, tag="turn", kw_only=True, omit_defaults=True):
 class RunStarted(Event, tag="run.started", kw_only=True, omit_defaults=True):
     """A run starts: its graph, its budgets (integers: turns, iterations, micro-USD, ms), its scope."""
 
-    type: ClassVar[str] = "run.started"
-
     graph: dict[str, Any] | None = None
     budgets: Annotated[dict[str, int], Pairs] | None = None
 
@@ -184,15 +180,11 @@ class RunStarted(Event, tag="run.started", kw_only=True, omit_defaults=True):
 class RunFinished(Event, tag="run.finished", kw_only=True, omit_defaults=True):
     """A run ended by itself."""
 
-    type: ClassVar[str] = "run.finished"
-
     status: Excerpt = ""
 
 
 class UserMessage(Event, tag="user.message", kw_only=True, omit_defaults=True):
     """A person sent a message: streaks that assume an unattended run restart from zero."""
-
-    type: ClassVar[str] = "user.message"
 
 
 class OperatorEvent(Event, kw_only=True, omit_defaults=True):
@@ -207,13 +199,9 @@ class OperatorEvent(Event, kw_only=True, omit_defaults=True):
 class OperatorStop(OperatorEvent, tag="operator.stop", kw_only=True, omit_defaults=True):
     """A person stops this run."""
 
-    type: ClassVar[str] = "operator.stop"
-
 
 class OperatorResume(OperatorEvent, tag="operator.resume", kw_only=True, omit_defaults=True):
     """A person resumes a run and lifts the decision `halt`. `grant` adds to its budgets (see `RunStarted.budgets`)."""
-
-    type: ClassVar[str] = "operator.resume"
 
     grant: Annotated[dict[str, int], Pairs] | None = None
     halt: Scope = ""
@@ -222,16 +210,12 @@ class OperatorResume(OperatorEvent, tag="operator.resume", kw_only=True, omit_de
 class Feedback(OperatorEvent, tag="feedback", kw_only=True, omit_defaults=True):
     """A person's `verdict` on a run's halt (`decision`; empty: the last): ``false-alarm`` or ``right``."""
 
-    type: ClassVar[str] = "feedback"
-
     verdict: Scope = ""
     decision: Scope = ""
 
 
 class HaltAcknowledged(Event, tag="halt.acknowledged", kw_only=True, omit_defaults=True):
     """A person acknowledges a run's halt and takes care of it."""
-
-    type: ClassVar[str] = "halt.acknowledged"
 
     by: Excerpt = ""
     reason: Excerpt = ""
@@ -242,8 +226,6 @@ class BudgetReached(Event, tag="budget.reached", kw_only=True, omit_defaults=Tru
 
     `account` is ``session:ID``, ``user:ID`` or ``tenant:ID``; amounts are in `unit`, ``tokens`` or ``micro_usd``.
     """
-
-    type: ClassVar[str] = "budget.reached"
 
     account: Name = ""
     window: Scope = ""
@@ -259,16 +241,12 @@ class BudgetReached(Event, tag="budget.reached", kw_only=True, omit_defaults=Tru
 class TurnStarted(Event, tag="turn.started", kw_only=True, omit_defaults=True):
     """A node starts a turn: the turn's clock runs until a turn of this node (and task) ends."""
 
-    type: ClassVar[str] = "turn.started"
-
 
 class Deadline(Event, tag="deadline", kw_only=True, omit_defaults=True):
     """Log time has reached `due_ms`, and an event expected since `since_ms` (epoch ms) is missing.
 
     `about` is the detector that set the deadline. Published by workers; it does not count as activity of the run.
     """
-
-    type: ClassVar[str] = "deadline"
 
     about: Scope = ""
     since_ms: int = 0
@@ -294,8 +272,6 @@ class BoardEvent(Event, kw_only=True, omit_defaults=True):
 class TaskCreated(BoardEvent, tag="task.created", kw_only=True, omit_defaults=True):
     """A task was added to the board. An empty `state` means the board's first state."""
 
-    type: ClassVar[str] = "task.created"
-
     depends_on: Annotated[tuple[Scope, ...], Batch] = ()
     phase: Scope = ""
     module: Scope = ""
@@ -308,8 +284,6 @@ class TaskCreated(BoardEvent, tag="task.created", kw_only=True, omit_defaults=Tr
 class TaskDelegated(BoardEvent, tag="task.delegated", kw_only=True, omit_defaults=True):
     """An agent was given `count` tasks at once; `tasks` has the first 256 ids."""
 
-    type: ClassVar[str] = "task.delegated"
-
     tasks: Annotated[tuple[Scope, ...], Batch] = ()
     count: Count = 0
     phase: Scope = ""
@@ -318,8 +292,6 @@ class TaskDelegated(BoardEvent, tag="task.delegated", kw_only=True, omit_default
 
 class TaskTransition(BoardEvent, tag="task.transition", kw_only=True, omit_defaults=True):
     """A task changed its state, as reported by an agent or tracker."""
-
-    type: ClassVar[str] = "task.transition"
 
     from_: Scope = msgspec.field(default="", name="from")
     to: Scope = ""
@@ -332,8 +304,6 @@ class TaskTransition(BoardEvent, tag="task.transition", kw_only=True, omit_defau
 class TaskVerdict(BoardEvent, tag="task.verdict", kw_only=True, omit_defaults=True):
     """A validator's verdict on a task: APPROVED or REJECTED; `reason` is a redacted excerpt of the report."""
 
-    type: ClassVar[str] = "task.verdict"
-
     verdict: Scope = ""
     validator: Name = ""
     reason: Scope = ""
@@ -343,8 +313,6 @@ class TaskVerdict(BoardEvent, tag="task.verdict", kw_only=True, omit_defaults=Tr
 class CycleCompleted(BoardEvent, tag="cycle.completed", kw_only=True, omit_defaults=True):
     """A cycle of the board is complete. `completed` is None if it was not sent; `moved` has (task, state) pairs."""
 
-    type: ClassVar[str] = "cycle.completed"
-
     cycle: Scope = ""
     completed: Count | None = None
     moved: Annotated[tuple[tuple[Scope, Scope], ...], Batch] = ()
@@ -353,8 +321,6 @@ class CycleCompleted(BoardEvent, tag="cycle.completed", kw_only=True, omit_defau
 
 class DecisionRecorded(BoardEvent, tag="decision.recorded", kw_only=True, omit_defaults=True):
     """A person decided about a task; `approved_by` is their name, `reason` a redacted excerpt."""
-
-    type: ClassVar[str] = "decision.recorded"
 
     decision: Scope = ""
     reason: Scope = ""
@@ -366,6 +332,9 @@ TYPED: Final = (
     Turn, RunStarted, RunFinished, UserMessage, TurnStarted, Deadline, BudgetReached, *OPERATOR_KINDS, HaltAcknowledged,
     *BOARD_KINDS, Feedback,
 )  # fmt: skip
+KINDS: Final[dict[str, type[Event]]] = {str(kind.__struct_config__.tag): kind for kind in TYPED}
+for _tag, _kind in KINDS.items():
+    _kind.type = _tag
 
 
 class _Versioned(msgspec.Struct):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from streamproc.read_model.run_facts import FindingFacts, finding_facts, log_ms, place_of
+from streamproc.model.raw_fields import log_ms
+from streamproc.read_model.run_facts import FindingFacts, finding_facts, place_of
 
 if TYPE_CHECKING:
     import sqlite3

@@ -13,9 +13,9 @@ from typing import Final
 import msgspec
 
 from streamproc.core.decision import Decision
-from streamproc.core.status import Status
+from streamproc.core.status import SEVERITIES, Status
 from streamproc.fleet.record_signing import LogPlace
-from streamproc.model.raw_fields import read_time_ms
+from streamproc.model.raw_fields import log_ms
 from streamproc.read_model.rows import LiveRun
 
 AMOUNT_MAX: Final = 2**62  # a sum of hostile amounts must still fit into a column
@@ -25,7 +25,6 @@ HIDDEN: Final = 0  # values of the column `shown`: no worker has published a sta
 # commands name it
 SHOWN: Final = {"halted": 1, "warned": 2, "others": 3}
 FINISHED: Final = 4
-SEVERITIES: Final = ("info", "warn", "halt")
 
 
 class StatusFacts(msgspec.Struct, array_like=True, frozen=True):
@@ -243,11 +242,3 @@ def figures_of(row: LiveRun | None) -> tuple[int, int, int, int]:
 def amount(value: int) -> int:
     """Return a number that fits into a column."""
     return max(-AMOUNT_MAX, min(AMOUNT_MAX, value))
-
-
-def log_ms(at: str | None) -> int:
-    """Return a log time in ms; 0 if it is none."""
-    try:
-        return read_time_ms(at) if at else 0
-    except ValueError:
-        return 0
