@@ -1,6 +1,6 @@
-"""A state of the version before is read once: no halt is lifted, and no budget forgotten.
+"""A state of an earlier version is read once: no halt is lifted, and no budget forgotten.
 
-`states_of_version_2.json` has what version 2 stored after each of these traces.
+`states_of_version_2.json` and `states_of_version_3.json` have what these versions stored after each of these traces.
 """
 
 from __future__ import annotations
@@ -13,9 +13,13 @@ import orjson
 import pytest
 
 from streamproc.core.run_state import STATE_VERSION, RunState, check, dump, load, peek, peek_scope
+from tests.core.test_cycle_scope import GRAPH as LOOPS, beside, docs_round, stuck_round
 from tests.feeding import Feed, Raw
 
-OF_VERSION_2: Final = orjson.loads(Path(__file__).with_name("states_of_version_2.json").read_bytes())
+STORED: Final = {
+    version: orjson.loads(Path(__file__).with_name(f"states_of_version_{version}.json").read_bytes())
+    for version in (2, 3)
+}
 
 
 def said(node: str, text: str, **more: object) -> Raw:
@@ -49,6 +53,7 @@ TRACES: Final[dict[str, list[Raw]]] = {
     "with a board": BOARD,
     "resumed": [said("planner", "go"), *CALLS, {"type": "operator.resume", "by": "ada", "reason": "seen"}, *CALLS[:1]],
     "new": [said("coder", "hello")],
+    "two loops beside each other": [LOOPS, *beside(2, stuck_round, docs_round)],
 }
 NEXT: Final = [*ROUNDS, *CALLS]
 
@@ -58,12 +63,14 @@ def part_of(run: RunState) -> list[object]:
     return [run.ledger.cost_usd_micro, run.ledger.total_tokens, run.escalation.severity, run.escalation.resumes, cycles]
 
 
-@pytest.mark.parametrize("name", TRACES)
-def test_a_state_of_the_version_before_goes_on(name: str) -> None:
-    raw = base64.b64decode(OF_VERSION_2[name])
+@pytest.mark.parametrize(
+    ("version", "name"), [(version, name) for version, stored in STORED.items() for name in stored]
+)
+def test_a_state_of_an_earlier_version_goes_on(version: int, name: str) -> None:
+    raw = base64.b64decode(STORED[version][name])
     now, before = Feed(), Feed()
     now.all(TRACES[name])
-    assert raw[0] == 2 < STATE_VERSION
+    assert raw[0] == version < STATE_VERSION
 
     before.state = load(raw)
     check(before.state)
@@ -71,10 +78,18 @@ def test_a_state_of_the_version_before_goes_on(name: str) -> None:
     assert peek(raw) == peek(dump(now.state))
     assert peek_scope(raw) == before.state.scope == now.state.scope
     assert part_of(before.state) == part_of(now.state)
-    assert before.all(NEXT) == now.all(NEXT)
+    following = NEXT if version == 2 else [*beside(3, stuck_round, docs_round), *NEXT]  # 2 stored no declared graphs
+    assert before.all(following) == now.all(following)
 
 
-def test_the_stored_states_have_a_halt_and_a_budget() -> None:
-    halted = {name for name, raw in OF_VERSION_2.items() if load(base64.b64decode(raw)).halted >= 0}
+@pytest.mark.parametrize("version", STORED)
+def test_the_stored_states_have_a_halt_and_a_budget(version: int) -> None:
+    states = {name: load(base64.b64decode(raw)) for name, raw in STORED[version].items()}
+    halted = {name for name, run in states.items() if run.halted >= 0}
     assert halted == {"halted by a loop", "halted by its budget"}
-    assert load(base64.b64decode(OF_VERSION_2["within its budget"])).scope.budgets["maxCycleIterations"] == 3
+    assert states["within its budget"].scope.budgets["maxCycleIterations"] == 3
+
+
+def test_a_stored_state_of_version_3_has_memories_of_two_cycles() -> None:
+    run = load(base64.b64decode(STORED[3]["two loops beside each other"]))
+    assert (len(run.cycle_memories.table), run.cycle_memories.crowded, run.graphs) == (2, -1, 1)
