@@ -116,6 +116,8 @@ class View(Now):
         self.run, self.novelty, self.streams = run, run.novelty, run.streams
         self.index, self.at_ms = run.turns, run.at_ms
         self.streams.seen = ()
+        if self.memories:  # of a step that was interrupted
+            self.memories = {}
 
     @ccall
     def begin_other(
