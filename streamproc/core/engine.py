@@ -176,6 +176,8 @@ class Engine:
     @cfunc
     def _turn(self, run: RunState, turn: Turn) -> list[Decision]:
         view: View = self.view
+        rules: Rules
+        force: InForce
         found: list[Decision] = []
         if run.finished:
             run.late += 1

@@ -138,13 +138,16 @@ class Tools(Record):
     def observe(self, now: Now) -> ToolsSeen | None:
         """Record how tools answered. Parallel calls count once for each tool."""
         failed: bool
+        tool: Tool
         calls: Any = now.turn.calls
         call: Call = calls[0]
         outcome: u64 = hash64(call.outcome)
-        noticed: dict[str, Tool] = {}
+        noticed: dict[str, Tool]
         if len(calls) == 1 and outcome <= ANSWERED:  # most turns
             self.reset()
-            return self._seen(now, (self._observe_call(now, call),), False, False)
+            tool = self._observe_call(now, call)
+            return self._seen(now, (tool,), False, False) if tool.same >= now.marks.same_answers else None
+        noticed = {}
         for call in calls:
             if call.outcome != FAILED_RETRYABLE and call.name not in noticed:
                 noticed[call.name] = self._observe_call(now, call)
