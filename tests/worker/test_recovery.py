@@ -6,7 +6,7 @@ import signal
 
 from aiokafka import AIOKafkaProducer
 
-from streamproc.core.run_state import HEAD
+from streamproc.core.run_state import HEAD, STATE_VERSION
 from streamproc.kafka.topics import changelog_topic
 from streamproc.model import wire
 from streamproc.replay.published import statuses
@@ -138,4 +138,4 @@ async def test_states_of_the_version_before_are_read_once_and_nothing_of_them_is
     assert ("spender", "halt") in new
     assert {run_id for run_id, _ in new} == {"spender"}
     versions = {record.key: state_bytes(record.value)[0] for record in (await stored(settings, topics)).values()}
-    assert versions == {b"stuck": 3, b"spender": 3, b"working": 2}
+    assert versions == {b"stuck": STATE_VERSION, b"spender": STATE_VERSION, b"working": 2}
