@@ -48,11 +48,14 @@ async def test_a_guard_that_is_cancelled_says_so_and_one_that_ends_says_that_it_
             async with halts.guard("stopped"), halts.guard("stopped"):
                 async with halts.guard("left"):
                     await until(lambda: halts.reports.sent == 2, 30, "both to be watched")
-                await issue_command(settings, "STOP", "run:stopped", "ada", "enough")
+                commands.append(asyncio.create_task(issue_command(settings, "STOP", "run:stopped", "ada", "enough")))
                 await asyncio.Event().wait()
 
+        # The command has a task of its own: the halt may arrive before it returns, and would cancel it halfway.
+        commands: list[asyncio.Task[object]] = []
         with pytest.raises(Halted):
             await work()
+        await asyncio.gather(*commands)
         with pytest.raises(Halted):  # it does not begin
             await halts.guard("stopped").__aenter__()
     found = await reported(settings)
