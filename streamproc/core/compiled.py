@@ -36,7 +36,7 @@ PARTS: Final = (
         "text_streaks", "replies", "own_turns", "statements", "handovers", "cycles", "cycle_memory", "metrics",
         "spend", "pace",
     )), *(f"streamproc.core.{name}" for name in (
-        "escalation", "run_state", "size_budget", "packed_states", "outcome", "view", "observe_results",
+        "escalation", "run_state", "episodes", "size_budget", "packed_states", "outcome", "view", "observe_results",
         "observe_spend", "observe_texts", "observer", "decide", "engine",
     )),
 )  # fmt: skip

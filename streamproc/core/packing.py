@@ -50,15 +50,16 @@ def cclass(kind: type[T]) -> type[T]:
     body = {name: value for name, value in vars(kind).items() if name not in ("__dict__", "__weakref__")}
     fields = body["__annotations__"]
     blank = {name: _ZEROS[word] for name, word in fields.items() if word in CODES}
+    made = body | {"__slots__": tuple(fields)}
     base: Any = kind.__bases__[0]
 
     def new(cls: type[T], *_: Any, **__: Any) -> T:
-        made: T = base.__new__(cls)
+        one: T = base.__new__(cls)
         for name, zero in blank.items():
-            setattr(made, name, zero)
-        return made
+            setattr(one, name, zero)
+        return one
 
-    return type(kind.__name__, kind.__bases__, body | {"__slots__": tuple(fields), "__new__": new})
+    return type(kind.__name__, kind.__bases__, made | {"__new__": new} if blank else made)
 
 
 class Reader:

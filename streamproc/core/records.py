@@ -108,6 +108,11 @@ class Table(dict[int, Any], Part):
         row.key = new
         self[new] = row
 
+    def clear(self) -> None:
+        if self:
+            grow(1 - self.size_bytes())
+            dict.clear(self)
+
     def keep_last(self, count: int) -> None:
         """Drop all rows but the youngest."""
         for key in list(self)[: max(0, len(self) - count)]:

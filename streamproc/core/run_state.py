@@ -125,6 +125,7 @@ class RunState(Record):
     scope_raw: bytes  # the same as MessagePack
     cold_raw: bytes  # `cold` as it was stored
     cold_read: Any  # `cold` once it is read; None before
+    cold_changed: Any  # whether `cold` may differ from `cold_raw`; not stored
     version: Any  # of the bytes that are read
 
     def __init__(self) -> None:
@@ -153,7 +154,7 @@ class RunState(Record):
         self.partition = self.offset = self.halted = -1
         self.room = 0
         self.scope, self.scope_raw = NO_SCOPE, NO_SCOPE_RAW
-        self.cold_raw, self.cold_read = b"", None
+        self.cold_raw, self.cold_read, self.cold_changed = b"", None, False
         self._forget_turn()
 
     @cfunc
@@ -170,7 +171,7 @@ class RunState(Record):
         """What few runs have, as `Cold`; it may be changed in place."""
         if self.cold_read is None:
             self.cold_read = read_cold(self.cold_raw)
-        self.room = 0
+        self.room, self.cold_changed = 0, True
         return self.cold_read
 
     @property
@@ -193,11 +194,22 @@ class RunState(Record):
         """The token budgets of tasks, by task tag, oldest first; not to be changed."""
         return self.cold.task_tokens if self.has_task_tokens else {}
 
+    @cfunc
+    def _write_cold(self) -> bytes:
+        """Return `cold` as it is stored. A caller of `cold` changes it at once, or not at all."""
+        if self.cold_changed:
+            self.cold_raw, self.cold_changed = write_cold(self.cold_read), False
+        raw: bytes = self.cold_raw
+        return raw
+
+    @ccall
+    def size_of_cold(self) -> i64:
+        """Return how many bytes `cold` takes."""
+        return len(self._write_cold())
+
     @ccall
     def size_bytes(self) -> i64:
-        if self.cold_read is not None:
-            self.cold_raw = write_cold(self.cold_read)
-        return len(HEAD) + Record.size_bytes(self) + 4 + len(self.scope_raw) + len(self.cold_raw)
+        return len(HEAD) + Record.size_bytes(self) + 4 + len(self.scope_raw) + self.size_of_cold()
 
     @ccall
     def load_parts(self, reader: Reader) -> None:
@@ -222,7 +234,7 @@ class RunState(Record):
         else:
             Record.load_parts(self, reader)
         self._forget_turn()
-        self.cold_raw, self.cold_read, self.room = reader.blob(), None, 0
+        self.cold_raw, self.cold_read, self.cold_changed, self.room = reader.blob(), None, False, 0
         if self.version < STATE_VERSION:
             self.graphs = int(self.cold.graph_declared)
 
@@ -234,9 +246,7 @@ class RunState(Record):
             self.escalation.dump(writer)
         else:
             Record.dump_parts(self, writer)
-        if self.cold_read is not None:
-            self.cold_raw = write_cold(self.cold_read)
-        writer.blob(self.cold_raw)
+        writer.blob(self._write_cold())
 
 
 NO_COLD: Final = Cold()
@@ -327,6 +337,7 @@ def stub_of(run: RunState) -> RunState:
     stub.cold_read = Cold(
         command_ids=cold.command_ids, commands_since_ms=cold.commands_since_ms, halted_by=cold.halted_by
     )
+    stub.cold_changed = True
     stub.has_board = stub.has_task_tokens = False
     stub.turns_open, stub.escalation.halted_loop_seen = 0, -1
     return stub

@@ -9,9 +9,8 @@ often the state is stored.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final, TypeAlias
 
-from streamproc.core.records import Table
 from streamproc.core.run_state import RunState
 from streamproc.core.signals.nodes import NodeState
 from streamproc.core.signals.periods import OWN, own_stream
@@ -20,27 +19,62 @@ from streamproc.core.signals.spend import NodeCounts
 FULL_BYTES: Final = 3_760  # past this size, the least useful entries are dropped ...
 KEPT_BYTES: Final = 3_200  # ... down to this size, or the next turn would have to drop entries again
 
+Find: TypeAlias = Callable[[RunState], Any]  # returns a part of a state
+Drop: TypeAlias = tuple[Callable[[RunState], int], Callable[[RunState], object]]
+"""How many bytes a part of the state takes, and a function that drops some of its entries."""
 
-def shrink(run: RunState) -> None:
-    """Drop the least useful entries of a state that is larger than `FULL_BYTES`; `evicted` counts each round."""
-    for drops, enough in ((_LEAST_USEFUL_FIRST, KEPT_BYTES), (_LAST, FULL_BYTES)):
-        for drop in drops:
-            if run.size_bytes() <= enough:
-                return
-            run.evicted += 1
-            drop(run)
-        if run.size_bytes() <= FULL_BYTES:
-            return
+
+def shrink(run: RunState) -> int:
+    """Drop the least useful entries of a state that is larger than `FULL_BYTES`; `evicted` counts each round. Return
+    the size of the state. Only the part that a round drops from is measured again: all of them would take longer than
+    the turn."""
+    size = run.size_bytes()
+    if size <= FULL_BYTES:
+        return size
+    for size_of, drop in _LEAST_USEFUL_FIRST:
+        if size <= KEPT_BYTES:
+            return size
+        size += _dropped(run, size_of, drop)
+    for size_of, drop in _LAST:
+        if size <= FULL_BYTES:
+            break
+        size += _dropped(run, size_of, drop)
+    return size
+
+
+def _dropped(run: RunState, size_of: Callable[[RunState], int], drop: Callable[[RunState], object]) -> int:
+    run.evicted += 1
+    before = size_of(run)
+    drop(run)
+    return size_of(run) - before
+
+
+def _of(find: Find, drop: Callable[[RunState], object]) -> Drop:
+    return lambda run: find(run).size_bytes(), drop
+
+
+def _half(find: Find) -> Drop:
+    """Drop the older half of a table or a set."""
+
+    def drop(run: RunState) -> None:
+        part = find(run)
+        part.keep_last(len(part) - len(part) // 2)
+
+    return _of(find, drop)
+
+
+def _all(find: Find) -> Drop:
+    return _of(find, lambda run: find(run).clear())
+
+
+def _of_cold(drop: Callable[[RunState], object]) -> Drop:
+    return RunState.size_of_cold, drop
 
 
 def _old_occurrences(run: RunState) -> None:
     """Keep the last two occurrences of older calls: they show that the answer is known."""
     for memory in run.calls.table.rows[:-2]:
         memory.times.keep_last(2)
-
-
-def _half(table: Table) -> None:
-    table.keep_last(len(table) - len(table) // 2)
 
 
 def _half_of_names(run: RunState) -> None:
@@ -82,86 +116,43 @@ def _own_streams(run: RunState) -> None:
             run.streams.windows.forget(window.key)
 
 
-def _memories_of_idle_cycles(run: RunState) -> None:
-    run.cycle_memories.drop_idle(run.turns)
-
-
-def _memories_of_cycles(run: RunState) -> None:
-    run.cycle_memories.drop(run.turns)
-
-
-def _half_of_seen(run: RunState) -> None:
-    run.novelty.seen.keep_last(len(run.novelty.seen) - len(run.novelty.seen) // 2)
-
-
-def _half_of_tools(run: RunState) -> None:
-    _half(run.tools.table)
-
-
-def _half_of_handovers(run: RunState) -> None:
-    _half(run.handovers.fruitless)
-
-
-def _half_of_edges(run: RunState) -> None:
-    _half(run.cycles.edges)
-
-
-def _half_of_calls(run: RunState) -> None:
-    _half(run.calls.table)
-
-
-def _half_of_cycles(run: RunState) -> None:
-    _half(run.cycles.table)
-
-
-def _half_of_metrics(run: RunState) -> None:
-    _half(run.metrics)
-
-
-def _all_metrics(run: RunState) -> None:
-    run.metrics.clear()
-
-
-def _all_tools(run: RunState) -> None:
-    run.tools.table.clear()
-
-
-def _all_calls(run: RunState) -> None:
-    run.calls.table.clear()
-
-
-def _all_streams(run: RunState) -> None:
-    run.streams.windows.clear()
-
-
-def _half_of_ids(run: RunState) -> None:
-    run.event_ids.keep_last(run.event_ids.size // 2)
-
-
-def _half_of_episodes(run: RunState) -> None:
-    _half(run.escalation.episodes)
-
-
 def _names_of_open_turns(run: RunState) -> None:
     for turn in run.open_turns:
         turn.name = ""
 
 
-def _ends_of_tasks(run: RunState) -> None:
-    run.cold.ended_tasks.clear()
-
-
-def _memories_of_plugins(run: RunState) -> None:
-    run.cold.plugins.clear()
-
-
-_LEAST_USEFUL_FIRST: Final[tuple[Callable[[RunState], None], ...]] = (
-    _memories_of_idle_cycles, _old_occurrences, _half_of_tools, _half_of_handovers, _half_of_names, _old_texts,
-    _silent_nodes, _half_of_seen, _half_of_edges, _half_of_calls, _half_of_cycles, _memories_of_cycles, _own_streams,
-    _silent_nodes, _half_of_seen, _half_of_metrics, _half_of_calls, _rare_nodes,
-)  # fmt: skip
+_CALLS: Final = _half(lambda run: run.calls.table)
+_SEEN: Final = _half(lambda run: run.novelty.seen)
+_NODES: Final = lambda run: run.nodes.size_bytes() + run.streams.size_bytes(), _silent_nodes
+_LEAST_USEFUL_FIRST: Final[tuple[Drop, ...]] = (
+    _of(lambda run: run.cycle_memories, lambda run: run.cycle_memories.drop_idle(run.turns)),
+    _of(lambda run: run.calls, _old_occurrences),
+    _half(lambda run: run.tools.table),
+    _half(lambda run: run.handovers.fruitless),
+    _of_cold(_half_of_names),
+    _of(lambda run: run.long_texts, _old_texts),
+    _NODES,
+    _SEEN,
+    _half(lambda run: run.cycles.edges),
+    _CALLS,
+    _half(lambda run: run.cycles.table),
+    _of(lambda run: run.cycle_memories, lambda run: run.cycle_memories.drop(run.turns)),
+    _of(lambda run: run.streams, _own_streams),
+    _NODES,
+    _SEEN,
+    _half(lambda run: run.metrics),
+    _CALLS,
+    _of(lambda run: run.node_counts, _rare_nodes),
+)
 # Of a run whose scope, board and open turns have the longest names: what is left may still be too large.
-_LAST: Final[tuple[Callable[[RunState], None], ...]] = (
-    _all_metrics, _all_tools, _all_streams, _all_calls, _names_of_open_turns, _memories_of_plugins, _ends_of_tasks,
-    _half_of_ids, _half_of_episodes,
-)  # fmt: skip
+_LAST: Final[tuple[Drop, ...]] = (
+    _all(lambda run: run.metrics),
+    _all(lambda run: run.tools.table),
+    _all(lambda run: run.streams.windows),
+    _all(lambda run: run.calls.table),
+    _of_cold(_names_of_open_turns),
+    _of_cold(lambda run: run.cold.plugins.clear()),
+    _of_cold(lambda run: run.cold.ended_tasks.clear()),
+    _of(lambda run: run.event_ids, lambda run: run.event_ids.keep_last(run.event_ids.size // 2)),
+    _half(lambda run: run.escalation.episodes),
+)

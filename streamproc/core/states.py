@@ -58,11 +58,7 @@ class ObjectStates:
         state may be too large."""
         run.room -= GROWTH.bytes - self._grown
         if run.room <= 0:
-            size = run.size_bytes()
-            if size > FULL_BYTES:
-                shrink(run)
-                size = run.size_bytes()
-            run.room = FULL_BYTES - size
+            run.room = FULL_BYTES - shrink(run)
         return run
 
     def drop(self) -> None:

@@ -38,20 +38,24 @@ class TurnBudget(MeasuredBudget):
 
     def check(self, view: View, limits: Any) -> tuple[Finding, ...]:
         timeout_ms = view.budgets.get("turnTimeoutMs", NEVER)
-        found = [self._ended(view, timeout_ms)] if type(view.event) is Turn else []
+        ended = self._ended(view, timeout_ms) if type(view.event) is Turn else None
+        found = [] if ended is None else [ended]
         for turn in view.run.open_turns:
             open_ms = view.run.at_ms - turn.started_ms
             if open_ms >= timeout_ms:
                 subject, layer = f"An open turn of {turn.name or 'the run'}", layer_of(view, "turnTimeoutMs")
                 found.append(self.overdue(open_ms, timeout_ms, subject, turn.node, layer, node=node_of(turn)))
-        return tuple(finding for finding in found if finding is not None)
+        return tuple(found)
 
     def _ended(self, view: View, timeout_ms: int) -> Finding | None:
-        usage, subject, found = view.turn.usage, f"The turn of {view.turn.node}", None
+        usage, found = view.turn.usage, None
         took_ms = max(view.took_ms, usage.duration_ms if usage is not None else 0)
+        tokens = -1 if usage is None else usage.total_tokens or usage.input_tokens + usage.output_tokens
+        if took_ms <= timeout_ms and tokens < view.budgets.get("maxTokens", NEVER):
+            return None
+        subject = f"The turn of {view.turn.node}"
         if took_ms > timeout_ms:
             found = self.overdue(took_ms, timeout_ms, subject, view.node_tag, layer_of(view, "turnTimeoutMs"))
-        tokens = -1 if usage is None else usage.total_tokens or usage.input_tokens + usage.output_tokens
         return more_severe(found, self.worst(view, (-1, tokens), subject, view.node_tag))
 
     def due(self, run: RunState, budgets: Mapping[str, int], limits: Any) -> list[Due]:

@@ -13,7 +13,7 @@ from benchmarks.traces import sample_runs
 from streamproc.core.board.state import TASKS_MAX
 from streamproc.core.records import StateError
 from streamproc.core.run_state import RunState, dump, load
-from streamproc.core.size_budget import FULL_BYTES
+from streamproc.core.size_budget import FULL_BYTES, shrink
 from streamproc.fingerprint import fingerprint
 from streamproc.model import wire
 from streamproc.model.budgets import BUDGETS
@@ -177,6 +177,21 @@ def test_dropped_entries_do_not_depend_on_the_position_in_the_log(make: Callable
         feed.state.offset = -1
         memories.append(dump(feed.state))
     assert memories[0] == memories[1]
+
+
+@pytest.mark.parametrize("make", [full_turn, circling_turn, growing_turn])
+def test_the_size_that_is_calculated_while_entries_are_dropped_is_that_of_the_state(
+    make: Callable[[int, random.Random], Turn],
+) -> None:
+    feed, dice = Feed(), random.Random(3)
+    for n in range(800):
+        feed.event(make(n, dice), START_MS + n * 1_000)
+        if n % 20 == 0:
+            run = load(dump(feed.state))
+            for more in range(dice.randrange(20)):  # so much that each of the rounds is needed at times
+                run.cold.command_ids[2**60 + more] = run.cold.command_ids[2**59 + more] = 2**60
+                run.cold.node_names[more] = "n" * dice.randrange(90)
+            assert shrink(run) == run.size_bytes() == len(dump(run))
 
 
 @pytest.mark.parametrize("make", [full_turn, circling_turn])

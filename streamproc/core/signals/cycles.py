@@ -130,13 +130,22 @@ class Cycles(Record):
             if self.edges.full():
                 now.evicted += 1
             self.edges.add(edge)
-            if source == target or _leads_on(self.edges, target):
+            if (source == target or _leads_on(self.edges, target)) and not self._in_one(source, target):
                 self._find(now, source, target, beside, counts)
         for cycle in self.table.rows:
             if cycle.anchor == target and (cycle.over == source or (not cycle.over and cycle.inside(source))):
                 cycle.iterations += 1
                 return cycle
         return None
+
+    @cfunc
+    def _in_one(self, source: u32, target: u32) -> bool:
+        """Whether both nodes are in one cycle: then a new edge between them closes no other."""
+        cycle: Cycle
+        for cycle in self.table.rows:
+            if cycle.inside(source) and cycle.inside(target):
+                return True
+        return False
 
     @cfunc
     def of_node(self, node_tag: u32) -> Cycle | None:
@@ -158,9 +167,6 @@ class Cycles(Record):
     def _find(self, now: Now, source: int, target: int, beside: bool, counts: Table) -> None:
         """Create or merge cycles if a new edge closes one: its target already leads to its source."""
         table = self.table
-        for cycle in table.rows:
-            if _inside(cycle, source) and _inside(cycle, target):
-                return
         pairs = [(edge.key >> 32, edge.key & TAG) for edge in self.edges.rows]
         if source != target and source not in _reached(pairs, target):
             return
@@ -219,10 +225,6 @@ def cycle_hash(nodes: Iterable[int], edges: Iterable[tuple[int, int]]) -> int:
     """Return the stable id of a cycle: the hash of its sorted node ids and sorted edge ids (none: a very large one)."""
     text = ",".join(map(str, sorted(nodes))) + "|" + ",".join([f"{u}>{v}" for u, v in sorted(edges)])
     return xxhash.xxh3_64_intdigest(text.encode())
-
-
-def _inside(cycle: Cycle, node_tag: int) -> bool:
-    return bool(cycle.many) or node_tag in cycle.members.listed()
 
 
 def _reached(pairs: list[tuple[int, int]], start: int) -> set[int]:
