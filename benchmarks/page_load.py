@@ -22,9 +22,10 @@ from benchmarks.table import BenchmarkDefect
 from benchmarks.traces import sample_runs
 from streamproc.core.decision import Decision
 from streamproc.core.run_state import RunState
-from streamproc.core.status import Status, encode_status
+from streamproc.core.status import encode_status
 from streamproc.kafka.options import connection_options
 from streamproc.model import wire
+from streamproc.model.controls import RunStatus
 from streamproc.policy import load_policy
 from streamproc.settings import Settings, load_settings
 from streamproc.worker.publishing import control_record
@@ -37,7 +38,7 @@ class _Stuck(NamedTuple):
     """What a stuck run leaves behind."""
 
     decision: Decision
-    status: Status
+    status: RunStatus
     turn: wire.Turn
 
 

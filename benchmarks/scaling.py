@@ -28,7 +28,8 @@ from benchmarks.table import BenchmarkDefect, Row, shown
 from benchmarks.worker_process import Group, cpu_s, worker
 from benchmarks.worker_speed import all_committed, last_stored_ms, same_decisions, same_states, watch
 from streamproc import HaltListener, TurnPublisher
-from streamproc.core.status import Status, encode_status
+from streamproc.core.status import encode_status
+from streamproc.model.controls import RunStatus
 from streamproc.model.log_time import rfc3339
 from streamproc.model.raw_events import RawEvent
 from streamproc.replay.source import Source
@@ -196,7 +197,7 @@ async def _listener_start(settings: Settings, runs: int) -> float:
     statuses: list[list[Record]] = [[] for _ in range(own.partitions)]
     for number in range(runs):
         name = f"finished-run-{number:08d}"
-        status = Status(
+        status = RunStatus(
             run_id=name, status="finished", severity="info", workflow="repair", turns=29, badge="Loop 1/8",
             total_tokens=120_000, cost_usd_micro=450_000, at=rfc3339(now_ms), partition=0, offset=number,
         )  # fmt: skip

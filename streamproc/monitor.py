@@ -6,14 +6,12 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
-import msgspec
-
 from streamproc.core.decision import Decision
 from streamproc.core.kept_runs import KeptRuns
 from streamproc.core.local_accounts import LocalAccounts
 from streamproc.errors import Halted
 from streamproc.fingerprint import HashKey, fingerprint, plain_turn
-from streamproc.model.controls import ControlEvent, RunStatus, public
+from streamproc.model.controls import ControlEvent, RunStatus
 from streamproc.model.raw_events import parse_raw
 from streamproc.model.redaction import redact_id
 from streamproc.model.unknown_fields import UnknownFields
@@ -99,8 +97,7 @@ class Monitor:
         """Return the decision that halted a run; None if it may go on. It does not wait for `feed`."""
         if not self._halts:
             return None
-        halt = self._halts.get(run_id) or self._halts.get(redact_id(run_id))
-        return None if halt is None else public(halt)
+        return self._halts.get(run_id) or self._halts.get(redact_id(run_id))
 
     def _decisions(self, event: Event) -> list[ControlEvent]:
         run_id = event.run_id
@@ -112,12 +109,10 @@ class Monitor:
             self.evicted += 1
         if self._halts and (state := self._runs.read(run_id)) is not None and state.halted < 0:
             self._halts.pop(run_id, None)  # the run was resumed
-        if not decisions:
-            return []
         for decision in decisions:
             if decision.severity == "halt":
                 self._halts.setdefault(decision.run_id, decision)
-        return [public(decision) for decision in decisions]
+        return decisions
 
     def _fingerprinted(self, data: dict[str, Any]) -> Event:
         if not self._include_content and (turn := plain_turn(data, self._key, local=True)) is not None:
@@ -133,6 +128,4 @@ class Monitor:
         state = self._runs.read(run_id)
         if state is None:
             return None
-        return RunStatus.model_validate(
-            msgspec.to_builtins(self._engine.status(state, run_id, self._halts.get(run_id)))
-        )
+        return self._engine.status(state, run_id, self._halts.get(run_id))

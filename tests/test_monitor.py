@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import doctest
+import pickle
 from typing import TYPE_CHECKING
 
 import pytest
+from pydantic import BaseModel, ValidationError
 
 import streamproc
 from streamproc import monitor as module
 from streamproc.core.decision import encode_decision
 from streamproc.errors import Halted, InvalidEvent, InvalidPolicy
-from streamproc.model.controls import ControlEvent, RunStatus, public, read_control
+from streamproc.model.controls import ControlEvent, RunStatus, read_control
 from streamproc.monitor import Monitor
 from streamproc.policy import load_policy
 from tests.feeding import decisions
@@ -181,11 +183,34 @@ def test_a_reused_run_id_starts_a_new_run() -> None:
 
 def test_a_decision_and_its_json_are_the_same_control_event() -> None:
     turns = [{"node": "coder", "output": AGAIN, "labels": {"team": "red"}, "task_id": "7", "user": "u"}] * 3
-    for decision in decisions(turns):
-        control = public(decision)
-        assert control == read_control(encode_decision(decision))
+    for control in decisions(turns):
+        assert control == read_control(encode_decision(control))
+        assert control == pickle.loads(pickle.dumps(control)) == control.model_copy()
+        assert ControlEvent.model_validate(control.model_dump()) == control
         assert control == ControlEvent.model_validate_json(control.model_dump_json())
         assert (control.labels, control.task_id, control.user) == ({"team": "red"}, "7", "u")
+
+
+def test_a_control_event_is_the_field_of_a_pydantic_model() -> None:
+    class Alarm(BaseModel):
+        control: ControlEvent
+
+    [control] = decisions([{"node": "coder", "output": AGAIN}] * 2)
+    alarm = Alarm(control=control)
+    assert Alarm.model_validate_json(alarm.model_dump_json()) == alarm == Alarm.model_validate(alarm.model_dump())
+    with pytest.raises(ValidationError, match="no ControlEvent"):
+        Alarm.model_validate({"control": {"id": 1}})
+
+
+def test_what_is_no_control_event_is_a_value_error() -> None:
+    for raw in (b"", b"{}", b'{"id": 1}', b"\xff", b"[]"):
+        with pytest.raises(ValueError, match="no ControlEvent"):
+            read_control(raw)
+
+
+def test_readers_accept_words_of_a_newer_worker() -> None:
+    record = encode_decision(decisions([{"node": "coder", "output": AGAIN}] * 2)[0])
+    assert read_control(record.replace(b'"loop.warning"', b'"loop.foreseen"')).type == "loop.foreseen"
 
 
 def test_readers_ignore_unknown_fields() -> None:

@@ -22,8 +22,8 @@ from streamproc.cli.terminal import clean, examples, fail, note
 from streamproc.errors import StreamprocError, plural
 
 if TYPE_CHECKING:
-    from streamproc.core.status import Status
     from streamproc.fleet.commands import Order
+    from streamproc.model.controls import RunStatus
     from streamproc.settings import Settings
 
 app = typer.Typer()
@@ -306,7 +306,7 @@ async def _follow(settings: Settings, order: Order, wait_s: float, answer: Order
         answer.say(unanswered(order, duration(int(wait_s * 1000))))
 
 
-async def _known(settings: Settings, order: Order, *, force: bool) -> Status | None:
+async def _known(settings: Settings, order: Order, *, force: bool) -> RunStatus | None:
     """Return the last status of the run of an order. If no worker knows the run, ask; exit if there is no terminal."""
     from streamproc.replay.published import status_of_run
 

@@ -103,11 +103,7 @@ class _Sending:
         self._thread.start()
 
     def send(self, decision: Decision) -> None:
-        from streamproc.core.decision import encode_decision
-        from streamproc.model.controls import read_control
-
-        control = read_control(encode_decision(decision))
-        self._loop.call_soon_threadsafe(self._notifier.add, control, lambda: None)
+        self._loop.call_soon_threadsafe(self._notifier.add, decision, lambda: None)
 
     def close(self) -> None:
         end = time.monotonic() + DRAIN_S

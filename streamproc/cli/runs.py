@@ -18,7 +18,7 @@ from streamproc.errors import plural
 
 if TYPE_CHECKING:
     from streamproc.core.decision import Decision
-    from streamproc.core.status import Status
+    from streamproc.model.controls import RunStatus
     from streamproc.settings import Settings
 
 app = typer.Typer()
@@ -62,14 +62,14 @@ def runs(
     wanted = {"workflow": workflow, "user": user, "tenant": tenant}
     since_ms, until_ms = time_ms("--since", since), time_ms("--until", until)
 
-    def within(one: Status) -> bool:
+    def within(one: RunStatus) -> bool:
         last_ms = log_ms(one.at) or 0
         return (since_ms is None or last_ms >= since_ms) and (until_ms is None or last_ms <= until_ms)
 
     settings = kafka_settings(brokers, topic_prefix)
     lost_after_ms = load_policy(settings.policy).lost_after_s * 1000
 
-    def show(known: Mapping[str, Status], now_ms: int) -> None:
+    def show(known: Mapping[str, RunStatus], now_ms: int) -> None:
         gone = {one.run_id for one in known.values() if is_lost(one.status, log_ms(one.at), now_ms, lost_after_ms)}
         shown = [
             status
@@ -148,7 +148,7 @@ def unknown_run(settings: Settings, run: str) -> str:
     )
 
 
-async def _status(settings: Settings, run: str) -> tuple[Status | None, list[Decision]]:
+async def _status(settings: Settings, run: str) -> tuple[RunStatus | None, list[Decision]]:
     from streamproc.model.redaction import redact_id
     from streamproc.replay.published import decisions_of_run, status_of_run
 
@@ -163,7 +163,7 @@ def _json(one: Any) -> str:
     return msgspec.json.encode(one).decode()
 
 
-def _export(path: Path, found: Status, decisions: list[Decision]) -> None:
+def _export(path: Path, found: RunStatus, decisions: list[Decision]) -> None:
     import msgspec
 
     value = {"status": found, "decisions": decisions}
@@ -171,7 +171,7 @@ def _export(path: Path, found: Status, decisions: list[Decision]) -> None:
     note(f"wrote {path}")
 
 
-def _table(shown: Iterable[Status], lost: Container[str] = ()) -> Iterator[str]:
+def _table(shown: Iterable[RunStatus], lost: Container[str] = ()) -> Iterator[str]:
     from streamproc.model.formats import age
     from streamproc.model.raw_fields import log_ms
 
@@ -197,17 +197,17 @@ def _table(shown: Iterable[Status], lost: Container[str] = ()) -> Iterator[str]:
         yield fold(paint(text, colour) if colour and number else text, sum(widths[:1]) + 2)
 
 
-def _state(status: Status, lost: Container[str]) -> str:
+def _state(status: RunStatus, lost: Container[str]) -> str:
     state = "lost" if status.run_id in lost else status.status
     return state if status.severity == "info" or status.status == "halted" else f"{state}, warned"
 
 
-def _why(status: Status) -> str:
+def _why(status: RunStatus) -> str:
     badge = f"[{clean(status.badge)}] " if status.badge else ""
     return badge + (f"{clean(status.halt.code)} {clean(status.halt.message)}" if status.halt is not None else "")
 
 
-def _spent(status: Status) -> str:
+def _spent(status: RunStatus) -> str:
     from streamproc.model.formats import grouped, money
 
     if status.cost_usd_micro:
@@ -215,7 +215,7 @@ def _spent(status: Status) -> str:
     return f"{grouped(status.total_tokens)} tokens" if status.total_tokens else ""
 
 
-def _lines(found: Status, decisions: list[Decision]) -> Iterator[str]:
+def _lines(found: RunStatus, decisions: list[Decision]) -> Iterator[str]:
     halt = found.halt
     head = paint(found.status.upper(), COLOURS["halt"] if found.status == "halted" else "green", bold=True)
     yield f"{head}  {clean(found.run_id)}" + (f"  {clean(found.badge)}" if found.badge else "")

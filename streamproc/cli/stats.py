@@ -17,7 +17,7 @@ from streamproc.errors import plural
 
 if TYPE_CHECKING:
     from streamproc.core.decision import Decision
-    from streamproc.core.status import Status
+    from streamproc.model.controls import RunStatus
     from streamproc.replay.stats import Tally
     from streamproc.settings import Settings
 
@@ -35,7 +35,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 SLOWEST_SHOWN = 5
 
 InWindow = Callable[[str | None], bool]
-T = TypeVar("T", "Decision", "Status")
+T = TypeVar("T", "Decision", "RunStatus")
 
 
 @app.command(

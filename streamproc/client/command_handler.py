@@ -17,7 +17,6 @@ from streamproc.errors import Halted
 from streamproc.fleet.command_events import state_event
 from streamproc.fleet.issuing import apply_record
 from streamproc.fleet.state import Fleet
-from streamproc.model.controls import public
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -85,7 +84,7 @@ class CommandHandler:
     def halted(self, run_id: str, user: str, tenant: str) -> Halted | None:
         """Return the error if a command stops a run of this user and tenant; else None."""
         command = self.fleet.stopping(user, tenant)
-        return None if command is None else Halted(run_id, public(state_event(command, run_id)))
+        return None if command is None else Halted(run_id, state_event(command, run_id))
 
     def paused(self) -> str:
         """Return why no work may start; empty: it may."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 from xxhash import xxh3_128_hexdigest
 
 from streamproc.core.decision import BUDGET_EXCEEDED, Decision, Finding, Level, Trigger, hex16
@@ -12,6 +15,7 @@ from streamproc.core.signals.cycles import Cycle
 from streamproc.core.signals.evidence import RecentHashes
 from streamproc.core.status import SEVERITIES, badge_of
 from streamproc.core.view import View
+from streamproc.model.controls import ControlType
 from streamproc.model.log_time import rfc3339
 from streamproc.model.wire import Event, Turn
 
@@ -21,24 +25,29 @@ def decide(view: View, event: Event, rules: Rules, finding: Finding) -> Decision
     run: RunState = view.run
     cycle: Cycle | None = view.cycle
     recent: RecentHashes = run.evidence
-    evidence = finding.evidence
     halts: bool = finding.level is Level.HALT
     index = max(0, run.turns - 1)
     scope = run.scope
+    words: Any = finding  # those of a plug-in are checked (`policy.plugin_detector`)
+    action: Any
     action, suggested = rules.actions(finding)
     if halts and action == "snitch":
         _explain_to_snitch(run, finding, view.node_tag if type(event) is Turn else 0)
+    evidence = finding.evidence
     if halts:
-        evidence.output_hashes = [hex16(value) for value in recent.outputs.listed()] or None
-        evidence.artifact_hashes = [hex16(value) for value in recent.artifacts.listed()] or None
-        evidence.failing_signatures = [hex16(value) for value in recent.failing_sets.listed()] or None
-        evidence.failing_trend = recent.failing_counts.listed() or None
+        evidence = msgspec.structs.replace(
+            evidence,
+            output_hashes=[hex16(value) for value in recent.outputs.listed()] or None,
+            artifact_hashes=[hex16(value) for value in recent.artifacts.listed()] or None,
+            failing_signatures=[hex16(value) for value in recent.failing_sets.listed()] or None,
+            failing_trend=recent.failing_counts.listed() or None,
+        )
     decision_id = _identity(event.run_id, run, finding, index, rules.policy.hash)
     if halts and run.cold.halted_by == UNDECIDED:
         run.cold.halted_by = hash_id(decision_id)
     return Decision(
         id=decision_id,
-        type=finding.type or ("loop.halted" if halts else _type_of_warning(finding)),
+        type=words.type or ("loop.halted" if halts else _type_of_warning(finding)),
         run_id=event.run_id,
         code=finding.code,
         severity=SEVERITIES[finding.level],
@@ -49,8 +58,8 @@ def decide(view: View, event: Event, rules: Rules, finding: Finding) -> Decision
         cycle_id=hex16(cycle.key) if cycle is not None else None,
         node=finding.node or event.node or event.agent or None,
         task_id=finding.task or event.task_id or None,
-        halt_reason=finding.reason if halts else None,
-        terminal_status=finding.status if halts or finding.status == "escalated" else finding.task_status or None,
+        halt_reason=words.reason if halts else None,
+        terminal_status=words.status if halts or finding.status == "escalated" else words.task_status or None,
         stop_reason=finding.stop or (evidence.kind if halts else None),
         action=action,
         suggested_actions=suggested,
@@ -64,7 +73,7 @@ def decide(view: View, event: Event, rules: Rules, finding: Finding) -> Decision
     )
 
 
-def _type_of_warning(finding: Finding) -> str:
+def _type_of_warning(finding: Finding) -> ControlType:
     if finding.task_status:
         return "task.ended"
     return "budget.level" if finding.reason == BUDGET_EXCEEDED else "loop.warning"
@@ -85,7 +94,7 @@ def _explain_to_snitch(run: RunState, finding: Finding, node_tag: int) -> None:
         and finding.evidence.edge is None
         and (edge := run.handovers.edge_of(run.cold.node_names, node_tag))
     ):
-        finding.evidence.edge = edge
+        finding.evidence = msgspec.structs.replace(finding.evidence, edge=edge)
         finding.message = f"{finding.message.removesuffix('.')}, after handovers from {edge[0]} to {edge[1]}."
 
 

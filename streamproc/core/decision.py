@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
+
+from streamproc.model.controls import ControlEvent, ControlEvidence, ControlPolicy, ControlTrigger
+
+Decision: TypeAlias = ControlEvent
+"""What the engine decides; its caller calls `set_place`."""
+Evidence: TypeAlias = ControlEvidence
+Trigger: TypeAlias = ControlTrigger
+PolicyRef: TypeAlias = ControlPolicy
 
 OSCILLATING: Final = "oscillating"
 STALLED: Final = "stalled"
@@ -20,84 +28,6 @@ class Level(IntEnum):
     INFO = 0
     WARN = 1
     HALT = 2
-
-
-class Rejection(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A verdict against a task: the validator, and a redacted excerpt of its report."""
-
-    validator: str = ""
-    reason: str = ""
-
-
-class Snapshot(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """The last known status of a run, from which work can be saved and continued."""
-
-    turns: int = 0
-    round: int | None = None
-    badge: str | None = None
-    failing_trend: list[int] | None = None
-    total_tokens: int = 0
-    cost_usd_micro: int = 0
-    last_node: str | None = None
-    heard_at: str | None = None
-
-
-class Evidence(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """The evidence of a finding. Turns are indices from 0; hashes are 16 hex digits; the latest come last."""
-
-    kind: str
-    count: int | None = None
-    period: int | None = None
-    iteration: int | None = None
-    turns: list[int] | None = None
-    match: str | None = None
-    tool: str | None = None
-    args_hash: str | None = None
-    args_excerpt: str | None = None
-    result_hash: str | None = None
-    hashes: list[str] | None = None
-    edge: list[str] | None = None
-    cycles: list[list[str]] | None = None
-    failing: int | None = None
-    failing_tests: list[str] | None = None
-    failing_trend: list[int] | None = None
-    best: float | None = None
-    first_error: str | None = None
-    used: int | None = None
-    limit: int | None = None
-    limit_from: str | None = None
-    unit: str | None = None
-    rung: str | None = None
-    account: str | None = None
-    window: str | None = None
-    per_minute: int | None = None
-    unpriced: int | None = None
-    by: str | None = None
-    reason: str | None = None
-    grant: dict[str, int] | None = None
-    output_hashes: list[str] | None = None
-    artifact_hashes: list[str] | None = None
-    failing_signatures: list[str] | None = None
-    from_state: str | None = None
-    to_state: str | None = None
-    last_valid: str | None = None
-    guard: str | None = None
-    missing: list[str] | None = None
-    attempts: int | None = None
-    agent: str | None = None
-    module: str | None = None
-    phase: str | None = None
-    tasks: list[str] | None = None
-    root: str | None = None
-    chain: list[str] | None = None
-    priority: str | None = None
-    failure_class: str | None = None
-    validator: str | None = None
-    rejections: list[Rejection] | None = None
-    options: list[str] | None = None
-    snapshot: Snapshot | None = None
-    query: str | None = None
-    details: dict[str, str | int | float] | None = None
 
 
 class Finding(msgspec.Struct, kw_only=True):
@@ -121,51 +51,12 @@ class Finding(msgspec.Struct, kw_only=True):
     remembered: bool = False  # recorded elsewhere: escalation reports it whenever it is found
 
 
-class Trigger(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """The event that caused a decision. The caller of the engine fills in topic, partition and offset."""
-
-    event_id: str = ""
-    turn: int | None = None
-    topic: str | None = None
-    partition: int | None = None
-    offset: int | None = None
-
-
-class PolicyRef(msgspec.Struct):
-    """The policy that decided."""
-
-    name: str
-    version: str
-    hash: str
-
-
-class Decision(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A control event, as the core creates it. Readers parse it as `streamproc.model.controls.ControlEvent`."""
-
-    id: str
-    type: str
-    run_id: str
-    code: str
-    severity: str
-    message: str
-    workflow: str | None = None
-    tenant: str | None = None
-    user: str | None = None
-    cycle_id: str | None = None
-    node: str | None = None
-    task_id: str | None = None
-    halt_reason: str | None = None
-    terminal_status: str | None = None
-    stop_reason: str | None = None
-    action: str | None = None
-    suggested_actions: list[str] = []
-    evidence: Evidence | None = None
-    trigger: Trigger | None = None
-    onset: int | None = None
-    policy: PolicyRef | None = None
-    at: str | None = None
-    labels: dict[str, str] | None = None
-    badge: str | None = None
+def set_place(decision: Decision, topic: str, partition: int, offset: int) -> None:
+    """Say where in the log the event stands that caused a decision. Only who has got the decision from the engine may
+    do that: for all others it does not change."""
+    if decision.trigger is not None:
+        for name, value in (("topic", topic), ("partition", partition), ("offset", offset)):
+            msgspec.structs.force_setattr(decision.trigger, name, value)
 
 
 def hex16(value: int) -> str:

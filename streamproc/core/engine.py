@@ -37,9 +37,10 @@ from streamproc.core.run_state import UNBOUND, RunState, reset_run
 from streamproc.core.scope import short_name
 from streamproc.core.signals.open_turns import start_turn
 from streamproc.core.signals.task_tokens import drop_oldest, grant_tokens
-from streamproc.core.status import Status, status_of
+from streamproc.core.status import status_of
 from streamproc.core.view import View
 from streamproc.errors import InvalidGraph, Problem
+from streamproc.model.controls import RunStatus
 from streamproc.model.guard_report import is_guard_report
 from streamproc.model.log_time import AT_MS_MAX
 from streamproc.model.wire import (
@@ -166,7 +167,7 @@ class Engine:
         run.evicted += self.view.evicted
         return found
 
-    def status(self, run: RunState, run_id: str, halt: Decision | None = None) -> Status:
+    def status(self, run: RunState, run_id: str, halt: Decision | None = None) -> RunStatus:
         """Return the complete status of a run; `halt` is the decision that has just halted it, if any.
 
         Without `halt` the status of a halted run does not say why: do not overwrite an earlier one that does.

@@ -8,65 +8,21 @@ from typing import Final
 import msgspec
 
 from streamproc.core.board.ends import ended_tasks
-from streamproc.core.decision import Decision, Snapshot, hex16
+from streamproc.core.decision import Decision, hex16
 from streamproc.core.run_state import RunState
 from streamproc.core.scope import capped_budgets
 from streamproc.core.signals.cycles import NOT_ENTERED
 from streamproc.core.signals.periods import ARTIFACTS, NARRATION, STATEMENTS, STEPS
+from streamproc.model.controls import ControlSnapshot, CycleStatus, RunStatus, Severity
 from streamproc.model.log_time import rfc3339
 
-SEVERITIES: Final = ("info", "warn", "halt")
+SEVERITIES: Final[tuple[Severity, ...]] = ("info", "warn", "halt")
 STREAM_NAMES: Final = {STEPS: "steps", STATEMENTS: "statements", ARTIFACTS: "artifacts", NARRATION: "narration"}
 
 
-class _CycleStatus(msgspec.Struct, omit_defaults=True):
-    """See `streamproc.model.controls.CycleStatus`."""
-
-    cycle: str
-    iterations: int
-    runtime_ms: int = 0
-    cost_usd_micro: int = 0
-    windows: dict[str, int] = {}
-
-
-class _EndedTask(msgspec.Struct, omit_defaults=True):
-    """See `streamproc.model.controls.EndedTask`."""
-
-    task_id: str
-    terminal_status: str
-    code: str
-    agent: str = ""
-
-
-class Status(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """See `streamproc.model.controls.RunStatus`."""
-
-    run_id: str
-    status: str
-    severity: str
-    workflow: str | None = None
-    tenant: str | None = None
-    user: str | None = None
-    halt: Decision | None = None
-    turns: int = 0
-    badge: str | None = None
-    failing_trend: list[int] = []
-    total_tokens: int = 0
-    cost_usd_micro: int = 0
-    at: str | None = None
-    capped_budgets: list[str] = []
-    strangers: int = 0
-    loop_counters: dict[str, int] = {}
-    cycles: list[_CycleStatus] = []
-    ended_tasks: list[_EndedTask] = []
-    partition: int = -1
-    offset: int = -1
-    unpublished: bool = False
-
-
-def status_of(run: RunState, run_id: str, halt: Decision | None, iterations_max: int | None) -> Status:
+def status_of(run: RunState, run_id: str, halt: Decision | None, iterations_max: int | None) -> RunStatus:
     """Return the status of a run; `halt` is the decision that has just halted it, if any."""
-    return Status(
+    return RunStatus(
         run_id=run_id,
         status="halted" if run.halted >= 0 else "finished" if run.finished else "running",
         severity=SEVERITIES[run.escalation.severity],
@@ -84,14 +40,14 @@ def status_of(run: RunState, run_id: str, halt: Decision | None, iterations_max:
         strangers=run.strangers,
         loop_counters=run.handovers.counters(run.cold.node_names) if len(run.handovers.fruitless) else {},
         cycles=_cycles_of(run),
-        ended_tasks=[_EndedTask(*end) for end in ended_tasks(run)],
+        ended_tasks=ended_tasks(run),
         partition=run.partition,
         offset=run.offset,
         unpublished=is_unpublished(run),
     )
 
 
-def _cycles_of(run: RunState) -> list[_CycleStatus]:
+def _cycles_of(run: RunState) -> list[CycleStatus]:
     found = []
     for cycle in run.cycles.table.rows:
         if cycle.spent_before == NOT_ENTERED:
@@ -99,9 +55,10 @@ def _cycles_of(run: RunState) -> list[_CycleStatus]:
         memory = run.cycle_memories.table.find(cycle.key)
         windows = memory.windows.rows if memory is not None else ()
         runtime_ms = run.at_ms - cycle.since_ms if cycle.since_ms else 0
-        found.append(_CycleStatus(
-            hex16(cycle.key), cycle.iterations, runtime_ms, run.ledger.cost_usd_micro - cycle.spent_before,
-            {STREAM_NAMES[window.key]: window.tags.size for window in windows if window.tags.size},
+        found.append(CycleStatus(
+            cycle=hex16(cycle.key), iterations=cycle.iterations, runtime_ms=runtime_ms,
+            cost_usd_micro=run.ledger.cost_usd_micro - cycle.spent_before,
+            windows={STREAM_NAMES[window.key]: window.tags.size for window in windows if window.tags.size},
         ))  # fmt: skip
     return found
 
@@ -111,9 +68,9 @@ def is_unpublished(run: RunState) -> bool:
     return not (run.owner or run.turns or run.started)
 
 
-def snapshot_of(run: RunState, last_event_ms: int, budgets: Mapping[str, int]) -> Snapshot:
+def snapshot_of(run: RunState, last_event_ms: int, budgets: Mapping[str, int]) -> ControlSnapshot:
     """Return the last known status of a run; `last_event_ms` is the log time of its last event."""
-    return Snapshot(
+    return ControlSnapshot(
         turns=run.turns,
         round=run.round or None,
         badge=badge_of(run, budgets.get("maxCycleIterations")),

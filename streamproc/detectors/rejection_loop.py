@@ -16,9 +16,9 @@ Reference: tickets requirement, "REJECTED verdict for the same task ≥ 3 times 
 from __future__ import annotations
 
 from streamproc.core.board.owners import owner_of
-from streamproc.core.decision import Rejection
 from streamproc.detectors.base import Example, Finding, RawTurn, View, moved
 from streamproc.detectors.board_detector import BoardDetector, level_at
+from streamproc.model.controls import ControlRejection
 
 OPTIONS = ["force-approve", "cancel", "reassign"]
 
@@ -38,7 +38,7 @@ class RejectionLoop(BoardDetector):
             return None
         if (reached := level_at(step.rejected, limits.warn, limits.halt)) is None:
             return self.still_parked(view, "a person's approval")
-        rejections = [Rejection(validator=validator, reason=reason) for validator, reason in step.task.rejections]
+        rejections = [ControlRejection(validator=by, reason=reason) for by, reason in step.task.rejections]
         message = f"{step.task.id} was rejected {step.rejected} times; force-approve, cancel or reassign it."
         return self.task_finding(
             view, message, reached, type="task.escalated", action="ask_human", task_status="escalated",

@@ -18,13 +18,13 @@ import msgspec
 from aiokafka import TopicPartition
 
 from streamproc.core.decision import Decision
-from streamproc.core.status import Status
 from streamproc.errors import InvalidEvent
 from streamproc.fleet.command_events import ISSUED, REFUSED
 from streamproc.fleet.commands import OrderFacts, OrderProgress, StopCounts, progress_of
 from streamproc.fleet.record_signing import record_signer
 from streamproc.kafka import topics
 from streamproc.kafka.reading import open_consumer
+from streamproc.model.controls import RunStatus
 from streamproc.model.guard_report import GUARD
 from streamproc.model.wire import HaltAcknowledged, RunFinished
 
@@ -50,13 +50,13 @@ class _Head(msgspec.Struct):
 _ENDS: Final = tuple(f'"{kind.type}"'.encode() for kind in (HaltAcknowledged, RunFinished))
 _read_head: Final = msgspec.json.Decoder(_Head).decode
 _read_decision: Final = msgspec.json.Decoder(Decision).decode
-_read_status: Final = msgspec.json.Decoder(Status).decode
+_read_status: Final = msgspec.json.Decoder(RunStatus).decode
 
 
 class OrderAnswers:
     """The answers to one order so far. `decision` is the one that names it."""
 
-    def __init__(self, settings: Settings, order: Order, consumer: AIOKafkaConsumer, status: Status | None) -> None:
+    def __init__(self, settings: Settings, order: Order, consumer: AIOKafkaConsumer, status: RunStatus | None) -> None:
         self.order = order
         self.decision: Decision | None = None
         self._status = status
@@ -169,13 +169,15 @@ class OrderAnswers:
             self._facts = replace(self._facts, refused=headers.get("reason", b"").decode("utf-8", "replace"))
 
 
-def _state_of(status: Status | None) -> str:
+def _state_of(status: RunStatus | None) -> str:
     """Return the word for the state of a run; empty if no worker knows it, or only commands name it."""
     return "" if status is None or (status.unpublished and status.status != "halted") else status.status
 
 
 @asynccontextmanager
-async def follow_order(settings: Settings, order: Order, status: Status | None = None) -> AsyncIterator[OrderAnswers]:
+async def follow_order(
+    settings: Settings, order: Order, status: RunStatus | None = None
+) -> AsyncIterator[OrderAnswers]:
     """Yield what reads the answers to an order that was sent: it begins a little before that. `status` is the last
     known one of its run. Raises `Unavailable`."""
     counts = await topics.partitions(settings)

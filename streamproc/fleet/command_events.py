@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import xxhash
 
 from streamproc.core.decision import USER_STOP, Decision, Evidence, Trigger
+from streamproc.model.controls import Severity
 from streamproc.model.log_time import rfc3339
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ ISSUED: Final = "FLEET001"
 REFUSED: Final = "FLEET002"
 STRAYS: Final = "FLEET003"
 
-_SEVERITY: Final = {"STOP": "halt", "PAUSE": "warn", "CLEAR": "info"}
+_SEVERITY: Final[dict[str, Severity]] = {"STOP": "halt", "PAUSE": "warn", "CLEAR": "info"}
 _ACTION: Final = {"STOP": "halt", "PAUSE": "pause", "CLEAR": None}
 
 

@@ -1,12 +1,14 @@
-"""Control events, as readers of the control topic receive them, and the latest status of a run."""
+"""Control events and statuses of runs: what the engine decides, and what readers of those topics receive.
+
+One declaration serves both: the engine fills these types, msgspec encodes them, and the JSON Schemas are made of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar, get_args
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from streamproc.model.escaping import escape
 
@@ -27,116 +29,191 @@ Action = Literal[
 ]  # fmt: skip
 
 
-class _Model(BaseModel):
-    """Ignores unknown fields, so a newer worker does not break an older orchestrator."""
+Word = TypeVar("Word")
+if TYPE_CHECKING:
+    Known = Annotated[Word, "or a word of a newer version"]
+else:
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    class Known:
+        """One of the words of a `Literal`, by the schema; a reader accepts others, which a newer worker may send."""
 
-    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        def __class_getitem__(cls, words: Any) -> Any:
+            return Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(get_args(words))})]
+
+
+def about(text: str) -> msgspec.Meta:
+    """Describe a field in the schema."""
+    return msgspec.Meta(description=text)
+
+
+class Published(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What readers receive. They ignore unknown fields, so a newer worker does not break an older orchestrator.
+
+    The methods are those of a pydantic model, and a field of a pydantic model can have this type.
+    """
+
+    @classmethod
+    def model_validate(cls, fields: Any) -> Self:
+        """Make it of a dict. Raises `ValueError`."""
+        try:
+            return msgspec.convert(fields, cls)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"no {cls.__name__}: {error}") from None
+
+    @classmethod
+    def model_validate_json(cls, raw: bytes | str) -> Self:
+        """Read it from JSON. Raises `ValueError`."""
+        try:
+            return msgspec.json.decode(raw, type=cls)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"no {cls.__name__}: {error}") from None
+
+    @classmethod
+    def model_json_schema(cls, **_: Any) -> dict[str, Any]:
+        """Return its JSON Schema."""
+        return msgspec.json.schema(cls)
+
+    def model_dump(self, *, exclude_none: bool = False, **_: Any) -> dict[str, Any]:
+        """Return all fields as JSON types; without those that are None, if you exclude them."""
+        fields = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        return {name: _plain(value, exclude_none) for name, value in fields if not (exclude_none and value is None)}
+
+    def model_dump_json(self, *, exclude_none: bool = False) -> str:
+        """Return all fields as JSON."""
+        return msgspec.json.encode(self.model_dump(exclude_none=exclude_none)).decode()
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None) -> Self:
+        """Return a copy with some fields changed."""
+        return msgspec.structs.replace(self, **update or {})
+
+    def facts(self) -> Iterator[tuple[str, Any]]:
         """Yield the fields that are set: most fields belong to other detectors."""
-        return [(name, value) for name, value in self if value is not None and value != []]
+        for name in self.__struct_fields__:
+            if (value := getattr(self, name)) is not None and value != []:
+                yield name, value
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.facts())})"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _: Any, __: Any) -> Any:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_plain_validator_function(
+            cls.model_validate, serialization=core_schema.plain_serializer_function_ser_schema(cls.model_dump)
+        )
 
 
-class ControlRejection(_Model):
+def _plain(value: Any, exclude_none: bool) -> Any:
+    if isinstance(value, Published):
+        return value.model_dump(exclude_none=exclude_none)
+    return [_plain(one, exclude_none) for one in value] if isinstance(value, list) else value
+
+
+class ControlRejection(Published, kw_only=True, frozen=True):
     """A verdict against a task."""
 
     validator: str = ""
-    reason: str = Field("", description="redacted excerpt of the report")
+    reason: Annotated[str, about("redacted excerpt of the report")] = ""
 
 
-class ControlSnapshot(_Model):
+class ControlSnapshot(Published, kw_only=True, frozen=True):
     """The last known state of a run that timed out, for saving or resuming its work."""
 
     turns: int = 0
-    round: int | None = Field(None, description="the highest round that was reported")
-    badge: str | None = Field(None, description="cycle iterations, such as `Loop 3/8`")
+    round: Annotated[int | None, about("the highest round that was reported")] = None
+    badge: Annotated[str | None, about("cycle iterations, such as `Loop 3/8`")] = None
     failing_trend: list[int] | None = None
     total_tokens: int = 0
     cost_usd_micro: int = 0
-    last_node: str | None = Field(None, description="node of the last turn; the name may be cut off")
-    heard_at: str | None = Field(None, description="log time of the run's last event")
+    last_node: Annotated[str | None, about("node of the last turn; the name may be cut off")] = None
+    heard_at: Annotated[str | None, about("log time of the run's last event")] = None
 
 
-class ControlEvidence(_Model):
+class ControlEvidence(Published, kw_only=True, frozen=True):
     """The evidence of a detector. Turns are indices from 0; hashes have 16 hex digits; lists end with the latest."""
 
-    kind: str = Field(description="the detector's name, such as repeated_call")
-    count: int | None = Field(None, description="how often it occurred in this loop")
-    period: int | None = Field(None, description="length of the period, in steps")
-    iteration: int | None = Field(None, description="iterations of the cycle so far")
-    turns: list[int] | None = Field(None, description="turn indices of the occurrences counted")
-    match: Literal["exact", "normalised"] | None = Field(None, description="how the occurrences match")
+    kind: Annotated[str, about("the detector's name, such as repeated_call")]
+    count: Annotated[int | None, about("how often it occurred in this loop")] = None
+    period: Annotated[int | None, about("length of the period, in steps")] = None
+    iteration: Annotated[int | None, about("iterations of the cycle so far")] = None
+    turns: Annotated[list[int] | None, about("turn indices of the occurrences counted")] = None
+    match: Annotated[Known[Literal["exact", "normalised"]] | None, about("how the occurrences match")] = None
     tool: str | None = None
     args_hash: str | None = None
-    args_excerpt: str | None = Field(
-        None, description="redacted excerpt of the arguments, if the publisher sends content (`include_content`)"
-    )
+    args_excerpt: Annotated[
+        str | None,
+        about("redacted excerpt of the arguments, if the publisher sends content (`include_content`)"),
+    ] = None
     result_hash: str | None = None
-    hashes: list[str] | None = Field(None, description="content hashes of the loop")
-    edge: list[str] | None = Field(None, description="the handover: from node, to node")
-    cycles: list[list[str]] | None = Field(
-        None,
-        description="cycles of the declared graph without an exit, each by its first nodes; count has their number",
-    )
-    query: str | None = Field(None, description="redacted excerpt of a repeated query, where content is published")
-    failing: int | None = Field(None, description="failing tests at the trigger")
-    failing_tests: list[str] | None = Field(None, description="the first failing test ids")
-    failing_trend: list[int] | None = Field(None, description="failing counts of the last results")
-    best: float | None = Field(None, description="the best value so far")
-    first_error: str | None = Field(None, description="redacted excerpt of the first error")
-    used: int | None = Field(None, description="spent from a budget, in `unit`")
-    limit: int | None = Field(None, description="the budget, in `unit`")
-    limit_from: str | None = Field(
-        None,
-        description="who set the limit: run, tier, policy, grant (of an operator), delegation, session (another of its "
-        "runs), detector (its parameters), hard_cap",
-    )
-    unit: str | None = Field(None, description="turns, iterations, ms, micro_usd, tokens")
-    rung: str | None = Field(None, description="the level of a budget's escalation, such as restrict")
-    account: str | None = Field(None, description="whose budget: session:ID, user:ID or tenant:ID")
-    window: str | None = Field(None, description="total, or the last hour, day or month")
-    per_minute: int | None = Field(None, description="current rate of spending, in `unit`")
-    unpriced: int | None = Field(None, description="turns without a known price; `used` lacks their cost")
-    by: str | None = Field(None, description="who issued the command")
-    reason: str | None = Field(None, description="the reason of a command, or why a deliberation stops")
-    grant: dict[str, int] | None = Field(None, description="amounts added to budgets, in their units")
-    output_hashes: list[str] | None = Field(None, description="the last outputs of the run")
-    artifact_hashes: list[str] | None = Field(None, description="the last artifacts of the run")
-    failing_signatures: list[str] | None = Field(None, description="the last failing-test sets of the run")
-    from_state: str | None = Field(None, description="the task's state before")
-    to_state: str | None = Field(None, description="the state that the task entered, or should have entered")
-    last_valid: str | None = Field(None, description="the task's current state on the board")
-    guard: str | None = Field(None, description="the guard that the transition requires")
-    missing: list[str] | None = Field(None, description="items of the guard that are missing or fail")
-    attempts: int | None = Field(None, description="number of attempts")
-    agent: str | None = Field(None, description="the agent that owns the task or made the attempt")
+    hashes: Annotated[list[str] | None, about("content hashes of the loop")] = None
+    edge: Annotated[list[str] | None, about("the handover: from node, to node")] = None
+    cycles: Annotated[
+        list[list[str]] | None,
+        about("cycles of the declared graph without an exit, each by its first nodes; count has their number"),
+    ] = None
+    failing: Annotated[int | None, about("failing tests at the trigger")] = None
+    failing_tests: Annotated[list[str] | None, about("the first failing test ids")] = None
+    failing_trend: Annotated[list[int] | None, about("failing counts of the last results")] = None
+    best: Annotated[float | None, about("the best value so far")] = None
+    first_error: Annotated[str | None, about("redacted excerpt of the first error")] = None
+    used: Annotated[int | None, about("spent from a budget, in `unit`")] = None
+    limit: Annotated[int | None, about("the budget, in `unit`")] = None
+    limit_from: Annotated[
+        str | None,
+        about(
+            "who set the limit: run, tier, policy, grant (of an operator), delegation, session (another of its runs), "
+            "detector (its parameters), hard_cap"
+        ),
+    ] = None
+    unit: Annotated[str | None, about("turns, iterations, ms, micro_usd, tokens")] = None
+    rung: Annotated[str | None, about("the level of a budget's escalation, such as restrict")] = None
+    account: Annotated[str | None, about("whose budget: session:ID, user:ID or tenant:ID")] = None
+    window: Annotated[str | None, about("total, or the last hour, day or month")] = None
+    per_minute: Annotated[int | None, about("current rate of spending, in `unit`")] = None
+    unpriced: Annotated[int | None, about("turns without a known price; `used` lacks their cost")] = None
+    by: Annotated[str | None, about("who issued the command")] = None
+    reason: Annotated[str | None, about("the reason of a command, or why a deliberation stops")] = None
+    grant: Annotated[dict[str, int] | None, about("amounts added to budgets, in their units")] = None
+    output_hashes: Annotated[list[str] | None, about("the last outputs of the run")] = None
+    artifact_hashes: Annotated[list[str] | None, about("the last artifacts of the run")] = None
+    failing_signatures: Annotated[list[str] | None, about("the last failing-test sets of the run")] = None
+    from_state: Annotated[str | None, about("the task's state before")] = None
+    to_state: Annotated[str | None, about("the state that the task entered, or should have entered")] = None
+    last_valid: Annotated[str | None, about("the task's current state on the board")] = None
+    guard: Annotated[str | None, about("the guard that the transition requires")] = None
+    missing: Annotated[list[str] | None, about("items of the guard that are missing or fail")] = None
+    attempts: Annotated[int | None, about("number of attempts")] = None
+    agent: Annotated[str | None, about("the agent that owns the task or made the attempt")] = None
     module: str | None = None
     phase: str | None = None
-    tasks: list[str] | None = Field(None, description="the tasks of a batch, or the failed tasks")
-    root: str | None = Field(None, description="the task at which a chain is blocked")
-    chain: list[str] | None = Field(None, description="the blocked tasks, starting at the root")
-    priority: str | None = Field(None, description="the new priority of the root")
+    tasks: Annotated[list[str] | None, about("the tasks of a batch, or the failed tasks")] = None
+    root: Annotated[str | None, about("the task at which a chain is blocked")] = None
+    chain: Annotated[list[str] | None, about("the blocked tasks, starting at the root")] = None
+    priority: Annotated[str | None, about("the new priority of the root")] = None
     failure_class: str | None = None
     validator: str | None = None
-    rejections: list[ControlRejection] | None = Field(None, description="the verdicts against a task, oldest first")
-    options: list[str] | None = Field(None, description="the choices of a person")
-    snapshot: ControlSnapshot | None = Field(None, description="the last known state of a run that timed out")
-    details: dict[str, str | int | float] | None = Field(
-        None, description="facts of a plug-in, at most 16; texts are redacted excerpts of up to 256 characters"
-    )
+    rejections: Annotated[list[ControlRejection] | None, about("the verdicts against a task, oldest first")] = None
+    options: Annotated[list[str] | None, about("the choices of a person")] = None
+    snapshot: Annotated[ControlSnapshot | None, about("the last known state of a run that timed out")] = None
+    query: Annotated[str | None, about("redacted excerpt of a repeated query, where content is published")] = None
+    details: Annotated[
+        dict[str, str | int | float] | None,
+        about("facts of a plug-in, at most 16; texts are redacted excerpts of up to 256 characters"),
+    ] = None
 
 
-class ControlTrigger(_Model):
+class ControlTrigger(Published, kw_only=True, frozen=True):
     """The event that caused a decision, and its position in the log."""
 
     event_id: str = ""
-    turn: int | None = Field(None, description="turn index in the run, from 0")
+    turn: Annotated[int | None, about("turn index in the run, from 0")] = None
     topic: str | None = None
     partition: int | None = None
     offset: int | None = None
 
 
-class ControlPolicy(_Model):
+class ControlPolicy(Published, kw_only=True, frozen=True):
     """The policy that decided: its name, version and content hash."""
 
     name: str
@@ -144,38 +221,39 @@ class ControlPolicy(_Model):
     hash: str
 
 
-class ControlEvent(_Model):
+class ControlEvent(Published, kw_only=True, frozen=True, dict=True):
     """A decision about a run. The same log and policy give the same `id`, so you can recognise duplicates."""
 
     id: str
-    type: ControlType
+    type: Known[ControlType]
     run_id: str
-    code: str = Field(description="the detector's stable code, such as LOOP002")
-    severity: Severity
-    message: str = Field(description="one sentence for a person, and for the model in a nudge")
+    code: Annotated[str, about("the detector's stable code, such as LOOP002")]
+    severity: Known[Severity]
+    message: Annotated[str, about("one sentence for a person, and for the model in a nudge")]
     workflow: str | None = None
     tenant: str | None = None
     user: str | None = None
     cycle_id: str | None = None
     node: str | None = None
     task_id: str | None = None
-    halt_reason: HaltReason | None = None
-    terminal_status: TerminalStatus | None = None
-    stop_reason: str | None = Field(
-        None,
-        description="why the run stops, as a short name: cost_budget_exceeded, max_rounds, hard_cap_15_rounds, "
-        "consensus (a good stop), recursion_limit, timeout, unsafe_cycle, or the kind of the evidence",
-    )
-    action: Action | None = Field(None, description="the action that the policy sets")
-    suggested_actions: list[str] = Field([], description="alternative actions, best first")
+    halt_reason: Known[HaltReason] | None = None
+    terminal_status: Known[TerminalStatus] | None = None
+    stop_reason: Annotated[
+        str | None,
+        about(
+            "why the run stops, as a short name: cost_budget_exceeded, max_rounds, hard_cap_15_rounds, "
+            "consensus (a good stop), recursion_limit, timeout, unsafe_cycle, or the kind of the evidence"
+        ),
+    ] = None
+    action: Annotated[Known[Action] | None, about("the action that the policy sets")] = None
+    suggested_actions: Annotated[list[str], about("alternative actions, best first")] = []
     evidence: ControlEvidence | None = None
     trigger: ControlTrigger | None = None
-    onset: int | None = Field(None, description="turn index at which the loop began")
+    onset: Annotated[int | None, about("turn index at which the loop began")] = None
     policy: ControlPolicy | None = None
-    at: str | None = Field(None, description="log time of the trigger, RFC 3339")
+    at: Annotated[str | None, about("log time of the trigger, RFC 3339")] = None
     labels: dict[str, str] | None = None
-    badge: str | None = Field(None, description="iterations of the cycle that has most, such as `Loop 3/8`")
-    _traceparent: str = PrivateAttr("")
+    badge: Annotated[str | None, about("iterations of the cycle that has most, such as `Loop 3/8`")] = None
 
     @property
     def traceparent(self) -> str:
@@ -183,7 +261,7 @@ class ControlEvent(_Model):
 
         It comes from the header of a record on Kafka, and is no part of the decision.
         """
-        return self._traceparent
+        return str(self.__dict__.get("traceparent", ""))
 
     @property
     def halts(self) -> bool:
@@ -197,7 +275,7 @@ class ControlEvent(_Model):
         places += [f"node {self.node}"] if self.node else []
         lines = [f"{self.severity.upper()} {self.code}, {', '.join(places)}: {self.message}"]
         if self.evidence is not None:
-            facts = [f"{name} {value}" for name, value in self.evidence.__repr_args__() if name != "kind"]
+            facts = [f"{name} {value}" for name, value in self.evidence.facts() if name != "kind"]
             lines.append(", ".join([f"  evidence: {self.evidence.kind}", *facts]))
         actions = dict.fromkeys([*([self.action] if self.action else []), *self.suggested_actions])
         if actions:
@@ -205,80 +283,81 @@ class ControlEvent(_Model):
         return "\n".join(escape(line) for line in lines)
 
 
-class UnverifiedControlEvent(ControlEvent):
+class UnverifiedControlEvent(ControlEvent, kw_only=True, frozen=True):
     """A control event that no worker has signed, although workers must: it may be forged."""
 
     verified: Literal[False] = False
 
 
-class CycleStatus(_Model):
+class CycleStatus(Published, kw_only=True, frozen=True):
     """What a run keeps of one cycle of its graph."""
 
-    cycle: str = Field(description="id of the cycle: a hash of its nodes and edges")
-    iterations: int = Field(description="completed so far")
-    runtime_ms: int = Field(0, description="of its own nodes, against `maxCycleRuntimeMs`")
-    cost_usd_micro: int = Field(0, description="of its own nodes, against `maxCycleCost`")
-    windows: dict[str, int] = Field(
-        {},
-        description="hashes in each of its windows (steps, statements, artifacts, narration); none as long as all "
-        "turns belong to the cycle: its windows are those of the run",
-    )
+    cycle: Annotated[str, about("id of the cycle: a hash of its nodes and edges")]
+    iterations: Annotated[int, about("completed so far")]
+    runtime_ms: Annotated[int, about("of its own nodes, against `maxCycleRuntimeMs`")] = 0
+    cost_usd_micro: Annotated[int, about("of its own nodes, against `maxCycleCost`")] = 0
+    windows: Annotated[
+        dict[str, int],
+        about(
+            "hashes in each of its windows (steps, statements, artifacts, narration); none as long as all "
+            "turns belong to the cycle: its windows are those of the run"
+        ),
+    ] = {}
 
 
-class EndedTask(_Model):
+class EndedTask(Published, kw_only=True, frozen=True):
     """A task that has ended while its run goes on: guards for it, and for its agent, refuse work."""
 
     task_id: str
-    terminal_status: TerminalStatus
-    code: str = Field(description="of the rule that ended it")
-    agent: str = Field("", description="that owns it; empty: not known")
+    terminal_status: Known[TerminalStatus]
+    code: Annotated[str, about("of the rule that ended it")]
+    agent: Annotated[str, about("that owns it; empty: not known")] = ""
 
 
-class RunStatus(_Model):
+class RunStatus(Published, kw_only=True, frozen=True):
     """The complete latest status of a run, as the compacted ``runs`` topic keeps it."""
 
     run_id: str
-    status: Literal["running", "halted", "finished"]
-    severity: Severity = Field("info", description="the highest so far; does not fall while the run is halted")
+    status: Known[Literal["running", "halted", "finished"]]
+    severity: Annotated[Known[Severity], about("the highest so far; does not fall while the run is halted")] = (
+        msgspec.field(default_factory=lambda: "info")
+    )  # not omitted
     workflow: str | None = None
     tenant: str | None = None
     user: str | None = None
-    halt: ControlEvent | None = Field(None, description="the decision that halted the run")
+    halt: Annotated[ControlEvent | None, about("the decision that halted the run")] = None
     turns: int = 0
-    badge: str | None = Field(None, description="cycle iterations, such as `Loop 3/8`")
+    badge: Annotated[str | None, about("cycle iterations, such as `Loop 3/8`")] = None
     failing_trend: list[int] = []
     total_tokens: int = 0
     cost_usd_micro: int = 0
     at: str | None = None
-    capped_budgets: list[str] = Field(
-        [], description="budgets that the run declared above the policy's limit, which therefore applies"
-    )
-    loop_counters: dict[str, int] = Field(
-        {},
-        description="handovers in a row without progress on each edge, such as planner_to_researcher; "
-        "counted where the policy counts each edge apart, as `planner` does",
-    )
-    ended_tasks: list[EndedTask] = Field(
-        [], description="tasks that have ended while the run goes on, and were not resumed: at most eight"
-    )
-    cycles: list[CycleStatus] = Field([], description="cycles of its graph that it has entered")
-    strangers: int = Field(0, description="events that were refused because they lack the token of the run")
-    partition: int = Field(-1, description="partition of the turns topic; -1: not on Kafka")
-    offset: int = Field(-1, description="offset of the run's last event there: a status with a lower one is older")
-    unpublished: bool = Field(
-        False, description="whether only commands name this run: no publisher has sent an event of it"
+    capped_budgets: Annotated[
+        list[str], about("budgets that the run declared above the policy's limit, which therefore applies")
+    ] = []
+    strangers: Annotated[int, about("events that were refused because they lack the token of the run")] = 0
+    loop_counters: Annotated[
+        dict[str, int],
+        about(
+            "handovers in a row without progress on each edge, such as planner_to_researcher; "
+            "counted where the policy counts each edge apart, as `planner` does"
+        ),
+    ] = {}
+    cycles: Annotated[list[CycleStatus], about("cycles of its graph that it has entered")] = []
+    ended_tasks: Annotated[
+        list[EndedTask],
+        about("tasks that have ended while the run goes on, and were not resumed: at most eight"),
+    ] = []
+    partition: Annotated[int, about("partition of the turns topic; -1: not on Kafka")] = -1
+    offset: Annotated[int, about("offset of the run's last event there: a status with a lower one is older")] = -1
+    unpublished: Annotated[bool, about("whether only commands name this run: no publisher has sent an event of it")] = (
+        False
     )
 
 
 def read_control(raw: bytes | str, traceparent: str = "") -> ControlEvent:
-    """Read a control event from JSON, with the `traceparent` of its record. Raises `pydantic.ValidationError`."""
+    """Read a control event from JSON, with the `traceparent` of its record. Raises `ValueError`."""
     control = ControlEvent.model_validate_json(raw)
     if traceparent:
-        control._traceparent = traceparent
+        control.__dict__["traceparent"] = traceparent
     return control
-
-
-def public(decision: msgspec.Struct) -> ControlEvent:
-    """Convert a decision of the core to a control event."""
-    fields: dict[str, Any] = msgspec.to_builtins(decision)
-    return ControlEvent.model_validate(fields)

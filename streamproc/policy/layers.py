@@ -79,7 +79,7 @@ class Policy:
         content = orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)
         self._named = [{name for layer in layers for name in getattr(layer, section)} for section in _SECTIONS]
         self._rules: dict[tuple[str, ...], Rules] = {}
-        self.ref = PolicyRef(own.name, str(own.version), hex16(xxhash.xxh3_64_intdigest(content)))
+        self.ref = PolicyRef(name=own.name, version=str(own.version), hash=hex16(xxhash.xxh3_64_intdigest(content)))
         self.tiers = _tier_rules(self.layers)
         self.lost_after_s = next(
             (one.lost_after_s for one in reversed(self.layers) if one.lost_after_s is not None), LOST_AFTER_S

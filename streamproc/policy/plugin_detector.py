@@ -19,7 +19,7 @@ from streamproc.core.run_state import RunState
 from streamproc.core.scope import Scope
 from streamproc.core.view import View
 from streamproc.detectors.base import RuleSettings
-from streamproc.model.controls import Action, ControlEvidence, ControlType, HaltReason, TerminalStatus
+from streamproc.model.controls import Action, ControlType, HaltReason, TerminalStatus
 from streamproc.model.redaction import redact
 
 MESSAGE_MAX: Final = 500  # characters
@@ -101,7 +101,6 @@ class PluginDetector:
             raise ValueError("a halt has a status, in which the run ends")
         if not -1 <= found.onset <= view.index:
             raise ValueError(f"the onset {found.onset} is no turn of the run")
-        ControlEvidence.model_validate_json(msgspec.json.encode(found.evidence))
         return found
 
 

@@ -13,8 +13,9 @@ from typing import Final
 import msgspec
 
 from streamproc.core.decision import Decision
-from streamproc.core.status import SEVERITIES, Status
+from streamproc.core.status import SEVERITIES
 from streamproc.fleet.record_signing import LogPlace
+from streamproc.model.controls import RunStatus
 from streamproc.model.raw_fields import log_ms
 from streamproc.read_model.rows import LiveRun
 
@@ -91,7 +92,7 @@ class RunFacts(msgspec.Struct, array_like=True):
     doing: str = ""  # what its last turn did
 
 
-def status_facts(status: Status, at_ms: int) -> StatusFacts:
+def status_facts(status: RunStatus, at_ms: int) -> StatusFacts:
     """Return what a record of `runs` says; `at_ms` is the broker's time of the record."""
     halt = status.halt
     return StatusFacts(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Self
 
-from streamproc.core.decision import Decision
+from streamproc.core.decision import Decision, set_place
 from streamproc.core.engine import Engine
 from streamproc.core.kept_runs import KeptRuns
 from streamproc.errors import InvalidEvent
@@ -124,8 +124,5 @@ class LogReplay:
             elif type(event) is Turn:
                 self.turns[event.run_id] = self.turns.get(event.run_id, 0) + 1
             for decision in outcome.decisions:
-                if decision.trigger is not None:
-                    decision.trigger.topic = record.topic
-                    decision.trigger.partition = record.partition
-                    decision.trigger.offset = record.offset
+                set_place(decision, record.topic, record.partition, record.offset)
                 yield decision

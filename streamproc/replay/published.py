@@ -7,16 +7,16 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from streamproc.core.decision import Decision
-from streamproc.core.status import Status
 from streamproc.errors import AccessDenied, InvalidEvent
 from streamproc.fleet.record_signing import record_signer
 from streamproc.kafka import topics
 from streamproc.kafka.partitioning import ANY, home_of
 from streamproc.kafka.reading import TopicReader, open_topic, partition_count
+from streamproc.model.controls import RunStatus
 from streamproc.replay.stats import read_decision, read_status
 from streamproc.settings import Settings
 
-T = TypeVar("T", Decision, Status)
+T = TypeVar("T", Decision, RunStatus)
 
 NO_PARTITION = -1  # of a status from a version that did not name it
 
@@ -62,13 +62,13 @@ class LatestStatuses:
     """The latest status of each run, from each partition of the turns topic that it follows from."""
 
     def __init__(self) -> None:
-        self._said: dict[str, dict[int, Status]] = {}
+        self._said: dict[str, dict[int, RunStatus]] = {}
 
-    def take(self, status: Status) -> None:
+    def take(self, status: RunStatus) -> None:
         """Use a status."""
         self._said.setdefault(status.run_id, {})[status.partition] = status
 
-    def take_current(self, status: Status) -> None:
+    def take_current(self, status: RunStatus) -> None:
         """Use a current status: it says more of a run that works, and never whether it does."""
         said = self._said.get(status.run_id, {})
         known = said.get(status.partition)
@@ -81,7 +81,7 @@ class LatestStatuses:
         for place in (partition, NO_PARTITION):
             said.pop(place, None)
 
-    def in_force(self) -> dict[str, Status]:
+    def in_force(self) -> dict[str, RunStatus]:
         """Return one status of each run: it is halted while any partition says so, else the latest word counts."""
         return {
             run_id: max(said.values(), key=lambda status: (status.status == "halted", status.at or ""))
@@ -90,7 +90,7 @@ class LatestStatuses:
         }
 
 
-async def statuses(settings: Settings, *, current: bool = False) -> dict[str, Status]:
+async def statuses(settings: Settings, *, current: bool = False) -> dict[str, RunStatus]:
     """Return the latest status of each run, but not of those that only commands name. Raises `Unavailable`.
 
     With `current`, those of working runs are a few seconds old at most, where workers publish that and it may be read.
@@ -99,7 +99,7 @@ async def statuses(settings: Settings, *, current: bool = False) -> dict[str, St
     return {run_id: status for run_id, status in latest.in_force().items() if not status.unpublished}
 
 
-async def status_of_run(settings: Settings, run_id: str) -> Status | None:
+async def status_of_run(settings: Settings, run_id: str) -> RunStatus | None:
     """Return the current status of a run; None if the workers know none, or none any more. Raises `Unavailable`."""
     return (await _latest(settings, run_id, current=True)).in_force().get(run_id)
 

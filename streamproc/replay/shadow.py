@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from streamproc.core.decision import Decision, PolicyRef
-from streamproc.core.status import Status
+from streamproc.model.controls import RunStatus
 from streamproc.replay.backtest import PolicyResult, RunHalt
 from streamproc.replay.published import read_published, statuses
 from streamproc.replay.stats import read_decision
@@ -31,7 +31,7 @@ async def live_results(settings: Settings, shadow: str) -> tuple[list[Live], dic
     return [await _live(settings, real, shared), await _live(beside, own, shared)], shared
 
 
-async def _live(settings: Settings, known: dict[str, Status], shared: dict[str, int]) -> Live:
+async def _live(settings: Settings, known: dict[str, RunStatus], shared: dict[str, int]) -> Live:
     result, warned = PolicyResult(), set[str]()
     ref = PolicyRef(name=settings.shadow or "workers", version="", hash="")
 
@@ -53,7 +53,7 @@ async def _live(settings: Settings, known: dict[str, Status], shared: dict[str, 
     return Live(ref, result)
 
 
-def _halt(decision: Decision, status: Status, turns: int) -> RunHalt:
+def _halt(decision: Decision, status: RunStatus, turns: int) -> RunHalt:
     turn = decision.trigger.turn if decision.trigger is not None else None
     at = turns if turn is None else turn
     after = max(0, turns - at - 1)

@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 
 from streamproc.core.decision import Decision
-from streamproc.core.status import Status
 from streamproc.detectors import BY_CODE
+from streamproc.model.controls import RunStatus
 from streamproc.model.printed import (
     AcknowledgementStatistics,
     AmountUsed,
@@ -73,7 +73,7 @@ class Tally:
         run.ended = run.ended or ended
         run.used = used
 
-    def add_status(self, status: Status, *, lost: bool = False) -> None:
+    def add_status(self, status: RunStatus, *, lost: bool = False) -> None:
         """Count a run by its latest status. A halted run has ended; a resumed one runs again."""
         self.lost += lost
         run = self._runs[status.run_id]
@@ -165,7 +165,7 @@ class Tally:
 
 
 _read_decision = msgspec.json.Decoder(Decision).decode
-_read_status = msgspec.json.Decoder(Status).decode
+_read_status = msgspec.json.Decoder(RunStatus).decode
 
 
 def read_decision(value: bytes | None) -> Decision | None:
@@ -176,7 +176,7 @@ def read_decision(value: bytes | None) -> Decision | None:
         return None
 
 
-def read_status(value: bytes | None) -> Status | None:
+def read_status(value: bytes | None) -> RunStatus | None:
     """Decode a record of the runs topic; None if it is not a status."""
     try:
         return _read_status(value or b"")

@@ -216,7 +216,7 @@ class FleetCommands:
             outcome = CommandOutcome(record.offset, outgoing, refusal, displaced=displaced)
         elif command is not None:
             log.warning("%s", command)
-            trigger.event_id = command.id
+            trigger = trigger.model_copy(update={"event_id": command.id})
             decision = command_events.state_event(command, at_ms=at_ms, trigger=trigger)
             stop = command if command.part == "run" else None
             outcome = CommandOutcome(record.offset, [control_record(ALL_KEY, decision)], decision, stop)

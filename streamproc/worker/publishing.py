@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from copy import copy
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import msgspec
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaTimeoutError
 
@@ -95,16 +95,15 @@ def control_record(
 
 def kept_halt(decision: Decision, value: bytes) -> bytes:
     """Return the decision that halted a run (`value`: as published) in the size in which it is kept with the run."""
-    return value if len(value) <= HALT_BYTES_MAX else encode_decision(_shortened(copy(decision)))
+    return value if len(value) <= HALT_BYTES_MAX else encode_decision(_shortened(decision))
 
 
 def _shortened(decision: Decision) -> Decision:
-    """Drop the parts of a decision that a caller can make too large, so that it fits into a record."""
-    decision.labels = None
-    decision.message = decision.message[:REFUSAL_TEXT_MAX]
-    if decision.evidence is not None:
-        decision.evidence = Evidence(kind=decision.evidence.kind, count=decision.evidence.count)
-    return decision
+    """Return a decision without the parts that a caller can make too large, so that it fits into a record."""
+    evidence, message = decision.evidence, decision.message[:REFUSAL_TEXT_MAX]
+    if evidence is not None:
+        evidence = Evidence(kind=evidence.kind, count=evidence.count)
+    return msgspec.structs.replace(decision, labels=None, message=message, evidence=evidence)
 
 
 def dead_letter_record(record: Any, problems: Sequence[Problem], *, version: str, bytes_max: int) -> OutgoingRecord:

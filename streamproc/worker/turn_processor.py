@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 import msgspec
 
 from streamproc.core.board.ends import may_resume_tasks
-from streamproc.core.decision import Decision
+from streamproc.core.decision import Decision, set_place
 from streamproc.core.refusal import STRANGER
 from streamproc.core.run_state import RunState
 from streamproc.core.status import encode_status
@@ -329,10 +329,7 @@ class TurnProcessor:
         traceparent = find_traceparent(record.headers, TURN_HEADER) if decisions else ""
         for decision in decisions:
             self._seen.decided(decision)
-            if decision.trigger is not None:
-                decision.trigger.topic = self._topic
-                decision.trigger.partition = runs.partition
-                decision.trigger.offset = record.offset
+            set_place(decision, self._topic, runs.partition, record.offset)
             outgoing_record = control_record(key, decision, times, traceparent)
             if decision.type == "run.resumed" and (resume := resumed_by(runs, key)) is not None:
                 outgoing_record.headers.append((RESUME_HEADER, resume))

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import astuple
 
 from streamproc.core.decision import Decision, Trigger
-from streamproc.core.status import Status
+from streamproc.model.controls import RunStatus
 from streamproc.replay.stats import Tally, read_decision, read_status
 from tests.feeding import decisions
 from tests.laws.traces import START_MS
@@ -86,9 +86,9 @@ def test_a_resumed_run_has_not_ended_and_one_that_finished_has() -> None:
     tally, [_, halt] = Tally(), decisions(LOOP)
     tally.add_decision(halt)
     assert tally.ends()[0].ended == 1
-    tally.add_status(Status(run_id=halt.run_id, status="running", severity="info"))
+    tally.add_status(RunStatus(run_id=halt.run_id, status="running", severity="info"))
     assert (tally.ends()[0].ended, tally.ends()[0].halted) == (0, 0)
-    tally.add_status(Status(run_id=halt.run_id, status="finished", severity="info"))
+    tally.add_status(RunStatus(run_id=halt.run_id, status="finished", severity="info"))
     assert (tally.ends()[0].ended, tally.ends()[0].without_timeout) == (1, 1.0)
 
 
@@ -105,8 +105,8 @@ def a_halt(run_id: str, *, turn: int, onset: int | None, at: str = "2026-01-31T1
     )  # fmt: skip
 
 
-def a_status(run_id: str, turns: int) -> Status:
-    return Status(
+def a_status(run_id: str, turns: int) -> RunStatus:
+    return RunStatus(
         run_id=run_id, status="halted", severity="halt", workflow="nightly", turns=turns, total_tokens=turns * 100,
         cost_usd_micro=turns * 10,
     )  # fmt: skip

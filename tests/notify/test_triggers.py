@@ -7,7 +7,7 @@ import pytest
 
 from streamproc.detectors import MODULES
 from streamproc.fleet import command_events
-from streamproc.model.controls import ControlEvent, public
+from streamproc.model.controls import ControlEvent
 from streamproc.model.fleet_command import read_command
 from streamproc.model.notification import Notification
 from streamproc.monitor import Monitor
@@ -116,7 +116,7 @@ def test_every_halt_of_every_detector_notifies_with_all_fields(module) -> None:
 def test_fleet_commands_notify_with_issuer_and_reason(status: str, part: str, type_: str) -> None:
     scope = part if part == "fleet" else f"{part}:mallory"
     given = {"w": 1, "id": "o1", "scope": scope, "status": status, "by": "ann", "why": "runaway", "at": 1}
-    event = public(command_events.state_event(read_command(orjson.dumps(given))))
+    event = command_events.state_event(read_command(orjson.dumps(given)))
     trigger = trigger_of(event)
 
     assert trigger is not None

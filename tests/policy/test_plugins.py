@@ -21,7 +21,6 @@ from streamproc.core.size_budget import shrink
 from streamproc.detectors import DETECTORS
 from streamproc.detectors.base import Detector, RuleSettings, call
 from streamproc.errors import InvalidPolicy
-from streamproc.model.controls import public
 from streamproc.monitor import Monitor
 from streamproc.policy import Policy, load_policy
 from tests.docs.distribution import install
@@ -481,7 +480,7 @@ def test_details_are_bounded_and_redacted() -> None:
     detector = Counter()
     detector.check = lambda view, _: detector.found(1, Level.WARN, details=details)  # type: ignore[method-assign]
     _, _, [found] = play(detector, turns=1)
-    shown = public(found).evidence.details  # type: ignore[union-attr]
+    shown = found.evidence.details  # type: ignore[union-attr]
     assert shown is not None
     assert len(shown.pop("long")) == 256  # type: ignore[arg-type]
     assert "hunter2" not in str(shown.pop("key"))

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from hypothesis import given, strategies as st
 
-from streamproc.core.status import Status
 from streamproc.fleet.lost_runs import STATUS_EVERY_MS, is_lost
 from streamproc.model import wire
+from streamproc.model.controls import RunStatus
 from streamproc.policy.files import LOST_AFTER_S_MIN
 from streamproc.read_model import ReadModel, RunFilter
 from streamproc.replay.stats import read_status
@@ -82,7 +82,7 @@ def test_the_topic_of_statuses_alone_says_which_run_is_lost(pauses: list[int], l
         made.send(turn("r", number))
     heard_ms = made.records("turns")[-1].timestamp
     status = read_status(made.records("runs")[-1].value)
-    assert isinstance(status, Status)
+    assert isinstance(status, RunStatus)
     at_ms = [record.timestamp for record in made.records("turns") if record.offset == status.offset][-1]
 
     lost = is_lost(status.status, at_ms, heard_ms + later_ms, LOST_AFTER_MS)

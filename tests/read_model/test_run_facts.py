@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streamproc.core.decision import Decision, Trigger
-from streamproc.core.status import Status
+from streamproc.model.controls import RunStatus
 from streamproc.read_model.run_facts import (
     RunFacts,
     finding_facts,
@@ -26,7 +26,7 @@ Note = tuple["Callable[[RunFacts, object], None]", object]
 
 
 def status(offset: int, state: str = "running", severity: str = "info") -> Note:
-    found = Status(run_id="r", status=state, severity=severity, partition=0, offset=offset)
+    found = RunStatus(run_id="r", status=state, severity=severity, partition=0, offset=offset)
     return note_status, status_facts(found, 1_000 + offset)
 
 
@@ -74,7 +74,7 @@ def test_what_a_worker_says_that_has_lost_its_partition_changes_nothing() -> Non
 
 
 def current(offset: int, turns: int, state: str = "running") -> Note:
-    found = Status(
+    found = RunStatus(
         run_id="r", status=state, severity="info", partition=0, offset=offset, turns=turns, badge=f"Loop {turns}/8"
     )
     return note_current, status_facts(found, 1_000 + offset)

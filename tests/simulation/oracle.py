@@ -11,7 +11,7 @@ from streamproc.client.halt_records import read_status_news
 from streamproc.client.halts import Halts
 from streamproc.core.accounts import Account, BudgetReached, dump_account, load_account, read_statement, step_account
 from streamproc.core.charges import Charge, statements
-from streamproc.core.decision import encode_decision
+from streamproc.core.decision import encode_decision, set_place
 from streamproc.core.engine import Engine
 from streamproc.core.run_state import RunState, begin_run, dump, load
 from streamproc.errors import InvalidEvent
@@ -83,9 +83,7 @@ def truth_of(log: list[Record], partition: int, partitions: int) -> Truth:
         if outcome.refused is not None:
             truth.refused.append(record.offset)
         for decision in outcome.decisions:
-            if decision.trigger is not None:
-                decision.trigger.topic, decision.trigger.partition = record.topic, record.partition
-                decision.trigger.offset = record.offset
+            set_place(decision, record.topic, record.partition, record.offset)
             truth.decisions[decision.id] = encode_decision(decision)
             truth.made_at[decision.id] = record.offset
         state.offset = record.offset

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka.admin import AIOKafkaAdminClient
 
-from streamproc.core.status import Status
 from streamproc.fleet.keyring import new_keys
 from streamproc.kafka import topics as kafka_topics
 from streamproc.kafka.options import connection_options
+from streamproc.model.controls import RunStatus
 from streamproc.policy import load_policy
 from streamproc.replay.published import LatestStatuses, status_of_run, statuses
 from streamproc.worker.run_limits import RunLimits
@@ -97,8 +97,8 @@ async def test_current_statuses_are_signed_if_a_control_key_is_set(brokers, topi
     assert await turns_shown(stranger, "calm") == -1
 
 
-def a_status(**fields: Any) -> Status:
-    return Status(**({"run_id": "r", "status": "running", "severity": "info", "partition": 0, "offset": 5} | fields))
+def a_status(**fields: Any) -> RunStatus:
+    return RunStatus(**({"run_id": "r", "status": "running", "severity": "info", "partition": 0, "offset": 5} | fields))
 
 
 def test_a_current_status_changes_neither_a_halt_nor_an_end_nor_what_is_newer() -> None:

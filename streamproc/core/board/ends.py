@@ -7,19 +7,23 @@ task: until its root cause is recorded, a person decides, it moves, or it is del
 
 from __future__ import annotations
 
+from typing import Any
+
 from streamproc.core.board.change import BoardChange
-from streamproc.core.board.state import HELD, TaskEnd
+from streamproc.core.board.state import HELD
 from streamproc.core.decision import Finding, Level
 from streamproc.core.run_state import RunState
+from streamproc.model.controls import EndedTask
 from streamproc.model.wire import BoardEvent, DecisionRecorded, Event, TaskDelegated, TaskTransition
 
 ENDED_MAX = 8  # tasks of one run; past it, the oldest is forgotten, and counts as resumed
 ENDED_CHARS = 480  # of their ids and agents, together: they share 4 KiB with the rest of the state
 
 
-def ended_tasks(run: RunState) -> list[TaskEnd]:
+def ended_tasks(run: RunState) -> list[EndedTask]:
     """Return the tasks of a run that have ended, oldest first."""
-    return [TaskEnd(task, *how) for task, how in run.cold.ended_tasks.items()]
+    ended: Any = run.cold.ended_tasks
+    return [EndedTask(task_id=task, terminal_status=how[0], code=how[1], agent=how[2]) for task, how in ended.items()]
 
 
 def end_task(run: RunState, finding: Finding, event: Event) -> None:
@@ -37,7 +41,7 @@ def resume_tasks(run: RunState, change: BoardChange, event: BoardEvent) -> None:
     """Forget the ends of the tasks that an event lets go on. The status of the run says so."""
     for end in ended_tasks(run):
         if _goes_on(end, change, event):
-            del run.cold.ended_tasks[end.task]
+            del run.cold.ended_tasks[end.task_id]
 
 
 def may_resume_tasks(run: RunState, event: Event) -> bool:
@@ -49,12 +53,12 @@ def _chars(ended: dict[str, list[str]]) -> int:
     return sum(len(task) + len(how[2]) for task, how in ended.items())
 
 
-def _goes_on(end: TaskEnd, change: BoardChange, event: BoardEvent) -> bool:
-    task = change.board.tasks.get(change.tag(end.task))
-    named = event.task_id == end.task or (isinstance(event, TaskDelegated) and end.task in event.tasks)
+def _goes_on(end: EndedTask, change: BoardChange, event: BoardEvent) -> bool:
+    task = change.board.tasks.get(change.tag(end.task_id))
+    named = event.task_id == end.task_id or (isinstance(event, TaskDelegated) and end.task_id in event.tasks)
     decided = isinstance(event, DecisionRecorded) and bool(event.approved_by)
-    if end.status == "stalled":
+    if end.terminal_status == "stalled":
         return named and (decided or isinstance(event, TaskTransition | TaskDelegated))
-    if end.status == "budget_exceeded" or task is None:
+    if end.terminal_status == "budget_exceeded" or task is None:
         return named and (decided or isinstance(event, TaskDelegated))
     return not task.flags & HELD

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from streamproc.core.board.change import BoardChange, Tag, find_task
 from streamproc.core.board.config import UNKNOWN, BoardConfig, state_name
 from streamproc.core.board.ends import end_task
@@ -75,8 +77,8 @@ def stall(run: RunState, finding: Finding, event: Event, config: BoardConfig, ta
     finding.task, finding.task_status = task.id, "stalled"
     if finding.status == "aborted_stuck":
         finding.status = "stalled"
-    finding.evidence.from_state = config.name(task.state) or None
-    finding.evidence.to_state = config.name(config.stalled_state) or None
+    states = {"from_state": config.name(task.state) or None, "to_state": config.name(config.stalled_state) or None}
+    finding.evidence = msgspec.structs.replace(finding.evidence, **states)
 
 
 def holder(task: Task) -> str:

@@ -5,7 +5,7 @@ It is stored by position, like the state of the run (`core.run_state`).
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -59,15 +59,6 @@ class Task(msgspec.Struct, array_like=True):
     items: dict[int, int] = {}  # by number of the guard: items that exist, as bits
     rejections: list[list[str]] = []  # [validator, reason] of the last verdicts against it
     failure: list[int] = []  # [tag of the class, times in a row, turn, reporter (`transitions`)] of the last failure
-
-
-class TaskEnd(NamedTuple):
-    """How a task has ended, while its run goes on."""
-
-    task: str
-    status: str  # blocked, stalled, escalated or budget_exceeded
-    code: str  # of the rule that ended it
-    agent: str  # that owns it; empty: not known
 
 
 class Board(msgspec.Struct, array_like=True):
