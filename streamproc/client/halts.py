@@ -204,7 +204,7 @@ def control_of(halt: Halt | None) -> ControlEvent | None:
         return None
     try:
         return read_control(halt.control, halt.traceparent)
-    except ValueError:  # from a newer version, with an unknown value: the run is halted all the same
+    except ValueError:  # from a newer version, with a field of another type: the run is halted all the same
         return None
 
 

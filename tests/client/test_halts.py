@@ -230,12 +230,13 @@ def test_an_unreadable_record_raises_value_error(value: bytes) -> None:
         read_control_news(value, 1)
 
 
-def test_a_halt_from_a_newer_version_still_halts() -> None:
-    value = b'{"id":"c","type":"loop.ended","run_id":"r1","severity":"halt","code":"X1","message":"m","new":[1]}'
+@pytest.mark.parametrize(("message", "known"), [('"m"', True), ("[1]", False)])
+def test_a_halt_from_a_newer_version_still_halts(message: str, known: bool) -> None:
+    value = f'{{"id":"c","type":"loop.ended","run_id":"r1","severity":"halt","code":"X1","message":{message},"new":[1]}}'
     halts = Halts()
 
-    assert halts.control(read_control_news(value, 1))
-    assert halted_error("r1", halts.runs["r1"]).control is None
+    assert halts.control(read_control_news(value.encode(), 1))
+    assert (halted_error("r1", halts.runs["r1"]).control is not None) == known
 
 
 CHANGES = st.lists(st.tuples(st.sampled_from(["r1", "r2"]), st.sampled_from(["halt", "resume", "turn"])), max_size=25)

@@ -216,8 +216,7 @@ def test_a_control_event_that_no_worker_has_signed_is_called_unsigned() -> None:
 
 
 def test_a_selection_looks_at_run_workflow_and_user() -> None:
-    one = at_turn(7)
-    one.workflow, one.user = "nightly", "ada"
+    one = at_turn(7).model_copy(update={"workflow": "nightly", "user": "ada"})
 
     assert Selection().holds(one)
     assert Selection("r", "nightly", "ada").holds(one)
