@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 import orjson
 
-from streamproc.core.run_state import RunState
+from streamproc.core.run_state import RunState, dump, load
 from streamproc.fingerprint import fingerprint
 from streamproc.model.raw_events import parse_line
 from streamproc.policy import load_policy
@@ -70,6 +70,15 @@ class Feed:
     def raw(self, raw: Mapping[str, Any]) -> list[Decision]:
         event = event_of({"run_id": "r", **raw})
         return self.event(event, event.at)
+
+    @property
+    def stored(self) -> bytes:
+        """The state as it is stored."""
+        return dump(self.state)
+
+    def restart(self) -> None:
+        """Store the state, and go on with what is read of it, as after a restart."""
+        self.state = load(self.stored)
 
     def all(self, raws: Iterable[Mapping[str, Any]]) -> list[Decision]:
         return [decision for raw in raws for decision in self.raw(raw)]

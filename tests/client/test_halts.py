@@ -232,7 +232,7 @@ def test_an_unreadable_record_raises_value_error(value: bytes) -> None:
 
 @pytest.mark.parametrize(("message", "known"), [('"m"', True), ("[1]", False)])
 def test_a_halt_from_a_newer_version_still_halts(message: str, known: bool) -> None:
-    value = f'{{"id":"c","type":"loop.ended","run_id":"r1","severity":"halt","code":"X1","message":{message},"new":[1]}}'
+    value = f'{{"id":"c","type":"loop.ended","run_id":"r1","severity":"halt","code":"X1","message":{message},"a":1}}'
     halts = Halts()
 
     assert halts.control(read_control_news(value.encode(), 1))

@@ -13,7 +13,6 @@ from typing import Final
 from benchmarks.traces import made_up_turns, real_turns, run_of
 from streamproc.core.compiled import core_kind
 from streamproc.core.decision import encode_decision
-from streamproc.core.run_state import dump
 from streamproc.detectors import MODULES
 from streamproc.model.wire import Event
 from streamproc.policy import Policy, load_policy
@@ -53,7 +52,7 @@ def verdict(feed: Feed, events: Iterable[tuple[Event, int | None]]) -> str:
         for decision in feed.event(event, at_ms):
             digest.update(encode_decision(decision))
             count += 1
-        digest.update(dump(feed.state))
+        digest.update(feed.stored)
         digest.update(repr(feed.engine.next_deadline(feed.state)).encode())
     return f"{count} {digest.hexdigest()}"
 

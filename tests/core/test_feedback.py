@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from streamproc.core.run_state import dump
 from tests.feeding import Feed, Raw, event_of
 
 STUCK: list[Raw] = [{"node": "coder", "output": "I will try again."}] * 3
@@ -16,11 +15,11 @@ def judged(**fields: object) -> Raw:
 def test_feedback_leaves_the_state_as_it_was() -> None:
     feed = Feed()
     feed.all(STUCK)
-    before = dump(feed.state)
+    before = feed.stored
 
     assert feed.raw(judged(at=NOON_MS + 86_400_000)) == []
 
-    assert dump(feed.state) == before
+    assert feed.stored == before
 
 
 def test_feedback_on_a_run_without_events_begins_nothing() -> None:

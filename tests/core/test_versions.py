@@ -12,7 +12,7 @@ from typing import Final
 import orjson
 import pytest
 
-from streamproc.core.run_state import STATE_VERSION, RunState, check, dump, load, peek, peek_scope
+from streamproc.core.run_state import STATE_VERSION, RunState, check, load, peek, peek_scope
 from tests.core.test_cycle_scope import GRAPH as LOOPS, beside, docs_round, stuck_round
 from tests.feeding import Feed, Raw
 
@@ -75,7 +75,7 @@ def test_a_state_of_an_earlier_version_goes_on(version: int, name: str) -> None:
     before.state = load(raw)
     check(before.state)
 
-    assert peek(raw) == peek(dump(now.state))
+    assert peek(raw) == peek(now.stored)
     assert peek_scope(raw) == before.state.scope == now.state.scope
     assert part_of(before.state) == part_of(now.state)
     following = NEXT if version == 2 else [*beside(3, stuck_round, docs_round), *NEXT]  # 2 stored no declared graphs

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streamproc.core.run_state import dump, load
 from streamproc.policy import load_policy
 from tests.feeding import Feed
 
@@ -81,7 +80,7 @@ def spending(usage: dict[str, Any], seconds: float, turns: int, *, timed: bool =
     for n in range(turns):
         at = {"at": int(NOON_MS + n * seconds * 1000)} if timed else {}
         found += feed.raw({"node": "agent", "output": f"Now I try {n}.", "usage": usage, **at})
-        feed.state = load(dump(feed.state))
+        feed.restart()
     return [(one.code, one.severity, one.trigger.turn) for one in found if one.trigger is not None]
 
 

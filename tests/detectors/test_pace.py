@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streamproc.core.run_state import dump, load
 from streamproc.errors import InvalidPolicy
 from streamproc.policy import Policy, load_policy
 from streamproc.policy.files import Layer
@@ -72,7 +71,7 @@ def test_the_pace_survives_a_restart_at_every_turn() -> None:
     feed, found = Feed(), []
     for raw in costs(*["0.01"] * 30, *["0.50"] * 7):
         found += feed.raw(raw)
-        feed.state = load(dump(feed.state))
+        feed.restart()
     assert [decision.code for decision in found] == ["BUDGET011"]
 
 

@@ -103,11 +103,10 @@ def test_agreement_is_more_than_85_percent_alike_or_80_percent_of_votes(
 
 
 def test_rounds_survive_a_restart() -> None:
-    from streamproc.core.run_state import dump, load
 
     feed = Feed()
     found = []
     for raw in rounds(*range(1, 17)):
         found += feed.raw(raw)
-        feed.state = load(dump(feed.state))
+        feed.restart()
     assert [(one.code, one.severity) for one in found] == [("BUDGET005", "halt")]

@@ -140,7 +140,7 @@ def largest(
     feed.state.turns = feed.state.call_turns = before
     for n in range(turns):
         feed.event(make(n, dice), START_MS + n * 1_000)
-        size = len(dump(feed.state))
+        size = len(feed.stored)
         assert size <= STATE_BYTES_MAX
         worst = max(worst, size)
     assert feed.state.turns == before + turns
@@ -153,7 +153,7 @@ def test_a_state_is_within_the_limit_after_every_event(trace: list[Raw]) -> None
     feed = Feed()
     for raw in trace:
         feed.raw(raw)
-        assert len(dump(feed.state)) <= STATE_BYTES_MAX
+        assert len(feed.stored) <= STATE_BYTES_MAX
 
 
 @pytest.mark.parametrize("before", [0, 100_000])
@@ -175,7 +175,7 @@ def test_dropped_entries_do_not_depend_on_the_position_in_the_log(make: Callable
             feed.state.offset = place + n if place > 0 else place
         assert feed.state.evicted
         feed.state.offset = -1
-        memories.append(dump(feed.state))
+        memories.append(feed.stored)
     assert memories[0] == memories[1]
 
 
@@ -187,7 +187,7 @@ def test_the_size_that_is_calculated_while_entries_are_dropped_is_that_of_the_st
     for n in range(800):
         feed.event(make(n, dice), START_MS + n * 1_000)
         if n % 20 == 0:
-            run = load(dump(feed.state))
+            run = load(feed.stored)
             for more in range(dice.randrange(20)):  # so much that each of the rounds is needed at times
                 run.cold.command_ids[2**60 + more] = run.cold.command_ids[2**59 + more] = 2**60
                 run.cold.node_names[more] = "n" * dice.randrange(90)
@@ -204,7 +204,7 @@ def test_a_state_with_a_full_board_is_within_the_limit(make: Callable[[int, rand
             event.task_id = f"{WIDE * 120}{dice.randrange(40)}"
             event.errors = Errors(HASH_MAX, HASH_MAX, 1, "", WIDE * 80)
         feed.event(event, START_MS + n * 1_000)
-        worst = max(worst, len(dump(feed.state)))
+        worst = max(worst, len(feed.stored))
     assert feed.state.board is not None
     assert worst <= STATE_BYTES_MAX
 
@@ -219,7 +219,7 @@ def test_a_state_with_open_turns_is_within_the_limit(make: Callable[[int, random
             node, task = (f"{WIDE * 60}{dice.randrange(40)}" for _ in range(2))
             event = wire.TurnStarted(w=WIRE_VERSION, run_id=WIDE * 64, event_id=f"s{n}", node=node, task_id=task)
         feed.event(event, START_MS + n * 1_000)
-        worst = max(worst, len(dump(feed.state)))
+        worst = max(worst, len(feed.stored))
     assert feed.state.open_turns
     assert worst <= STATE_BYTES_MAX
 
@@ -232,7 +232,7 @@ def test_ten_thousand_tasks_are_bounded() -> None:
     assert board is not None
     assert len(board.tasks) <= TASKS_MAX
     assert feed.state.evicted >= 10_000 - TASKS_MAX
-    assert len(dump(feed.state)) <= STATE_BYTES_MAX
+    assert len(feed.stored) <= STATE_BYTES_MAX
 
 
 def test_a_state_after_a_hundred_thousand_turns_is_as_small_as_after_a_thousand() -> None:
@@ -244,7 +244,7 @@ def test_a_state_after_a_hundred_thousand_turns_is_as_small_as_after_a_thousand(
         event.event_id = f"{n}"
         feed.event(event, START_MS + n)
         if n % 10_000 >= 9_000 or n < 1_000:
-            largest_size = max(largest_size, len(dump(feed.state)))
+            largest_size = max(largest_size, len(feed.stored))
         if n in (999, 9_999, 99_999):
             sizes.append(largest_size)
             largest_size = 0
@@ -278,17 +278,17 @@ def test_ten_thousand_names_are_bounded(what: str) -> None:
 def test_a_graph_of_five_thousand_nodes_is_bounded(edges: list[list[str]]) -> None:
     feed = Feed()
     feed.event(started(graph={"edges": edges}))
-    assert len(dump(feed.state)) <= STATE_BYTES_MAX
+    assert len(feed.stored) <= STATE_BYTES_MAX
     for n in range(300):
         feed.raw({"node": edges[n][0], "from": edges[n - 1][0], "output": "hm"})
-    assert len(dump(feed.state)) <= STATE_BYTES_MAX
+    assert len(feed.stored) <= STATE_BYTES_MAX
 
 
 def test_a_turn_of_a_thousand_calls_is_bounded() -> None:
     feed = Feed()
     for _ in range(3):
         feed.raw({"node": "agent", "tool_calls": [{"name": "read", "args": n, "result": "x"} for n in range(1_000)]})
-    assert len(dump(feed.state)) <= STATE_BYTES_MAX
+    assert len(feed.stored) <= STATE_BYTES_MAX
 
 
 def test_dropped_entries_are_counted() -> None:
@@ -324,7 +324,7 @@ def test_numbers_beyond_64_bits_can_be_stored(huge: int) -> None:
             )
         )
         feed.event(Turn(w=1, run_id="r", node="a", output=content))
-    stored = dump(feed.state)
+    stored = feed.stored
     assert dump(load(stored)) == stored
     assert len(stored) <= STATE_BYTES_MAX
 
@@ -335,7 +335,7 @@ def test_spend_stops_at_the_largest_number_a_state_can_hold() -> None:
     for n in range(100_000 // 8):
         turn.event_id = f"{n}"
         feed.event(turn)
-    ledger = load(dump(feed.state)).ledger
+    ledger = load(feed.stored).ledger
     assert ledger.cost_usd_micro >= 10**18
     assert ledger.total_tokens >= 10**18
 
@@ -365,7 +365,7 @@ def test_every_addition_is_counted(make: Callable[[int, random.Random], Turn]) -
     for n in range(1_000):
         feed.event(make(n % 40, dice), START_MS + n * 1_000)
         feed.state.event_ids.clear()
-        assert len(dump(feed.state)) + max(0, feed.state.room) <= FULL_BYTES
+        assert len(feed.stored) + max(0, feed.state.room) <= FULL_BYTES
 
 
 def test_a_real_run_is_hardly_ever_measured() -> None:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from streamproc.core.decision import encode_decision
-from streamproc.core.run_state import dump, load
 from streamproc.core.status import encode_status
 from streamproc.errors import InvalidEvent, Problem
 from streamproc.fingerprint import fingerprint, read_event
@@ -91,7 +90,7 @@ def test_no_decodable_event_makes_the_engine_raise(records: list[Raw], at_ms: in
                 assert encode_decision(decision)
                 assert decision.severity in ("info", "warn", "halt")
                 encode_status(feed.engine.status(feed.state, "r", decision))
-            feed.state = load(dump(feed.state))
+            feed.restart()
 
 
 def test_many_of_the_drawn_records_are_events() -> None:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streamproc.core.run_state import RunState
 from streamproc.detectors import DETECTORS
 from streamproc.errors import InvalidPolicy, Problem
 from streamproc.model.budgets import BUDGETS, budget_value, declared, find_budget, usd_micro
@@ -67,7 +66,7 @@ def test_a_preset_can_be_loaded_by_name(name: str) -> None:
     assert policy.name == name
     assert len(policy.hash) == 16
     assert set(policy.effective()["detectors"]) == set(DETECTORS)
-    assert policy.engine().step(RunState(), event_of({"run_id": "r", "node": "a"}), None).decisions == []
+    assert policy.engine().step(b"", event_of({"run_id": "r", "node": "a"}), None).decisions == []
 
 
 def test_standard_is_the_default() -> None:

@@ -528,7 +528,7 @@ def test_marks_of_a_plugin_are_its_own_and_wrong_ones_are_ignored(marks: Any) ->
     rules = load_policy({"detectors": off}, detectors=[like(**made)]).rules("", "", "")
     assert rules.marks.same_answers == (9 if marks == {"same_answers": 9} else 1)
     engine = load_policy(detectors=[like(**made)]).engine()
-    engine.step(RunState(), event_of(TURN), None)
+    engine.step(b"", event_of(TURN), None)
     assert not engine.faults
 
 

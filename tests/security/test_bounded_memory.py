@@ -98,7 +98,7 @@ def engine() -> object:
     """Step a turn of each of many runs."""
     made = load_policy(POLICY).engine()
     for n in range(NAMES):
-        made.step(RunState(), named_turn(n), None)
+        made.step(b"", named_turn(n), None)
     return made
 
 
@@ -165,7 +165,7 @@ def test_tenants_without_end_take_a_few_megabytes() -> None:
     tracemalloc.start()
     try:
         for turn in turns:
-            made.step(RunState(), turn, None)
+            made.step(b"", turn, None)
         assert tracemalloc.get_traced_memory()[0] < 4_000_000
     finally:
         tracemalloc.stop()

@@ -10,7 +10,7 @@ import pytest
 
 from streamproc import Monitor
 from streamproc.core.refusal import COMMANDS_MAX, OUTDATED, STRANGER
-from streamproc.core.run_state import IDS_MAX, dump, load
+from streamproc.core.run_state import IDS_MAX
 from streamproc.errors import InvalidPolicy, InvalidSettings, Problem
 from streamproc.model.wire import BudgetReached
 from streamproc.policy import Policy, load_policy
@@ -119,7 +119,7 @@ def test_a_halt_survives_a_second_life_across_restarts() -> None:
     feed = Feed()
     for raw in [*STUCK, *AGAIN, *steps(0, 3)]:
         feed.raw(raw)
-        feed.state = load(dump(feed.state))
+        feed.restart()
     assert feed.state.halted >= 0
 
 
@@ -338,7 +338,7 @@ def test_a_command_that_the_run_has_forgotten_is_refused_and_a_newer_one_is_not(
     feed = Feed()
     for number in range(0, 3 * COMMANDS_MAX, 2):
         feed.all([command(number, "operator.stop"), command(number + 1)])
-        feed.state = load(dump(feed.state))
+        feed.restart()
     feed.raw(command(500, "operator.stop"))
     for number in range(1, 3 * COMMANDS_MAX, 2):
         assert feed.raw(command(number)) == []
@@ -399,7 +399,7 @@ TOKEN: Final = {"token": "0123456789abcdef"}
 def test_events_without_the_token_of_a_bound_run_change_nothing(stranger: Raw) -> None:
     feed = Feed()
     feed.all([raw | TOKEN for raw in steps(0, 2)])
-    before = dump(feed.state)
+    before = feed.stored
 
     found = [refused(feed, raw | stranger) for raw in (*steps(2, 4, event_id="e"), FINISH, started(tenant="x"))]
 
@@ -407,7 +407,7 @@ def test_events_without_the_token_of_a_bound_run_change_nothing(stranger: Raw) -
     assert feed.state.strangers == 4
     assert feed.engine.status(feed.state, "r").strangers == 4
     feed.state.strangers = 0
-    assert dump(feed.state) == before
+    assert feed.stored == before
     assert [one.code for one in feed.all([raw | TOKEN for raw in STUCK])][-1] == "LOOP001"
 
 
@@ -436,7 +436,7 @@ def test_a_run_without_a_token_cannot_be_taken_over_by_one() -> None:
 def test_a_bound_run_stays_bound_in_its_second_life_and_across_restarts() -> None:
     feed = Feed()
     feed.all([raw | TOKEN for raw in [*steps(0, 2), *AGAIN]])
-    feed.state = load(dump(feed.state))
+    feed.restart()
     feed.all([*steps(2, 3), *steps(3, 4, **TOKEN)])
     assert (feed.state.turns, feed.state.strangers) == (1, 1)
     feed.all([raw | TOKEN for raw in AGAIN])
@@ -446,7 +446,7 @@ def test_a_bound_run_stays_bound_in_its_second_life_and_across_restarts() -> Non
 def test_a_state_holds_no_token() -> None:
     feed = Feed()
     feed.all([raw | TOKEN for raw in [*steps(0, 2), *AGAIN]])
-    assert TOKEN["token"].encode() not in dump(feed.state)
+    assert TOKEN["token"].encode() not in feed.stored
     for shift in range(8):
         assert TOKEN["token"][1:5].encode() not in (feed.state.owner << shift).to_bytes(9)
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from streamproc import Monitor
-from streamproc.core.run_state import dump, load
 from streamproc.policy import load_policy
 from tests.feeding import Feed, Raw, decisions, short
 
@@ -94,7 +93,7 @@ def test_the_counters_survive_a_restart() -> None:
     feed, found = Feed(PLANNER), []
     for raw in hops("researcher", [researched()] * 7):
         found += feed.raw(raw)
-        feed.state = load(dump(feed.state))
+        feed.restart()
     assert [one.id for one in found] == [one.id for one in decisions(hops("researcher", [researched()] * 7), PLANNER)]
 
 

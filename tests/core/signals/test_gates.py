@@ -190,10 +190,10 @@ def test_the_memory_behind_the_gates_is_bounded() -> None:
         text = said(node, f"text {dice.randrange(4)}", structured_output={"n": dice.randrange(9)})
         calls = [{"name": f"t{n}", "args": dice.randrange(5), "result": str(index)} for n in range(12)]
         feed.raw(text | ({"tool_calls": calls} if dice.random() < 0.5 else {}))
-        assert len(dump(feed.state)) <= STATE_BYTES_MAX
+        assert len(feed.stored) <= STATE_BYTES_MAX
         assert len(feed.state.streams.windows) <= 4 + NODES_MAX
         assert len(feed.state.cold.recent_calls) <= OCCURRENCES_MAX
-    assert dump(load(dump(feed.state))) == dump(feed.state)
+    assert dump(load(feed.stored)) == feed.stored
 
 
 def first_by_the_book(turns: list[Raw]) -> int | None:
