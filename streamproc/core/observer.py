@@ -19,11 +19,13 @@ from streamproc.core.run_state import RunState
 from streamproc.core.signals.calls import Repeats
 from streamproc.core.signals.cycles import Cycle
 from streamproc.core.signals.handovers import (
+    CODER,
     FruitlessHandovers,
     brought_results,
     edge_of_tags,
     failing_set_of,
     name_nodes,
+    says_only,
     shows_results,
     times_of,
 )
@@ -178,7 +180,8 @@ def _observe_results_and_texts(view: View, rules: Rules) -> None:
     told = output is not None and says_alike(node, output)
     told = changed or (found and not told) or _has_unreported_answers(turn)
     if apart:
-        told = brought_results(view, had_tests, failing_set) or (told and not shows_results(node))
+        told = told and not shows_results(node) and not says_only(turn.node, turn)
+        told = brought_results(view, had_tests, failing_set) or told
     if told:
         run.handovers.note_finder(0 if changed else view.node_tag, index)
     view.excuse_loops()
@@ -294,7 +297,9 @@ def _settle_pending_text(view: View) -> None:
     judged: bool
     run.cycle_memories.enter(run.cycles.of_node(author), view.index)
     run.pending.settle(view)
-    judged = view.switches.edges_apart and shows_results(run.nodes.find(author))
+    judged = view.switches.edges_apart and (
+        shows_results(run.nodes.find(author)) or CODER in run.handovers.previous_name.get().lower()
+    )
     if run.novelty.last_discovery == since and not judged:
         run.handovers.note_finder(author, since)
     run.cycle_memories.enter(None, view.index)

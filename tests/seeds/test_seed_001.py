@@ -11,7 +11,7 @@ from streamproc.policy import load_policy
 from tests.feeding import Feed, Raw, decisions, short
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from streamproc.core.decision import Decision
 
@@ -149,6 +149,42 @@ def test_progress_of_research_is_as_the_seed_says(answers: list[Raw]) -> None:
     assert halts(hops("researcher", answers)) == []
 
 
+FORMS: Final[dict[str, Callable[[int], Raw]]] = {
+    "a page of its own each time": lambda n: {"docs": f"# Results\nSource {n}: {'x' * n}"},
+    "one page that grows": lambda n: {"docs": "".join(f"Source {k}: {'x' * k}.\n" for k in range(n + 1))},
+    "one file that grows": lambda n: {"artifact": {"research.md": "".join(f"{k}: {'x' * k}\n" for k in range(n + 1))}},
+    "a call with a new answer": lambda n: {
+        "docs": "# Results", "tool_calls": [{"name": "search", "args": {"q": n}, "result": f"page {'x' * n}"}]
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("query", ["what about source {0}", "do whales sing"])
+def test_new_results_of_research_are_progress_in_whatever_form_they_come(form: str, query: str) -> None:
+    # "Consider progress when … the length or hash of `researchResults` changes."
+    answers = [{"node": "researcher", "query": query.format("x" * n)} | FORMS[form](n) for n in range(9)]
+    assert [one for one in halts(hops("researcher", answers)) if one.code != "STALL001"] == []
+
+
+def test_pages_without_queries_are_progress_while_they_are_new() -> None:
+    pages = [{"node": "researcher", "docs": f"# Results\nSource {'x' * n}"} for n in range(9)]
+    assert halts(hops("researcher", pages)) == []
+    halt = halts(hops("researcher", [*pages[:2], *[{"node": "researcher", "docs": "# Old"}] * 9]))[0]
+    assert (halt.terminal_status, edge(halt)) == ("aborted_stuck", ["planner", "researcher"])
+
+
+def test_a_coder_that_leaves_no_file_makes_no_progress_whatever_it_says() -> None:
+    # "If `state.fileChanges` gained new entries, reset `planner_to_coder`." "Similar logic for … `planner_to_coder`"
+    words = [{"node": "coder", "output": f"Module {'x' * n} is next, then {n} more."} for n in range(9)]
+    for decides in (True, False):
+        halt = halts(hops("coder", words, decides=decides))[0]
+        assert (halt.code, halt.terminal_status, edge(halt)) == ("LOOP005", "aborted_stuck", ["planner", "coder"])
+    edits = [[{"name": "edit", "args": {"n": n}, "result": f"ok {n}"}] for n in range(9)]
+    worked = [turn | {"tool_calls": made} for turn, made in zip(words, edits, strict=True)]
+    assert halts(hops("coder", worked)) == []
+
+
 def test_progress_of_files_is_a_new_entry_of_the_key_set() -> None:
     # "`fileChanges`: Compare previous vs new key set size."
     assert halts(hops("coder", [wrote(f"part_{n}.py") for n in range(9)])) == []
@@ -245,7 +281,11 @@ def test_a_planner_that_does_not_change_its_plan_ends_early() -> None:
     ("target", "answer", "at"),
     [
         ("researcher", researched(), 12),  # "const MAX_LOOP_EDGE = 5"
-        ("coder", {"node": "coder", "output": "Nothing to change."}, 12),
+        (
+            "coder",
+            {"node": "coder", "output": "Nothing to change."},
+            10,
+        ),  # words are no file: the first hop counts, too
         ("verifier", verified("t1"), 8),  # "maybe thresholds (e.g., 3 for verifier, since … expensive)"
         ("verifier", {"node": "verifier", "errors": ["pytest failed: t1"]}, 8),
     ],

@@ -33,6 +33,7 @@ from streamproc.core.signals.nodes import NodeState, SuiteTrack
 from streamproc.model.wire import Turn
 
 FRUITLESS_MAX: Final = 8  # edges with fruitless handovers; past it, the least recent is dropped
+CODER: Final = "coder"  # in the name of a node whose work is files
 NAMES_MAX: Final = 9  # of nodes: one that hands over on `FRUITLESS_MAX` edges
 
 # Bits of `FruitlessHandovers.bits`.
@@ -200,8 +201,16 @@ def name_nodes(names: dict[int, str], source: int, source_name: str, target: int
 
 @cfunc
 def shows_results(node: NodeState | None) -> bool:
-    """Return whether a node reports tests or leaves artifacts, and is judged by them, not by its words."""
-    return node is not None and (len(node.suites) > 0 or node.artifact.count > 0)
+    """Return whether a node reports tests or leaves artifacts, and is judged by them, not by its words. One that is
+    asked queries does research: any result that is new counts."""
+    return node is not None and not node.query.count and (len(node.suites) > 0 or node.artifact.count > 0)
+
+
+@cfunc
+def says_only(name: str, turn: Turn) -> bool:
+    """Return whether a turn of a coder has nothing but words: they are no work, whatever they say. Calls may be, and
+    so may the first file that it leaves."""
+    return CODER in name.lower() and not turn.calls and turn.artifact is None
 
 
 @cfunc
@@ -216,7 +225,8 @@ def brought_results(now: Now, had_tests: bool, failing_set: u64) -> bool:
     """Return whether a turn brought a result of its node's kind that differs: of a node that reports tests or leaves
     artifacts, tests unlike those of its last report (`failing_set`), or a file that is new; of others, another query.
 
-    An artifact without names of files counts if its content differs from the last one's.
+    An artifact without names of files counts if its content differs from the last one's, and a page (`docs`) if its
+    content is new.
     """
     turn: Turn = now.turn
     node: NodeState = now.node
@@ -228,4 +238,6 @@ def brought_results(now: Now, had_tests: bool, failing_set: u64) -> bool:
         return True
     if turn.artifact is not None and turn.artifact.about:
         return now.novelty.remember(hash64(turn.artifact.about) ^ node.key)
+    if turn.docs is not None and turn.artifact is None:
+        return now.novelty.remember(hash64(turn.docs.norm) ^ node.key)
     return turn.artifact is not None and node.artifact.count == 1
