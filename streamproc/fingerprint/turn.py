@@ -25,6 +25,7 @@ from streamproc.fingerprint.hash import (
     words,
 )
 from streamproc.fingerprint.keyed import HashKey
+from streamproc.fingerprint.mask import mask
 from streamproc.fingerprint.names import redact_labels, redacting
 from streamproc.model.board_events import RawBoardEvent
 from streamproc.model.operator_events import RawOperatorEvent
@@ -258,7 +259,8 @@ def _tests(report: TestReport) -> Tests | None:
             return None  # an unknown number of failures is no evidence
         return Tests(0, max(0, report.total - report.passed), report.passed, report.total)
     failed = sorted({" ".join(name.split()) for name in report.failed})
-    failing_set = h64("\n".join(failed)) if failed else 0
+    # A temporary path, a duration or a UUID in an id is another one each time. The count stays that of the ids.
+    failing_set = h64("\n".join(sorted(map(mask, failed)))) if failed else 0
     shown = tuple(_printable(redact_name(name)[:TEST_ID_MAX]) for name in failed[:TESTS_SHOWN])
     return Tests(failing_set, len(failed), report.passed, report.total, shown)
 

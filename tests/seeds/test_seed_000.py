@@ -141,6 +141,22 @@ def test_the_same_test_failures(verifier: str) -> None:
     assert where(halted(events)) == ("STALL002", 5)  # "same test failures (same set) repeats": "2-3 iterations"
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "test_a[/tmp/pytest-of-ann/pytest-{0}/data0]",
+        "test_a (0.{0}s)",
+        "test_a[550e8400-e29b-41d4-a716-44665544000{0}]",
+        "suite 2026-01-01T00:00:0{0}Z::test_a",
+    ],
+    ids=["a temporary path", "a duration", "a UUID", "a time"],
+)
+def test_the_same_failures_under_ids_that_are_never_the_same(name: str) -> None:
+    # "hash normalized failing test identifiers"
+    events = loop([patched(f"+return {'x' * n}") for n in range(6)], [checked(name.format(n)) for n in range(6)])
+    assert where(halted(events)) == ("STALL002", 5)
+
+
 @pytest.mark.parametrize("verifier", ["reports", "reads"])
 def test_a_failing_count_that_does_not_decrease(verifier: str) -> None:
     more = [reading(n) if verifier == "reads" else {} for n in range(6)]
