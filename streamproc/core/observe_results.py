@@ -67,7 +67,7 @@ def _apply_errors(view: View, errors: Errors, rules: Rules) -> None:
 @cfunc
 def has_changed_result(turn: Turn, node: NodeState) -> bool:
     """Whether a turn left another artifact than its node did before, or failed with other errors."""
-    if turn.artifact is not None and node.artifact.count == 1:
+    if (turn.artifact is not None or turn.docs is not None) and node.artifact.count == 1:
         return True
     return turn.errors is not None and turn.errors.count > 0 and node.errors.count == 1
 

@@ -67,7 +67,7 @@ def observe_own_turns(view: View, rules: Rules) -> None:
     content: Content | None = view.turn.output or view.turn.structured
     if content is not None and view.switches.outputs_gated:
         view.run.evidence.outputs.push(hash64(content.norm))
-        view.said = count_own(view, _subject(view), rules.gates.outputs)
+        view.said = count_own(view, _subject(view), rules.gates.outputs, view.run.nodes)
         if view.said:
             view.kinds |= kind.SAID
     if view.switches.sequences_gated:

@@ -194,18 +194,12 @@ class RunState(Record):
         """The token budgets of tasks, by task tag, oldest first; not to be changed."""
         return self.cold.task_tokens if self.has_task_tokens else {}
 
-    @cfunc
-    def _write_cold(self) -> bytes:
-        """Return `cold` as it is stored. A caller of `cold` changes it at once, or not at all."""
-        if self.cold_changed:
-            self.cold_raw, self.cold_changed = write_cold(self.cold_read), False
-        raw: bytes = self.cold_raw
-        return raw
-
     @ccall
     def size_of_cold(self) -> i64:
-        """Return how many bytes `cold` takes."""
-        return len(self._write_cold())
+        """Write `cold`, which a caller changes at once or not at all, and return how many bytes it takes."""
+        if self.cold_changed:
+            self.cold_raw, self.cold_changed = write_cold(self.cold_read), False
+        return len(self.cold_raw)
 
     @ccall
     def size_bytes(self) -> i64:
@@ -246,7 +240,8 @@ class RunState(Record):
             self.escalation.dump(writer)
         else:
             Record.dump_parts(self, writer)
-        writer.blob(self._write_cold())
+        self.size_of_cold()
+        writer.blob(self.cold_raw)
 
 
 NO_COLD: Final = Cold()

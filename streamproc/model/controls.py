@@ -46,7 +46,7 @@ def about(text: str) -> msgspec.Meta:
     return msgspec.Meta(description=text)
 
 
-class Published(msgspec.Struct, frozen=True, omit_defaults=True):
+class PublishedRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """What readers receive. They ignore unknown fields, so a newer worker does not break an older orchestrator.
 
     The methods are those of a pydantic model, and a field of a pydantic model can have this type.
@@ -105,19 +105,19 @@ class Published(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def _plain(value: Any, exclude_none: bool) -> Any:
-    if isinstance(value, Published):
+    if isinstance(value, PublishedRecord):
         return value.model_dump(exclude_none=exclude_none)
     return [_plain(one, exclude_none) for one in value] if isinstance(value, list) else value
 
 
-class ControlRejection(Published, kw_only=True, frozen=True):
+class ControlRejection(PublishedRecord, kw_only=True, frozen=True):
     """A verdict against a task."""
 
     validator: str = ""
     reason: Annotated[str, about("redacted excerpt of the report")] = ""
 
 
-class ControlSnapshot(Published, kw_only=True, frozen=True):
+class ControlSnapshot(PublishedRecord, kw_only=True, frozen=True):
     """The last known state of a run that timed out, for saving or resuming its work."""
 
     turns: int = 0
@@ -130,7 +130,7 @@ class ControlSnapshot(Published, kw_only=True, frozen=True):
     heard_at: Annotated[str | None, about("log time of the run's last event")] = None
 
 
-class ControlEvidence(Published, kw_only=True, frozen=True):
+class ControlEvidence(PublishedRecord, kw_only=True, frozen=True):
     """The evidence of a detector. Turns are indices from 0; hashes have 16 hex digits; lists end with the latest."""
 
     kind: Annotated[str, about("the detector's name, such as repeated_call")]
@@ -203,7 +203,7 @@ class ControlEvidence(Published, kw_only=True, frozen=True):
     ] = None
 
 
-class ControlTrigger(Published, kw_only=True, frozen=True):
+class ControlTrigger(PublishedRecord, kw_only=True, frozen=True):
     """The event that caused a decision, and its position in the log."""
 
     event_id: str = ""
@@ -213,7 +213,7 @@ class ControlTrigger(Published, kw_only=True, frozen=True):
     offset: int | None = None
 
 
-class ControlPolicy(Published, kw_only=True, frozen=True):
+class ControlPolicy(PublishedRecord, kw_only=True, frozen=True):
     """The policy that decided: its name, version and content hash."""
 
     name: str
@@ -221,7 +221,7 @@ class ControlPolicy(Published, kw_only=True, frozen=True):
     hash: str
 
 
-class ControlEvent(Published, kw_only=True, frozen=True, dict=True):
+class ControlEvent(PublishedRecord, kw_only=True, frozen=True, dict=True):
     """A decision about a run. The same log and policy give the same `id`, so you can recognise duplicates."""
 
     id: str
@@ -289,7 +289,7 @@ class UnverifiedControlEvent(ControlEvent, kw_only=True, frozen=True):
     verified: Literal[False] = False
 
 
-class CycleStatus(Published, kw_only=True, frozen=True):
+class CycleStatus(PublishedRecord, kw_only=True, frozen=True):
     """What a run keeps of one cycle of its graph."""
 
     cycle: Annotated[str, about("id of the cycle: a hash of its nodes and edges")]
@@ -305,7 +305,7 @@ class CycleStatus(Published, kw_only=True, frozen=True):
     ] = {}
 
 
-class EndedTask(Published, kw_only=True, frozen=True):
+class EndedTask(PublishedRecord, kw_only=True, frozen=True):
     """A task that has ended while its run goes on: guards for it, and for its agent, refuse work."""
 
     task_id: str
@@ -314,7 +314,7 @@ class EndedTask(Published, kw_only=True, frozen=True):
     agent: Annotated[str, about("that owns it; empty: not known")] = ""
 
 
-class RunStatus(Published, kw_only=True, frozen=True):
+class RunStatus(PublishedRecord, kw_only=True, frozen=True):
     """The complete latest status of a run, as the compacted ``runs`` topic keeps it."""
 
     run_id: str

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from streamproc.errors import InvalidEvent
 from streamproc.model import wire
-from streamproc.model.controls import ControlEvent, Published, RunStatus
+from streamproc.model.controls import ControlEvent, PublishedRecord, RunStatus
 from streamproc.model.fleet_command import FleetCommand, read_command
 from streamproc.model.heartbeat import Heartbeat, read_heartbeat
 from streamproc.model.notification import Notice
@@ -37,7 +37,7 @@ class Kind(NamedTuple):
     decode: Callable[[bytes], object]
 
 
-def _model(model: type[BaseModel | Published]) -> Callable[[], dict[str, Any]]:
+def _model(model: type[BaseModel | PublishedRecord]) -> Callable[[], dict[str, Any]]:
     return lambda: model.model_json_schema(by_alias=True)
 
 

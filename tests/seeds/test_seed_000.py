@@ -157,6 +157,17 @@ def test_the_same_failures_under_ids_that_are_never_the_same(name: str) -> None:
     assert where(halted(events)) == ("STALL002", 5)
 
 
+@pytest.mark.parametrize("left", ["docs", "artifact"])
+def test_a_reviewer_says_the_same_in_a_few_words_while_the_other_side_gets_on(left: str) -> None:
+    # "A progress signal is an observable, low-cost indicator that the loop is converging": "docs progress"
+    drafts = [{"node": "coder", left: f"# Draft\n{'more ' * n}"} for n in range(5)]
+    asked = [said("verifier", "Please revise.") for _ in range(5)]
+    assert [one for one in played(loop(drafts, asked))[1] if one.halts] == []
+    assert where(halted(loop(drafts[:1] * 5, asked))) == ("LOOP002", 3)  # nothing gets on: "A/B/A/B"
+    long = [said("verifier", "Please revise. " * 20) for _ in range(5)]
+    assert where(halted(loop(drafts, long))) == ("LOOP001", 5)
+
+
 @pytest.mark.parametrize("verifier", ["reports", "reads"])
 def test_a_failing_count_that_does_not_decrease(verifier: str) -> None:
     more = [reading(n) if verifier == "reads" else {} for n in range(6)]

@@ -12,25 +12,41 @@ from __future__ import annotations
 from typing import Final
 
 from streamproc.core.now import Now
-from streamproc.core.records import cfunc, hash64, i32, tag32, u64
+from streamproc.core.records import Table, cfunc, hash64, i32, tag32, u64
 from streamproc.core.signals.nodes import NodeState
 from streamproc.core.signals.novelty import Gate
 from streamproc.core.signals.periods import HashWindow, own_stream
 from streamproc.core.signals.streaks import Said
 from streamproc.model.wire import Content, Turn
 
+PHRASE_CHARS: Final = 120  # a longer text is work of its own
 OWN_TIMES: Final = 3  # of the same between others' words; fewer are not even worth a warning
 
 
 @cfunc
-def count_own(now: Now, topic: u64, gate: Gate) -> tuple[Said, ...]:
-    """Count the text and the structured output of a turn, and return those that are repeats."""
+def count_own(now: Now, topic: u64, gate: Gate, nodes: Table) -> tuple[Said, ...]:
+    """Count the text and the structured output of a turn, and return those that are repeats. `nodes` are the run's."""
     node: NodeState = now.node
+    output: Content | None = now.turn.output
     since: i32 = now.novelty.last_end(gate)
     if node.artifact.count and node.artifact.first == now.index:
         since = now.index  # another artifact than before is progress, whatever is said about it
-    repeated = _count(now, node.output, now.turn.output, topic, since)
-    return repeated + _count(now, node.structured, now.turn.structured, topic, since)
+    repeated = _count(now, node.structured, now.turn.structured, topic, since)
+    if output is not None and output.size <= PHRASE_CHARS:
+        since = max(since, _others_work(nodes, node))
+    return _count(now, node.output, output, topic, since) + repeated
+
+
+@cfunc
+def _others_work(nodes: Table, node: NodeState) -> i32:
+    """Return the last turn in which another node left another artifact than before: what a reviewer says about it in a
+    few words may be the same each time."""
+    last: i32 = -1
+    other: NodeState
+    for other in nodes.rows:
+        if other.key != node.key and other.artifact.count:
+            last = max(last, other.artifact.first)
+    return last
 
 
 @cfunc
