@@ -70,7 +70,55 @@ class GuardRegistry:
         return len(self._guards)
 
 
-class Guard:
+class BaseGuard:
+    """What the guards of asyncio and of threads share. `halted` returns why a run must stop."""
+
+    def __init__(
+        self,
+        run_id: str,
+        registry: GuardRegistry,
+        halted: Callable[[str], Halted | None],
+        waits: Waits | None = None,
+        reports: GuardReports | None = None,
+    ) -> None:
+        self.run_id = run_id
+        self._reports = reports
+        self._waits = waits
+        self._registry = registry
+        self._halted = halted
+        self._span: GuardSpan | None = None
+
+    def check(self) -> None:
+        """Raise `Halted` if the run is halted, its user or tenant killed, or the fleet stopped. No I/O: for a loop that
+        computes for a long time."""
+        halted = self._halted(self.run_id)
+        if halted is not None:
+            raise halted
+
+    @property
+    def state(self) -> WatchState:
+        """Whether workers decide on this run (see `HaltListener.state`)."""
+        return WatchState("unknown") if self._waits is None else self._waits.state
+
+    def _entry_failed(self, span: GuardSpan, error: BaseException) -> None:
+        span.end(error)
+        if self._reports is not None and halts_run(error, self.run_id):
+            self._reports.ended(self.run_id, halted=True)
+
+    def _entered(self, span: GuardSpan) -> None:
+        self._span = span
+        if self._reports is not None:
+            self._reports.entered(self.run_id)
+
+    def _ended(self, shown: BaseException | None, *causes: BaseException | None) -> None:
+        """End the span with an error, and report whether the run was halted: by one of the causes."""
+        if self._reports is not None:
+            self._reports.ended(self.run_id, halted=any(halts_run(cause, self.run_id) for cause in causes))
+        if self._span is not None:
+            self._span.end(shown)
+
+
+class Guard(BaseGuard):
     """Guards one run, in one task, once. While the fleet is paused, the guard waits at its entry and at `ready`; with
     ``on_unwatched="pause"`` also while no worker decides on the run.
 
@@ -90,22 +138,11 @@ class Guard:
         waits: Waits | None = None,
         reports: GuardReports | None = None,
     ) -> None:
-        self.run_id = run_id
-        self._reports = reports
-        self._waits = waits
-        self._registry = registry
-        self._halted = halted
+        super().__init__(run_id, registry, halted, waits, reports)
         self._payer = payer
         self._task: asyncio.Task[object] | None = None
         self._cancelling = 0
         self._cause: Halted | None = None
-        self._span: GuardSpan | None = None
-
-    def check(self) -> None:
-        """Raise `Halted` if the run is halted. For a loop that computes for a long time without awaiting."""
-        halted = self._halted(self.run_id)
-        if halted is not None:
-            raise halted
 
     async def ready(self) -> None:
         """Wait while the fleet is paused, and with ``on_unwatched="pause"`` while no worker decides on the run; raise
@@ -117,11 +154,6 @@ class Guard:
             self.check()
         else:
             await self._waits.ready(self.check)
-
-    @property
-    def state(self) -> WatchState:
-        """Whether workers decide on this run (see `HaltListener.state`)."""
-        return WatchState("unknown") if self._waits is None else self._waits.state
 
     def reserve(self, **estimate: Unpack[ReserveFields]) -> Reservation:
         """``async with guard.reserve(cost_usd="0.05", tokens=4000) as hold:`` enters only if the budgets allow it.
@@ -157,13 +189,10 @@ class Guard:
         try:
             await self.ready()  # entering starts new work
         except BaseException as error:
-            span.end(error)
-            if self._reports is not None and halts_run(error, self.run_id):
-                self._reports.ended(self.run_id, halted=True)
+            self._entry_failed(span, error)
             raise
-        self._span, self._task = span, task
-        if self._reports is not None:
-            self._reports.entered(self.run_id)
+        self._task = task
+        self._entered(span)
         self._cancelling = task.cancelling()
         self._registry.add(self.run_id, self)
         return self
@@ -173,12 +202,7 @@ class Guard:
     ) -> None:
         self._registry.remove(self.run_id, self)
         cause = self._raised_after(error)
-        if self._reports is not None:
-            self._reports.ended(
-                self.run_id, halted=halts_run(self._cause, self.run_id) or halts_run(error, self.run_id)
-            )
-        if self._span is not None:
-            self._span.end(cause or error)
+        self._ended(cause or error, self._cause, error)
         if cause is not None:
             raise cause from error
 

@@ -70,7 +70,7 @@ def test_what_is_valid_is_so_for_opentelemetry(text: str) -> None:
 def test_a_turn_names_the_span_in_which_it_is_published(monkeypatch: pytest.MonkeyPatch) -> None:
     exported = Exported(monkeypatch)
     turns, blocking = TurnPublisher("127.0.0.1:9"), BlockingTurnPublisher("127.0.0.1:9")
-    for prepare in (turns.prepare, blocking._turns.prepare):
+    for prepare in (turns.prepare, blocking.prepare):
         outside = prepare(TURN)
         assert outside is not None
         assert outside.traceparent == ""
