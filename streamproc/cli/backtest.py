@@ -50,16 +50,14 @@ SHOWN_MAX = 20  # changed runs of each policy in a report
 Paths = Annotated[
     list[str] | None,
     typer.Argument(
-        help="Logs: files, directories, globs. Without any, the turns topic: then give --all or a part of it.",
-        show_default=False,
+        help="Logs: files, directories, globs. Without any, the turns topic: then give --all or a part of it."
     ),
 ]
 Shadow = Annotated[
     str | None,
     typer.Option(
         help="Compare what this shadow has published with what the workers have, instead of stepping a log "
-        "(see `streamproc worker --shadow`).",
-        show_default=False,
+        "(see `streamproc worker --shadow`)."
     ),
 ]
 Policies = Annotated[
@@ -68,7 +66,6 @@ Policies = Annotated[
         "--policy",
         help="A policy file, or the name of a preset. Repeatable; the others are compared with the first. "
         "Default: STREAMPROC_POLICY, else standard.",
-        show_default=False,
     ),
 ]
 Sweeps = Annotated[
@@ -78,19 +75,15 @@ Sweeps = Annotated[
         help="Try several values of a setting on top of each policy: LOOP003.halt=2..5, maxSteps=50,100. "
         "Several make a grid of at most 200 policies.",
         metavar="SETTING=VALUES",
-        show_default=False,
     ),
 ]
 Outcomes = Annotated[
     list[str] | None,
     typer.Option(
-        help="A file that says what became of runs; `-`: none. Repeatable. Default: NAME.outcomes.json beside a log.",
-        show_default=False,
+        help="A file that says what became of runs; `-`: none. Repeatable. Default: NAME.outcomes.json beside a log."
     ),
 ]
-Html = Annotated[
-    Path | None, typer.Option(help="Also write the comparison to this file, as one page.", show_default=False)
-]
+Html = Annotated[Path | None, typer.Option(help="Also write the comparison to this file, as one page.")]
 Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Processes. Default: one for each core.", min=0)]
 
 

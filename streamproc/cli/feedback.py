@@ -25,22 +25,15 @@ app = typer.Typer()
 PATIENCE_S = 20.0  # for the broker; after that, the feedback counts as not given
 
 RunId = Annotated[
-    str | None,
-    typer.Argument(metavar="[RUN]", help="Id of the halted run.", show_default=False, autocompletion=complete_runs),
+    str | None, typer.Argument(metavar="[RUN]", help="Id of the halted run.", autocompletion=complete_runs)
 ]
 Judgement = Annotated[
     Literal["false-alarm", "right"] | None,
-    typer.Argument(
-        metavar="[VERDICT]",
-        help="false-alarm: the run should not have been halted; right: it was stuck.",
-        show_default=False,
-    ),
+    typer.Argument(metavar="[VERDICT]", help="false-alarm: the run should not have been halted; right: it was stuck."),
 ]
-Why = Annotated[str, typer.Option("--why", "--reason", help="Reason, kept with the label.", show_default=False)]
-DecisionId = Annotated[
-    str | None, typer.Option("--decision", help="Id of the halt. Default: the run's last one.", show_default=False)
-]
-By = Annotated[str | None, typer.Option("--by", help="Your name. Default: your login name.", show_default=False)]
+Why = Annotated[str, typer.Option("--why", "--reason", help="Reason, kept with the label.")]
+DecisionId = Annotated[str | None, typer.Option("--decision", help="Id of the halt. Default: the run's last one.")]
+By = Annotated[str | None, typer.Option("--by", help="Your name. Default: your login name.")]
 Listed = Annotated[bool, typer.Option("--list", help="Print all feedback in the log, oldest first.")]
 Export = Annotated[
     bool, typer.Option("--export", help="Print the labels that result, as a file of outcomes for `backtest`.")

@@ -19,24 +19,21 @@ if TYPE_CHECKING:
 POLICY_HELP: Final = "A policy file, or the name of a preset. Default: STREAMPROC_POLICY, else standard."
 
 Brokers = Annotated[
-    str | None,
-    typer.Option(help="Kafka bootstrap servers. Default: STREAMPROC_BROKERS, else localhost:9092.", show_default=False),
+    str | None, typer.Option(help="Kafka bootstrap servers. Default: STREAMPROC_BROKERS, else localhost:9092.")
 ]
 TopicPrefix = Annotated[
     str | None,
     typer.Option(
         help="Prefix of every topic name. Default: STREAMPROC_TOPIC_PREFIX, else streamproc.",
-        show_default=False,
         autocompletion=complete_prefixes,
     ),
 ]
-Policy = Annotated[str | None, typer.Option(help=POLICY_HELP, show_default=False, autocompletion=complete_policies)]
+Policy = Annotated[str | None, typer.Option(help=POLICY_HELP, autocompletion=complete_policies)]
 Shadow = Annotated[
     str | None,
     typer.Option(
         help="Name of a shadow: a worker with another policy on the same turns, whose decisions stop nothing. "
-        "Default: STREAMPROC_SHADOW, else none.",
-        show_default=False,
+        "Default: STREAMPROC_SHADOW, else none."
     ),
 ]
 Metrics = Annotated[
@@ -44,7 +41,6 @@ Metrics = Annotated[
     typer.Option(
         metavar="HOST:PORT",
         help="Address of /metrics, /healthz and /readyz. Default: STREAMPROC_METRICS, else nothing listens.",
-        show_default=False,
     ),
 ]
 LogLevel = Annotated[
@@ -54,8 +50,7 @@ LogStyle = Annotated[
     Literal["text", "json"] | None,
     typer.Option(
         help="Log lines for people, or JSON objects with run, code, turn, partition and trace id as fields. Default: "
-        "STREAMPROC_LOG_STYLE, else text.",
-        show_default=False,
+        "STREAMPROC_LOG_STYLE, else text."
     ),
 ]
 
@@ -75,8 +70,7 @@ def _without_results() -> Iterator[None]:
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
 Quiet = Annotated[
-    bool,
-    typer.Option("--quiet", "-q", callback=_silence, help="Print no result; only set the exit code."),
+    bool, typer.Option("--quiet", "-q", callback=_silence, help="Print no result; only set the exit code.")
 ]
 
 

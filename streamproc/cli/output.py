@@ -19,8 +19,7 @@ from streamproc.model.escaping import escape_json
 FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what writing to a full disk raises, without a file's name
 
 OutputFile = Annotated[
-    str | None,
-    typer.Option("--output", "-o", help="Write results to this file. Default: standard output.", show_default=False),
+    str | None, typer.Option("--output", "-o", help="Write results to this file. Default: standard output.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the summary, and no notes.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print more of each result.")]

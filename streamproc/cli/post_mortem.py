@@ -27,11 +27,7 @@ app = typer.Typer()
 
 Run = Annotated[
     str | None,
-    typer.Argument(
-        help="The run to report on. Without it, all runs: stuck ones first.",
-        show_default=False,
-        autocompletion=complete_runs,
-    ),
+    typer.Argument(help="The run to report on. Without it, all runs: stuck ones first.", autocompletion=complete_runs),
 ]
 Log = Annotated[
     list[str] | None,
@@ -39,18 +35,13 @@ Log = Annotated[
         "--log",
         help="A log to read instead of the turns topic: a file, a directory, a glob, or - for standard input. May be "
         "given several times.",
-        show_default=False,
     ),
 ]
-From = Annotated[
-    str | None,
-    typer.Option("--from", help="The format of the logs. Default: found by their content.", show_default=False),
-]
+From = Annotated[str | None, typer.Option("--from", help="The format of the logs. Default: found by their content.")]
 Out = Annotated[
     str | None,
-    typer.Option("--output", "-o", help="The file to write; - is standard output. Default: run.html, or runs.html.",
-                 show_default=False),
-]  # fmt: skip
+    typer.Option("--output", "-o", help="The file to write; - is standard output. Default: run.html, or runs.html."),
+]
 Format = Annotated[
     Literal["html", "md", "json"],
     typer.Option("--format", help="html: one page; md: for a ticket; json: for a program."),

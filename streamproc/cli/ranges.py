@@ -22,35 +22,28 @@ if TYPE_CHECKING:
     from streamproc.kafka.reading import Extent, TopicReader
     from streamproc.replay.window import Selection
 
-Run = Annotated[str | None, typer.Option(help="Only this run.", show_default=False, autocompletion=complete_runs)]
-Workflow = Annotated[str | None, typer.Option(help="Only runs of this workflow.", show_default=False)]
-User = Annotated[str | None, typer.Option(help="Only runs of this user.", show_default=False)]
+Run = Annotated[str | None, typer.Option(help="Only this run.", autocompletion=complete_runs)]
+Workflow = Annotated[str | None, typer.Option(help="Only runs of this workflow.")]
+User = Annotated[str | None, typer.Option(help="Only runs of this user.")]
 All = Annotated[bool, typer.Option("--all", help="Every run in the log.")]
 Since = Annotated[
     str | None,
     typer.Option(
         help="Only what happened since then: an age such as 90s, 15m, 2h or 1d, RFC 3339, or milliseconds since 1970. "
-        "Default: the log's beginning.",
-        show_default=False,
+        "Default: the log's beginning."
     ),
 ]
 Until = Annotated[
-    str | None,
-    typer.Option(help="Only what happened until then, written as for --since. Default: the log's end.",
-                 show_default=False),
-]  # fmt: skip
+    str | None, typer.Option(help="Only what happened until then, written as for --since. Default: the log's end.")
+]
 Offsets = Annotated[
     list[str] | None,
     typer.Option(
         help="Only decisions on these records of the turns topic: PARTITION:BEGIN-END, the end excluded. Repeatable.",
         metavar="P:BEGIN-END",
-        show_default=False,
     ),
 ]
-Output = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", help="Write the result to this file.", dir_okay=False, show_default=False),
-]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write the result to this file.", dir_okay=False)]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no result; only set the exit code.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print everything, without a limit.")]
 

@@ -42,23 +42,18 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 Paths = Annotated[
-    list[str] | None,
-    typer.Argument(help="Logs to replay instead of the turns topic: files, directories, globs.", show_default=False),
+    list[str] | None, typer.Argument(help="Logs to replay instead of the turns topic: files, directories, globs.")
 ]
 Diff = Annotated[bool, typer.Option("--diff", help="Compare with the control topic, and say why decisions differ.")]
 Against = Annotated[
     Path | None,
-    typer.Option(
-        help="Compare with the control events in this file, one a line, instead of the control topic.",
-        show_default=False,
-    ),
+    typer.Option(help="Compare with the control events in this file, one a line, instead of the control topic."),
 ]
 KnownPolicy = Annotated[
     list[str] | None,
     typer.Option(
         help="The policy that published, if you have it: its settings are compared with those of --policy. "
-        "Presets are known. Repeatable.",
-        show_default=False,
+        "Presets are known. Repeatable."
     ),
 ]
 Printed = Annotated[

@@ -39,9 +39,9 @@ def runs(
     lost: Annotated[
         bool, typer.Option("--lost", help="Only running runs of which nothing has come for the policy's lost_after_s.")
     ] = False,
-    workflow: Annotated[str | None, typer.Option(help="Only runs of this workflow.", show_default=False)] = None,
-    user: Annotated[str | None, typer.Option(help="Only runs of this user.", show_default=False)] = None,
-    tenant: Annotated[str | None, typer.Option(help="Only runs of this tenant.", show_default=False)] = None,
+    workflow: Annotated[str | None, typer.Option(help="Only runs of this workflow.")] = None,
+    user: Annotated[str | None, typer.Option(help="Only runs of this user.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Only runs of this tenant.")] = None,
     since: Since = None,
     until: Until = None,
     format_: Format = "text",
@@ -99,10 +99,9 @@ def runs(
     epilog=examples("streamproc status nightly-42", "streamproc status nightly-42 --export nightly-42.status.json")
 )
 def status(
-    run: Annotated[str, typer.Argument(help="Id of the run.", show_default=False, autocompletion=complete_runs)],
+    run: Annotated[str, typer.Argument(help="Id of the run.", autocompletion=complete_runs)],
     export: Annotated[
-        Path | None,
-        typer.Option(help="Also write the status and all decisions about the run to this file.", show_default=False),
+        Path | None, typer.Option(help="Also write the status and all decisions about the run to this file.")
     ] = None,
     format_: Format = "text",
     as_json: Json = False,

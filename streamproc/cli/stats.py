@@ -27,8 +27,7 @@ Turns = Annotated[
     list[str] | None,
     typer.Argument(
         help="Files of raw turns, scanned under the policy; their runs count as ended. "
-        "Default: what the workers have published on the topics control and runs.",
-        show_default=False,
+        "Default: what the workers have published on the topics control and runs."
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
