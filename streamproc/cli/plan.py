@@ -119,9 +119,8 @@ def plan(
             given = {"load": asdict(load), "cluster": asdict(cluster), "figures": asdict(sourced.figures)}
             out.json(orjson.dumps(given | {"figures_from": sourced.source, "plan": found.as_json()}).decode())
             return
-        for text in _lines(load, cluster, found):
+        for text in (*_lines(load, cluster, found), f"figures: {clean(sourced.source)}"):
             out.text(text, LABEL)
-        out.text(f"figures: {clean(sourced.source)}", LABEL)
 
 
 def _check(positive: dict[str, float], others: dict[str, float]) -> None:
