@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
 from aiohttp import web
@@ -29,8 +29,8 @@ from streamproc.web.access.headers import cookie_values
 from streamproc.web.access.login import (
     Fields,
     Identity,
+    LoginMethod,
     LoginRefused,
-    LoginSite,
     comes_from_elsewhere,
     continue_form,
 )
@@ -38,9 +38,6 @@ from streamproc.web.access.oidc_provider import OidcProvider
 from streamproc.web.access.own_address import own_path
 from streamproc.web.access.rights import rights_of
 from streamproc.web.access.throttle import network
-
-if TYPE_CHECKING:
-    from streamproc.web.access.session import Session
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +65,7 @@ class OidcOptions:
     groups_claim: str = "groups"
 
 
-class OidcLogin:
+class OidcLogin(LoginMethod):
     """Logs in people by the provider; the groups in its token give rights, for as long as the session lasts."""
 
     name = "oidc"
@@ -90,25 +87,15 @@ class OidcLogin:
         self._provider = OidcProvider(options.issuer, options.client_id, options.client_secret)
         self._key = secrets.token_bytes(32)
         self._used: dict[str, None] = {}
-        self._site: LoginSite
 
     def form(self, _request: web.Request, back_to: str) -> Html:
         """Return a link that begins a login."""
         host = urlsplit(self._options.issuer).netloc
         return tag("p", tag("a", f"Log in with {host}", href=f"/login/oidc?{urlencode({'next': back_to})}"))
 
-    def routes(self, site: LoginSite) -> Sequence[web.RouteDef]:
+    def routes(self) -> Sequence[web.RouteDef]:
         """Return the routes that begin a login, and to which the provider sends the browser back."""
-        self._site = site
         return (web.get("/login/oidc", self._begin), web.get(CALLBACK, self._returned))
-
-    def current(self, session: Session, _request: web.Request | None) -> frozenset[str] | None:
-        """Return the rights of the session: the provider is asked only at a login."""
-        return session.rights
-
-    def address_hint(self) -> str:
-        """Return nothing: the provider asks for the login."""
-        return ""
 
     async def identify(self, request: web.Request, fields: Fields) -> Identity:
         """End a login: check `state`, exchange the code, check the token."""
@@ -153,7 +140,7 @@ class OidcLogin:
         back_to = own_path(request.query.get("next", ""))
         if comes_from_elsewhere(request):
             # Otherwise a site could end the login that a person has begun, again and again, by beginning another one.
-            return self._site.layout("Log in", tag("h1", "Log in") + self.form(request, back_to), request)
+            return self.site.layout("Log in", tag("h1", "Log in") + self.form(request, back_to), request)
         try:
             found = await self._provider.configuration()
         except Unavailable as error:
@@ -174,30 +161,22 @@ class OidcLogin:
         endpoint = found["authorization_endpoint"]
         to = f"{endpoint}{'&' if urlsplit(endpoint).query else '?'}{urlencode(query)}"
         response = web.Response(status=303, headers={"Location": to})
-        response.set_cookie(
-            self._cookie,
-            cookie,
-            max_age=LOGIN_S,
-            path="/",
-            secure=self._site.address.secure,
-            httponly=True,
-            samesite="Strict",
-        )
+        self.site.address.set_cookie(response, self._cookie, cookie, LOGIN_S)
         return response
 
     async def _returned(self, request: web.Request) -> web.Response:
         """Pass on what the provider says by a form of ours: its redirect brings no `SameSite=Strict` cookie."""
         fields = {name: request.query[name] for name in RETURNED if name in request.query}
         form = tag("div", tag("h1", "Log in"), continue_form(self.name, fields, "Continue"), class_="login")
-        return self._site.layout("Log in", form, request)
+        return self.site.layout("Log in", form, request)
 
     @property
     def _cookie(self) -> str:
-        return f"{self._site.address.cookie}-login"
+        return f"{self.site.address.cookie}-login"
 
     @property
     def _redirect_uri(self) -> str:
-        return self._site.address.origins[0] + CALLBACK
+        return self.site.address.origins[0] + CALLBACK
 
     def _derived(self, purpose: str, cookie: str) -> str:
         content = f"{purpose}\0{cookie}".encode("utf-8", "surrogateescape")
