@@ -40,7 +40,7 @@ class Background:
             future.cancel()  # Ctrl-C while waiting
             raise
 
-    def call_soon(self, function: Callable[[], None]) -> None:
+    def call_soon(self, function: Callable[[], object]) -> None:
         """Schedule a function on the loop. Raises `RuntimeError` if the loop is closed."""
         self._check_process()
         self._loop.call_soon_threadsafe(function)

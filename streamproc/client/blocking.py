@@ -113,7 +113,7 @@ class BlockingTurnPublisher(BaseTurnPublisher[str], BlockingClient):
         await super()._close()
 
 
-class BlockingGuard(BaseGuard):
+class BlockingGuard(BaseGuard["BlockingPayer"]):
     """Guards one run in blocking code.
 
     A thread cannot be interrupted from outside, so `Halted` is raised at the entry, by `check`, `ready` and `sleep`
@@ -129,9 +129,8 @@ class BlockingGuard(BaseGuard):
         waits: Waits,
         reports: GuardReports,
     ) -> None:
-        super().__init__(run_id, registry, halted, waits, reports)
+        super().__init__(run_id, registry, halted, payer, waits, reports)
         self._run_waits = waits
-        self._payer = payer
         self._fired = threading.Event()
 
     def ready(self, timeout_s: float | None = None) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self, Unpack
+from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar, Unpack
 
 from streamproc.errors import Halted, TaskEnded
 from streamproc.fleet.workers import WatchState
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from streamproc.client.admission.reservation import Reservation, ReserveFields
     from streamproc.client.guard_reports import GuardReports
     from streamproc.client.waits import Waits
+
+PayerT = TypeVar("PayerT")
 
 NO_PAYER = "this guard has no payer: create it with `halts.guard(run_id, admission)`"
 
@@ -70,7 +72,7 @@ class GuardRegistry:
         return len(self._guards)
 
 
-class BaseGuard:
+class BaseGuard(Generic[PayerT]):
     """What the guards of asyncio and of threads share. `halted` returns why a run must stop."""
 
     def __init__(
@@ -78,10 +80,12 @@ class BaseGuard:
         run_id: str,
         registry: GuardRegistry,
         halted: Callable[[str], Halted | None],
+        payer: PayerT | None = None,
         waits: Waits | None = None,
         reports: GuardReports | None = None,
     ) -> None:
         self.run_id = run_id
+        self._payer = payer
         self._reports = reports
         self._waits = waits
         self._registry = registry
@@ -118,7 +122,7 @@ class BaseGuard:
             self._span.end(shown)
 
 
-class Guard(BaseGuard):
+class Guard(BaseGuard["Payer"]):
     """Guards one run, in one task, once. While the fleet is paused, the guard waits at its entry and at `ready`; with
     ``on_unwatched="pause"`` also while no worker decides on the run.
 
@@ -129,20 +133,10 @@ class Guard(BaseGuard):
     If the program has set a tracer provider of OpenTelemetry, the body is a span, ``streamproc.guard RUN``.
     """
 
-    def __init__(
-        self,
-        run_id: str,
-        registry: GuardRegistry,
-        halted: Callable[[str], Halted | None],
-        payer: Payer | None = None,
-        waits: Waits | None = None,
-        reports: GuardReports | None = None,
-    ) -> None:
-        super().__init__(run_id, registry, halted, waits, reports)
-        self._payer = payer
-        self._task: asyncio.Task[object] | None = None
-        self._cancelling = 0
-        self._cause: Halted | None = None
+    _payer: Payer | None
+    _task: asyncio.Task[object] | None = None
+    _cancelling = 0
+    _cause: Halted | None = None
 
     async def ready(self) -> None:
         """Wait while the fleet is paused, and with ``on_unwatched="pause"`` while no worker decides on the run; raise

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 from streamproc.client.command_handler import CommandHandler
 from streamproc.client.control_consumer import ControlConsumer
+from streamproc.client.dispatcher import Dispatcher
 from streamproc.client.guard import Guard, GuardRegistry
 from streamproc.client.guard_reports import GuardReports
 from streamproc.client.halts import HALTED_MAX, Halts, control_of, halted_error
@@ -21,14 +22,12 @@ from streamproc.errors import InvalidSettings, Unavailable, plural
 from streamproc.fleet.record_signing import record_signer
 from streamproc.fleet.signing import command_signer
 from streamproc.kafka.session import client_settings
-from streamproc.model.controls import UnverifiedControlEvent, read_control
 from streamproc.model.redaction import redact_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from streamproc.client.admission.admission import Admission, PayerFields
-    from streamproc.client.halt_records import ControlNews, Halt, StatusNews
     from streamproc.client.heartbeat_watch import OnUnwatched
     from streamproc.errors import Halted
     from streamproc.fleet.workers import WatchState
@@ -304,70 +303,3 @@ class HaltListener(BaseHaltListener):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-
-class Dispatcher:
-    """Dispatches received records: updates the halts, fires guards, and feeds subscriptions."""
-
-    def __init__(
-        self,
-        halts: Halts,
-        guards: GuardRegistry,
-        caught_up: asyncio.Event,
-        subscriptions: set[Subscription],
-        command_handler: CommandHandler,
-    ) -> None:
-        self._halts = halts
-        self._command_handler = command_handler
-        self._guards = guards
-        self._caught_up = caught_up
-        self._subscriptions = subscriptions
-
-    def snapshot(self, statuses: Iterable[StatusNews]) -> None:
-        """Apply the latest statuses: from now on every earlier halt is known."""
-        for news in statuses:
-            self.status(news)
-        self._caught_up.set()
-
-    def status(self, news: StatusNews) -> None:
-        """Apply a record of the `runs` topic."""
-        if self._halts.status(news):
-            self._guards.fire(news.run_id)
-
-    def control(self, news: ControlNews, value: bytes) -> None:
-        """Apply a record of the `control` topic."""
-        if not self._halts.is_new(news.id):
-            return
-        if self._halts.control(news):
-            self._guards.fire(news.run_id)
-        if self._subscriptions:
-            control = read_control(value, news.traceparent)
-            for subscription in tuple(self._subscriptions):
-                subscription.offer(control)
-
-    def command(self, key: bytes | None, value: bytes | None, appended_ms: int | None) -> None:
-        """Apply a record of the `commands` topic."""
-        self._command_handler.apply(key, value, appended_ms)
-
-    def unverified(self, value: bytes) -> None:
-        """Pass a record of the `control` topic that no worker has signed to the subscriptions that want it."""
-        for subscription in tuple(self._subscriptions):
-            if subscription.unverified:
-                subscription.offer(UnverifiedControlEvent.model_validate_json(value))
-
-    def halts_of(self, run_id: str) -> tuple[Halt, ...]:
-        """Return why a run is halted, by each partition that says so; none if it is not known to be halted."""
-        return self._halts.of(run_id)
-
-    def has_ended_tasks(self, run_id: str) -> bool:
-        """Return whether tasks of a run are known to have ended."""
-        return self._halts.ends.known(run_id)
-
-    def guards(self, run_id: str) -> bool:
-        """Return whether work on this run is guarded here."""
-        return run_id in self._guards
-
-    @property
-    def subscribed(self) -> bool:
-        """Whether there are subscriptions."""
-        return bool(self._subscriptions)
