@@ -21,6 +21,27 @@ Fields = Mapping[str, str]
 Layout = Callable[[str, Html, web.Request], web.Response]  # title, body, request
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessOptions:
+    """Where the page listens, and how people log in. Without a way to log in, it is the token of a loopback page.
+
+    `groups` are ``GROUP=RIGHT`` pairs, for the provider's groups and the header's.
+    """
+
+    host: str = "127.0.0.1"
+    public_url: str = ""
+    users_file: str = ""
+    oidc_issuer: str = ""
+    oidc_client_id: str = ""
+    oidc_scope: str = "openid profile email"
+    oidc_name_claim: str = "email"
+    oidc_groups_claim: str = "groups"
+    trust_header: str = ""
+    groups_header: str = ""
+    trusted_proxies: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     """Who logged in. `basis` is compared later to see whether the login still holds; `back_to` is the path to go to, if

@@ -15,7 +15,6 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
@@ -27,6 +26,7 @@ from streamproc.report.markup import Html, tag
 from streamproc.web.access.client_address import TrustedProxies, client_address
 from streamproc.web.access.headers import cookie_values
 from streamproc.web.access.login import (
+    AccessOptions,
     Fields,
     Identity,
     LoginMethod,
@@ -53,18 +53,6 @@ BUSY: Final = "Too many people log in from this address at once: try again."
 BEGIN_AGAIN: Final = "This login was begun in another browser, too long ago, or is over: begin again."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OidcOptions:
-    """How the provider is asked, and what its claims mean here."""
-
-    issuer: str
-    client_id: str
-    client_secret: str = field(default="", repr=False)
-    scope: str = "openid profile email"
-    name_claim: str = "email"
-    groups_claim: str = "groups"
-
-
 class OidcLogin(LoginMethod):
     """Logs in people by the provider; the groups in its token give rights, for as long as the session lasts."""
 
@@ -72,7 +60,8 @@ class OidcLogin(LoginMethod):
 
     def __init__(
         self,
-        options: OidcOptions,
+        options: AccessOptions,
+        secret: str,
         granted: Mapping[str, frozenset[str]],
         proxies: TrustedProxies = (),
         *,
@@ -84,13 +73,13 @@ class OidcLogin(LoginMethod):
         self._proxies = proxies
         self._exchanging: Counter[str] = Counter()
         self._now = now
-        self._provider = OidcProvider(options.issuer, options.client_id, options.client_secret)
+        self._provider = OidcProvider(options.oidc_issuer, options.oidc_client_id, secret)
         self._key = secrets.token_bytes(32)
         self._used: dict[str, None] = {}
 
     def form(self, _request: web.Request, back_to: str) -> Html:
         """Return a link that begins a login."""
-        host = urlsplit(self._options.issuer).netloc
+        host = urlsplit(self._options.oidc_issuer).netloc
         return tag("p", tag("a", f"Log in with {host}", href=f"/login/oidc?{urlencode({'next': back_to})}"))
 
     def routes(self) -> Sequence[web.RouteDef]:
@@ -102,7 +91,7 @@ class OidcLogin(LoginMethod):
         state = fields.get("state", "")
         cookies = cookie_values(request, self._cookie)
         cookie = next((one for one in cookies if _equal(state, self._derived("state", one))), "")
-        if not self._is_fresh(cookie) or fields.get("iss", self._options.issuer) != self._options.issuer:
+        if not self._is_fresh(cookie) or fields.get("iss", self._options.oidc_issuer) != self._options.oidc_issuer:
             raise LoginRefused(BEGIN_AGAIN)
         if fields.get("error"):
             raise LoginRefused(f"The identity provider refused: {shown(fields['error'])}.")
@@ -110,7 +99,7 @@ class OidcLogin(LoginMethod):
         if problem := self._problem(claims, self._derived("nonce", cookie)):
             log.warning("login with the identity provider failed: its token has a wrong %s", problem)
             raise LoginRefused(FAILED)
-        groups = claims.get(self._options.groups_claim)
+        groups = claims.get(self._options.oidc_groups_claim)
         named = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
         rights = rights_of((group for group in named if isinstance(group, str)), self._granted)
         back_to = _decoded(cookie.rpartition(".")[2])
@@ -150,9 +139,9 @@ class OidcLogin(LoginMethod):
         challenge = hashlib.sha256(self._derived("verifier", cookie).encode()).digest()
         query = {
             "response_type": "code",
-            "client_id": self._options.client_id,
+            "client_id": self._options.oidc_client_id,
             "redirect_uri": self._redirect_uri,
-            "scope": self._options.scope,
+            "scope": self._options.oidc_scope,
             "state": self._derived("state", cookie),
             "nonce": self._derived("nonce", cookie),
             "code_challenge": _encoded(challenge),
@@ -190,9 +179,9 @@ class OidcLogin(LoginMethod):
         """Return the first claim that is wrong; empty if the token is for this login."""
         audience, party, now_s = claims.get("aud"), claims.get("azp"), self._now()
         audiences = audience if isinstance(audience, list) else [audience]
-        client = self._options.client_id
+        client = self._options.oidc_client_id
         checks = {
-            "iss": claims.get("iss") == self._options.issuer,
+            "iss": claims.get("iss") == self._options.oidc_issuer,
             "aud": client in audiences and (party == client or (party is None and len(audiences) == 1)),
             "exp": _number(claims.get("exp")) > now_s - LEEWAY_S,
             "iat": abs(_number(claims.get("iat")) - now_s) < LOGIN_S,
@@ -203,10 +192,10 @@ class OidcLogin(LoginMethod):
         return next((claim for claim, right in checks.items() if not right), "")
 
     def _name(self, claims: Mapping[str, Any]) -> str:
-        name = claims.get(self._options.name_claim)
+        name = claims.get(self._options.oidc_name_claim)
         # Some providers send it as a text.
         verified = str(claims.get("email_verified", True)).lower() == "true"
-        unverified = self._options.name_claim == "email" and not verified
+        unverified = self._options.oidc_name_claim == "email" and not verified
         if not isinstance(name, str) or not name.strip() or unverified:
             name = str(claims["sub"])
         return escape(name.strip())[:NAME_MAX]
