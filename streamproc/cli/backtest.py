@@ -28,8 +28,10 @@ from streamproc.cli.ranges import (
     Verbose,
     Workflow,
     log_range,
-    note_strays,
+    note_passed_over,
     output_to,
+    shown_batches,
+    within,
 )
 from streamproc.cli.terminal import clean, examples, fail, json_line, line, note, progress
 from streamproc.errors import plural
@@ -288,23 +290,19 @@ async def _spool_topic(settings: Settings, folder: Path) -> tuple[Spool, list[Fe
     events, feedback, refused = LogEvents.of(settings), list[Feedback](), 0
     spools: dict[int, Spool] = {}
     async with open_topic(settings, "turns") as reader:
-        with progress("reading turns", reader.records_total) as bar:
-            async for batch in reader.batches():
-                number = batch[0].partition
-                if number not in spools:
-                    spools[number] = Spool(folder / f"partition-{number}").__enter__()
-                for record in batch:
-                    event = events.read(record)
-                    if event is None:
-                        refused += 1
-                    elif type(event) is Feedback:
-                        feedback.append(event)
-                    elif type(event) is not BudgetReached:  # of the policy then; accounts are booked again
-                        spools[number].add(event, log_time_ms(record))
-                bar.advance(len(batch))
-    note_strays(reader)
-    if refused:
-        note(f"skipped {plural(refused, 'invalid record')}; the dead-letter topic has the reasons")
+        async for batch in shown_batches(reader, "turns"):
+            number = batch[0].partition
+            if number not in spools:
+                spools[number] = Spool(folder / f"partition-{number}").__enter__()
+            for record in batch:
+                event = events.read(record)
+                if event is None:
+                    refused += 1
+                elif type(event) is Feedback:
+                    feedback.append(event)
+                elif type(event) is not BudgetReached:  # of the policy then; accounts are booked again
+                    spools[number].add(event, log_time_ms(record))
+    note_passed_over(reader, refused)
     for one in spools.values():
         one.__exit__(None, None, None)
     with Spool(folder / "events") as spool:
@@ -318,16 +316,10 @@ def _chosen(runs: list[SpooledRun], wanted: LogRange) -> set[str] | None:
     if wanted.selection == (None, None, None) and wanted.from_ms is None and wanted.to_ms is None:
         return None
 
-    def within(one: SpooledRun) -> bool:
-        if wanted.from_ms is None and wanted.to_ms is None:
-            return True
-        if one.first_ms is None or one.last_ms is None:
-            return False
-        return (wanted.from_ms is None or one.last_ms >= wanted.from_ms) and (
-            wanted.to_ms is None or one.first_ms <= wanted.to_ms
-        )
+    def inside(one: SpooledRun) -> bool:
+        return within(one.last_ms, wanted.from_ms, None) and within(one.first_ms, None, wanted.to_ms)
 
-    return {one.run_id for one in runs if wanted.selection.holds(one) and within(one)}
+    return {one.run_id for one in runs if wanted.selection.holds(one) and inside(one)}
 
 
 def _print_json(rows: list[ComparedPolicy]) -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
 from streamproc.cli.completion import complete_policies, complete_prefixes
+from streamproc.cli.ranges import output_to
 from streamproc.cli.terminal import quiet_kafka, without_notes
 
 if TYPE_CHECKING:
@@ -58,14 +55,8 @@ LogStyle = Annotated[
 def _silence(ctx: typer.Context, quiet: bool) -> bool:
     if quiet:
         ctx.with_resource(without_notes())
-        ctx.with_resource(_without_results())
+        ctx.with_resource(output_to(None, quiet=True))
     return quiet
-
-
-@contextmanager
-def _without_results() -> Iterator[None]:
-    with Path(os.devnull).open("w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
-        yield
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, overload
@@ -15,11 +15,11 @@ from typer.core import TyperCommand
 
 from streamproc.cli.completion import complete_runs
 from streamproc.cli.output import written_file
-from streamproc.cli.terminal import fail, note
+from streamproc.cli.terminal import fail, note, progress
 from streamproc.errors import plural, shown
 
 if TYPE_CHECKING:
-    from streamproc.kafka.reading import Extent, TopicReader
+    from streamproc.kafka.reading import Extent, Record, TopicReader
     from streamproc.replay.window import Selection
 
 Run = Annotated[str | None, typer.Option(help="Only this run.", autocompletion=complete_runs)]
@@ -156,10 +156,27 @@ def output_to(path: Path | None, *, quiet: bool = False) -> Iterator[None]:
         yield
 
 
-def note_strays(reader: TopicReader) -> None:
-    """Say which records of the turns topic were passed over because they are not at home, and why."""
+def within(at_ms: int | None, from_ms: int | None, to_ms: int | None) -> bool:
+    """Return whether a time is between two bounds, if there are any; a time that is not known is not."""
+    if from_ms is None and to_ms is None:
+        return True
+    return at_ms is not None and (from_ms is None or at_ms >= from_ms) and (to_ms is None or at_ms <= to_ms)
+
+
+async def shown_batches(reader: TopicReader, what: str) -> AsyncIterator[Sequence[Record]]:
+    """Yield the records of a topic, under a progress bar."""
+    with progress(f"reading {what}", reader.records_total) as bar:
+        async for batch in reader.batches():
+            yield batch
+            bar.advance(len(batch))
+
+
+def note_passed_over(reader: TopicReader, refused: int) -> None:
+    """Say how many records of the turns topic were passed over: strays, and why, and invalid ones."""
     if reader.strays:
         note(
             f"passed over {plural(reader.strays, 'record')} outside of the home partition of their run, as workers do: "
             f"{reader.why_strays()}"
         )
+    if refused:
+        note(f"skipped {plural(refused, 'invalid record')}; the dead-letter topic has the reasons")

@@ -11,7 +11,7 @@ import typer
 
 from streamproc.cli.completion import complete_runs
 from streamproc.cli.options import Brokers, Json, Quiet, TopicPrefix, kafka_settings
-from streamproc.cli.ranges import Since, Until, time_ms
+from streamproc.cli.ranges import Since, Until, time_ms, within
 from streamproc.cli.terminal import COLOURS, clean, examples, fail, fold, json_line, line, note, paint
 from streamproc.cli.watched import show_watched
 from streamproc.errors import plural
@@ -62,10 +62,6 @@ def runs(
     wanted = {"workflow": workflow, "user": user, "tenant": tenant}
     since_ms, until_ms = time_ms("--since", since), time_ms("--until", until)
 
-    def within(one: Status) -> bool:
-        last_ms = log_ms(one.at) or 0
-        return (since_ms is None or last_ms >= since_ms) and (until_ms is None or last_ms <= until_ms)
-
     settings = kafka_settings(brokers, topic_prefix)
     lost_after_ms = load_policy(settings.policy).lost_after_s * 1000
 
@@ -78,7 +74,7 @@ def runs(
             and (status.run_id in gone if lost else everything or status.run_id not in gone)
             and (status.status != "finished" or everything)
             and all(value is None or getattr(status, name) == value for name, value in wanted.items())
-            and within(status)
+            and within(log_ms(status.at) or 0, since_ms, until_ms)
         ]
         shown.sort(key=lambda status: status.at or "", reverse=True)
         shown.sort(key=lambda status: (ORDER[status.status], status.severity == "info"))
