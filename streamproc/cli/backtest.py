@@ -14,7 +14,7 @@ import typer
 
 from streamproc.cli.inputs import Format, Lenient
 from streamproc.cli.options import Brokers, Json, TopicPrefix, kafka_settings
-from streamproc.cli.output import refuse_logs, written_file
+from streamproc.cli.output import output_to, refuse_logs, written_file
 from streamproc.cli.ranges import (
     All,
     LogRange,
@@ -29,7 +29,6 @@ from streamproc.cli.ranges import (
     Workflow,
     log_range,
     note_passed_over,
-    output_to,
     shown_batches,
     within,
 )

@@ -11,7 +11,8 @@ import typer
 from streamproc.cli.completion import complete_runs
 from streamproc.cli.fleet import issuer_name
 from streamproc.cli.options import Brokers, Json, TopicPrefix, kafka_settings
-from streamproc.cli.ranges import Output, Quiet, output_to, shown_batches
+from streamproc.cli.output import output_to
+from streamproc.cli.ranges import Output, Quiet, shown_batches
 from streamproc.cli.terminal import clean, examples, fail, json_line, line, note, say
 from streamproc.errors import plural
 

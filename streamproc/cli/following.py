@@ -70,7 +70,7 @@ class Alarm:
     """Rings the terminal's bell and sends notifications, from a thread, for what happens while logs are followed."""
 
     def __init__(self, config: NotificationConfig | None) -> None:
-        self._bell = next((stream for stream in (sys.stderr, sys.stdout) if stream.isatty()), None)
+        self._bell = next((stream for stream in (sys.stderr, sys.__stdout__) if stream and stream.isatty()), None)
         self._notifier: Notifier | None = None
         if config is None:
             return

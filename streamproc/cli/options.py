@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import typer
 
 from streamproc.cli.completion import complete_policies, complete_prefixes
-from streamproc.cli.ranges import output_to
+from streamproc.cli.output import output_to
 from streamproc.cli.terminal import quiet_kafka, without_notes
 
 if TYPE_CHECKING:

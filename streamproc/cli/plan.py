@@ -10,7 +10,7 @@ import typer
 
 from streamproc.cli.options import Quiet
 from streamproc.cli.output import OutputFile, output_to
-from streamproc.cli.terminal import clean, examples, fail
+from streamproc.cli.terminal import clean, examples, fail, json_line, say
 
 if TYPE_CHECKING:
     from streamproc.cli.capacity import CapacityPlan, Cluster, FleetLoad
@@ -112,15 +112,15 @@ def plan(
         found = CapacityPlan(load, cluster, sourced.figures)
     except ValueError as problem:
         raise fail(f"--kill {kill}: {problem}. Give fewer, or a larger load") from None
-    with output_to(output) as out:
+    with output_to(output):
         if as_json:
             import orjson
 
             given = {"load": asdict(load), "cluster": asdict(cluster), "figures": asdict(sourced.figures)}
-            out.json(orjson.dumps(given | {"figures_from": sourced.source, "plan": found.as_json()}).decode())
+            json_line(orjson.dumps(given | {"figures_from": sourced.source, "plan": found.as_json()}).decode())
             return
         for text in (*_lines(load, cluster, found), f"figures: {clean(sourced.source)}"):
-            out.text(text, LABEL)
+            say(text, LABEL)
 
 
 def _check(positive: dict[str, float], others: dict[str, float]) -> None:

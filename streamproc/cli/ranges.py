@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, overload
 
@@ -14,7 +12,6 @@ import typer
 from typer.core import TyperCommand
 
 from streamproc.cli.completion import complete_runs
-from streamproc.cli.output import written_file
 from streamproc.cli.terminal import fail, note, progress
 from streamproc.errors import plural, shown
 
@@ -143,17 +140,6 @@ def read_offsets(texts: list[str] | tuple[()]) -> dict[int, Extent]:
             raise fail(f"--offsets {text}: partition {match[1]} is given twice; give one range for each partition")
         found[int(match[1])] = Extent(int(match[2]), int(match[3]))
     return found
-
-
-@contextmanager
-def output_to(path: Path | None, *, quiet: bool = False) -> Iterator[None]:
-    """Send standard output to a file, or nowhere. Exits with a message for a file that cannot be written."""
-    if path is None and not quiet:
-        yield
-        return
-    path = path or Path(os.devnull)
-    with written_file(path), path.open("w", encoding="utf-8") as file, redirect_stdout(file):
-        yield
 
 
 def within(at_ms: int | None, from_ms: int | None, to_ms: int | None) -> bool:

@@ -11,7 +11,7 @@ import typer
 
 from streamproc.cli.inputs import Format
 from streamproc.cli.options import Brokers, Json, Policy, TopicPrefix, kafka_settings
-from streamproc.cli.output import refuse_logs
+from streamproc.cli.output import output_to, refuse_logs
 from streamproc.cli.ranges import (
     All,
     LogRange,
@@ -27,7 +27,6 @@ from streamproc.cli.ranges import (
     Workflow,
     log_range,
     note_passed_over,
-    output_to,
     shown_batches,
     within,
 )

@@ -157,8 +157,8 @@ def scan(
     jsonl = as_json or format_ == "jsonl"
     chosen_logs = LogChoice(logs, format_name, found, excluded, lenient, strict)
     skipped: dict[str, Any] = {}
-    with output_to(output) as out:
-        printing = FindingOutput(out, jsonl=jsonl, show=show, quiet=quiet, verbose=verbose)
+    with output_to(output):
+        printing = FindingOutput(jsonl=jsonl, show=show, quiet=quiet, verbose=verbose)
         if watch:
             halted = _watched(chosen_logs, recent, chosen, settings, printing, notify)
         else:
