@@ -29,7 +29,8 @@ REMEDIES: Final = {
 
 
 class Encoded(NamedTuple):
-    """An event ready for the wire; `traceparent` names the span in which it was published, if there is one."""
+    """An event ready for the wire. `lasting` events are dropped last; `traceparent` names the span in which it was
+    published, if there is one; `number` is its place in the order of publishing, once it is in the outbox."""
 
     event_id: str
     key: bytes
@@ -37,6 +38,7 @@ class Encoded(NamedTuple):
     at_ms: int | None
     lasting: bool
     traceparent: str = ""
+    number: int = 0
 
     @property
     def size(self) -> int:

@@ -203,9 +203,7 @@ class BaseTurnPublisher(EventMethods[Sent]):
                     "an event was published after closing and dropped; further ones are only counted in `dropped`"
                 )
             return
-        partition, dropped = self._outbox.add(
-            encoded.key, encoded.value, encoded.at_ms, lasting=encoded.lasting, traceparent=encoded.traceparent
-        )
+        partition, dropped = self._outbox.add(encoded)
         self._delivery.wake(partition)
         if dropped:
             self._overflow(dropped)
