@@ -11,9 +11,10 @@ from typing import Any, Final
 from benchmarks.sizes import Sizes
 from benchmarks.table import Aim, BenchmarkDefect, Row
 from benchmarks.timing import interleaved, piece_us
-from streamproc.client.encoding import encode
+from streamproc.client.encoding import encode_event
 from streamproc.core.graph import check_graph
 from streamproc.errors import UnsafeCycle
+from streamproc.fingerprint import fingerprint
 from streamproc.model import wire
 from streamproc.model.graph_limits import EDGES_MAX, NODES_MAX
 from streamproc.model.raw_events import parse_raw
@@ -29,9 +30,8 @@ def rows(sizes: Sizes) -> Iterator[Row]:
     large, small, trap = _graph(NODES, EDGES), _graph(NODES // 10, EDGES // 10), _graph(NODES, EDGES, exit_edge=False)
     _check(large, trap)
     largest = _graph(NODES_MAX - 2, EDGES_MAX - 1)  # and one edge to the end
-    record = encode(
-        parse_raw({"type": "run.started", "run_id": "r", "graph": largest}), include_content=False, bytes_max=BYTES_MAX
-    )
+    raw = parse_raw({"type": "run.started", "run_id": "r", "graph": largest})
+    record = encode_event(fingerprint(raw), bytes_max=BYTES_MAX)
     figures = interleaved(
         {
             "large": _timed(check_graph, large),

@@ -28,7 +28,7 @@ from benchmarks.fleet_log import Record, partition_of
 from benchmarks.kafka_log import committed, end_offsets, fill_topic, own_topics
 from benchmarks.scaling import ready
 from benchmarks.worker_process import Group, worker
-from streamproc.cli.takeover import Takeover, simulate_takeover
+from streamproc.cli.capacity import Takeover, simulate_takeover
 from streamproc.kafka.options import connection_options
 from streamproc.model import wire
 from streamproc.model.wire import WIRE_VERSION, Turn

@@ -332,11 +332,7 @@ def _session(step: tuple[str, str]) -> str:
 
 PLANS: Final = (
     ("A thousand runs", "streamproc plan --runs 1000 --turns-per-second 100"),
-    ("A hundred thousand runs",
-     "streamproc plan --runs 100000 --turns-per-second 10000 --listeners 200 --kill 2 --outage-minutes 30"),
     ("Ten million runs", "streamproc plan --runs 10000000 --turns-per-second 100000 --listeners 1000 --store rocksdb"),
-    ("A million turns a second",
-     "streamproc plan --runs 10000000 --turns-per-second 1000000 --listeners 1000 --turns-per-request 20"),
 )  # fmt: skip
 
 

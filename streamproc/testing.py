@@ -239,7 +239,7 @@ class MemoryPublisher(TurnPublisher):
     async def close(self) -> None:
         self._open = False
 
-    async def _publish(self, event: RawEvent | Mapping[str, Any], traceparent: str = "") -> str:
+    async def send(self, event: RawEvent | Mapping[str, Any], *, traceparent: str = "") -> str:
         if not self._open:
             raise RuntimeError("this publisher is not open: use `async with MemoryPublisher(monitor) as turns:`")
         encoded = self.prepare(event, traceparent)  # so that invalid events and unsafe graphs are errors here, too

@@ -46,34 +46,9 @@ from streamproc.cli.terminal import escape_logs, line, report_bug
 __all__ = ["build", "main"]
 
 COMMANDS = (
-    scan,
-    post_mortem,
-    convert,
-    baseline,
-    demo,
-    worker,
-    publish,
-    replay,
-    backtest,
-    stats,
-    watch,
-    runs,
-    notify,
-    otel,
-    page,
-    page_user,
-    plan,
-    fleet,
-    feedback,
-    keys,
-    topics,
-    policy,
-    graph,
-    explain,
-    schema,
-    doctor,
-    config,
-)
+    scan, post_mortem, convert, baseline, demo, worker, publish, replay, backtest, stats, watch, runs, notify, otel,
+    page, page_user, plan, fleet, feedback, keys, topics, policy, graph, explain, schema, doctor, config,
+)  # fmt: skip
 
 
 def _version(requested: bool) -> None:

@@ -14,7 +14,7 @@ import typer
 
 from streamproc.cli.inputs import Format, Lenient
 from streamproc.cli.options import Brokers, Json, TopicPrefix, kafka_settings
-from streamproc.cli.output import refuse_logs, written_file
+from streamproc.cli.output import output_to, refuse_logs, written_file
 from streamproc.cli.ranges import (
     All,
     LogRange,
@@ -28,8 +28,9 @@ from streamproc.cli.ranges import (
     Verbose,
     Workflow,
     log_range,
-    note_strays,
-    output_to,
+    note_passed_over,
+    shown_batches,
+    within,
 )
 from streamproc.cli.terminal import clean, examples, fail, json_line, line, note, progress
 from streamproc.errors import plural
@@ -50,16 +51,14 @@ SHOWN_MAX = 20  # changed runs of each policy in a report
 Paths = Annotated[
     list[str] | None,
     typer.Argument(
-        help="Logs: files, directories, globs. Without any, the turns topic: then give --all or a part of it.",
-        show_default=False,
+        help="Logs: files, directories, globs. Without any, the turns topic: then give --all or a part of it."
     ),
 ]
 Shadow = Annotated[
     str | None,
     typer.Option(
         help="Compare what this shadow has published with what the workers have, instead of stepping a log "
-        "(see `streamproc worker --shadow`).",
-        show_default=False,
+        "(see `streamproc worker --shadow`)."
     ),
 ]
 Policies = Annotated[
@@ -68,7 +67,6 @@ Policies = Annotated[
         "--policy",
         help="A policy file, or the name of a preset. Repeatable; the others are compared with the first. "
         "Default: STREAMPROC_POLICY, else standard.",
-        show_default=False,
     ),
 ]
 Sweeps = Annotated[
@@ -78,19 +76,15 @@ Sweeps = Annotated[
         help="Try several values of a setting on top of each policy: LOOP003.halt=2..5, maxSteps=50,100. "
         "Several make a grid of at most 200 policies.",
         metavar="SETTING=VALUES",
-        show_default=False,
     ),
 ]
 Outcomes = Annotated[
     list[str] | None,
     typer.Option(
-        help="A file that says what became of runs; `-`: none. Repeatable. Default: NAME.outcomes.json beside a log.",
-        show_default=False,
+        help="A file that says what became of runs; `-`: none. Repeatable. Default: NAME.outcomes.json beside a log."
     ),
 ]
-Html = Annotated[
-    Path | None, typer.Option(help="Also write the comparison to this file, as one page.", show_default=False)
-]
+Html = Annotated[Path | None, typer.Option(help="Also write the comparison to this file, as one page.")]
 Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Processes. Default: one for each core.", min=0)]
 
 
@@ -295,23 +289,19 @@ async def _spool_topic(settings: Settings, folder: Path) -> tuple[Spool, list[Fe
     events, feedback, refused = LogEvents.of(settings), list[Feedback](), 0
     spools: dict[int, Spool] = {}
     async with open_topic(settings, "turns") as reader:
-        with progress("reading turns", reader.records_total) as bar:
-            async for batch in reader.batches():
-                number = batch[0].partition
-                if number not in spools:
-                    spools[number] = Spool(folder / f"partition-{number}").__enter__()
-                for record in batch:
-                    event = events.read(record)
-                    if event is None:
-                        refused += 1
-                    elif type(event) is Feedback:
-                        feedback.append(event)
-                    elif type(event) is not BudgetReached:  # of the policy then; accounts are booked again
-                        spools[number].add(event, log_time_ms(record))
-                bar.advance(len(batch))
-    note_strays(reader)
-    if refused:
-        note(f"skipped {plural(refused, 'invalid record')}; the dead-letter topic has the reasons")
+        async for batch in shown_batches(reader, "turns"):
+            number = batch[0].partition
+            if number not in spools:
+                spools[number] = Spool(folder / f"partition-{number}").__enter__()
+            for record in batch:
+                event = events.read(record)
+                if event is None:
+                    refused += 1
+                elif type(event) is Feedback:
+                    feedback.append(event)
+                elif type(event) is not BudgetReached:  # of the policy then; accounts are booked again
+                    spools[number].add(event, log_time_ms(record))
+    note_passed_over(reader, refused)
     for one in spools.values():
         one.__exit__(None, None, None)
     with Spool(folder / "events") as spool:
@@ -325,16 +315,10 @@ def _chosen(runs: list[SpooledRun], wanted: LogRange) -> set[str] | None:
     if wanted.selection == (None, None, None) and wanted.from_ms is None and wanted.to_ms is None:
         return None
 
-    def within(one: SpooledRun) -> bool:
-        if wanted.from_ms is None and wanted.to_ms is None:
-            return True
-        if one.first_ms is None or one.last_ms is None:
-            return False
-        return (wanted.from_ms is None or one.last_ms >= wanted.from_ms) and (
-            wanted.to_ms is None or one.first_ms <= wanted.to_ms
-        )
+    def inside(one: SpooledRun) -> bool:
+        return within(one.last_ms, wanted.from_ms, None) and within(one.first_ms, None, wanted.to_ms)
 
-    return {one.run_id for one in runs if wanted.selection.holds(one) and within(one)}
+    return {one.run_id for one in runs if wanted.selection.holds(one) and inside(one)}
 
 
 def _print_json(rows: list[ComparedPolicy]) -> None:

@@ -22,10 +22,11 @@ app = typer.Typer()
 ConvertedFile = Annotated[
     str | None,
     typer.Option(
-        "--output", "-o", help="Write to this file, compressed if its name ends with .gz or .zst. Default: standard "
-        "output.", show_default=False,
+        "--output",
+        "-o",
+        help="Write to this file, compressed if its name ends with .gz or .zst. Default: standard output.",
     ),
-]  # fmt: skip
+]
 
 
 @app.command(

@@ -22,10 +22,7 @@ app = typer.Typer()
 SUMMARY_COLUMN = 33  # where the summaries of the list begin
 
 CodeArgument = Annotated[
-    str | None,
-    typer.Argument(
-        help="Code or name of a detector. Without it, list all.", show_default=False, autocompletion=complete_codes
-    ),
+    str | None, typer.Argument(help="Code or name of a detector. Without it, list all.", autocompletion=complete_codes)
 ]
 
 

@@ -11,8 +11,9 @@ import typer
 from streamproc.cli.completion import complete_runs
 from streamproc.cli.fleet import issuer_name
 from streamproc.cli.options import Brokers, Json, TopicPrefix, kafka_settings
-from streamproc.cli.ranges import Output, Quiet, output_to
-from streamproc.cli.terminal import clean, examples, fail, json_line, line, note, progress, say
+from streamproc.cli.output import output_to
+from streamproc.cli.ranges import Output, Quiet, shown_batches
+from streamproc.cli.terminal import clean, examples, fail, json_line, line, note, say
 from streamproc.errors import plural
 
 if TYPE_CHECKING:
@@ -25,22 +26,15 @@ app = typer.Typer()
 PATIENCE_S = 20.0  # for the broker; after that, the feedback counts as not given
 
 RunId = Annotated[
-    str | None,
-    typer.Argument(metavar="[RUN]", help="Id of the halted run.", show_default=False, autocompletion=complete_runs),
+    str | None, typer.Argument(metavar="[RUN]", help="Id of the halted run.", autocompletion=complete_runs)
 ]
 Judgement = Annotated[
     Literal["false-alarm", "right"] | None,
-    typer.Argument(
-        metavar="[VERDICT]",
-        help="false-alarm: the run should not have been halted; right: it was stuck.",
-        show_default=False,
-    ),
+    typer.Argument(metavar="[VERDICT]", help="false-alarm: the run should not have been halted; right: it was stuck."),
 ]
-Why = Annotated[str, typer.Option("--why", "--reason", help="Reason, kept with the label.", show_default=False)]
-DecisionId = Annotated[
-    str | None, typer.Option("--decision", help="Id of the halt. Default: the run's last one.", show_default=False)
-]
-By = Annotated[str | None, typer.Option("--by", help="Your name. Default: your login name.", show_default=False)]
+Why = Annotated[str, typer.Option("--why", "--reason", help="Reason, kept with the label.")]
+DecisionId = Annotated[str | None, typer.Option("--decision", help="Id of the halt. Default: the run's last one.")]
+By = Annotated[str | None, typer.Option("--by", help="Your name. Default: your login name.")]
 Listed = Annotated[bool, typer.Option("--list", help="Print all feedback in the log, oldest first.")]
 Export = Annotated[
     bool, typer.Option("--export", help="Print the labels that result, as a file of outcomes for `backtest`.")
@@ -128,16 +122,14 @@ async def read_feedback(settings: Settings) -> list[Feedback]:
 
     events, found, refused = LogEvents.of(settings), dict[str, Feedback](), 0
     async with open_topic(settings, "turns") as reader:
-        with progress("reading turns", reader.records_total) as bar:
-            async for batch in reader.batches():
-                for record in batch:
-                    if record.value is None or MARK not in record.value:
-                        continue
-                    event = events.read(record)
-                    refused += event is None
-                    if type(event) is Feedback:
-                        found.setdefault(event.event_id or f"{record.partition}@{record.offset}", event)
-                bar.advance(len(batch))
+        async for batch in shown_batches(reader, "turns"):
+            for record in batch:
+                if record.value is None or MARK not in record.value:
+                    continue
+                event = events.read(record)
+                refused += event is None
+                if type(event) is Feedback:
+                    found.setdefault(event.event_id or f"{record.partition}@{record.offset}", event)
     if refused:
         note(f"skipped {plural(refused, 'record')} with feedback that no allowed issuer has signed, or that is invalid")
     return list(found.values())
@@ -155,11 +147,9 @@ async def _halt_of(settings: Settings, run: str, decision_id: str | None) -> Dec
     key = redact_id(run).encode()
     found: list[Decision] = []
     async with open_topic(settings, "control") as reader:
-        with progress("reading control events", reader.records_total) as bar:
-            async for batch in reader.batches():
-                own = (read_decision(record.value) for record in batch if record.key == key)
-                found += [one for one in own if one is not None]
-                bar.advance(len(batch))
+        async for batch in shown_batches(reader, "control events"):
+            own = (read_decision(record.value) for record in batch if record.key == key)
+            found += [one for one in own if one is not None]
     if not found:
         raise fail(f"nothing was decided about run {run} on {settings.topic('control')}: check its id")
     halts = [one for one in found if one.severity == "halt" and decision_id in (None, one.id)]

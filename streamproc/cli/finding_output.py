@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streamproc.cli.output import Output
-from streamproc.cli.terminal import fail
+from streamproc.cli.terminal import fail, json_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,13 +17,13 @@ if TYPE_CHECKING:
 class FindingOutput:
     """Prints the findings of a scan as they come, in one of the two formats, and a summary."""
 
-    def __init__(self, out: Output, *, jsonl: bool, show: int, quiet: bool, verbose: bool) -> None:
+    def __init__(self, *, jsonl: bool, show: int, quiet: bool, verbose: bool) -> None:
         from streamproc.replay.turn_log import TurnLog
 
         self.jsonl, self.quiet = jsonl, quiet
         self.turn_log = None if jsonl or quiet else TurnLog()
         self._halted = False
-        self._out, self._around, self._verbose = out, show, verbose
+        self._around, self._verbose = show, verbose
 
     def all_of(self, scan: Scan, sources: OpenedLogs) -> bool:
         """Print the findings of a scan of sources, and its summary. Return whether a run was halted."""
@@ -41,7 +40,7 @@ class FindingOutput:
             from streamproc.replay.turn_log import TurnLog
 
             turns = self.turn_log or TurnLog()
-            self._report = FindingReport(scan, turns, self._out.text, around=self._around, verbose=self._verbose)
+            self._report = FindingReport(scan, turns, around=self._around, verbose=self._verbose)
 
     def add(self, decision: Decision) -> None:
         """Print a finding."""
@@ -49,7 +48,7 @@ class FindingOutput:
         if self.jsonl:
             from streamproc.core.decision import encode_decision
 
-            self._out.json(encode_decision(decision).decode())
+            json_line(encode_decision(decision).decode())
         elif not self.quiet:
             self._report.add(decision)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from streamproc.cli.report import counts, hash_lines, to_do, value_lines
-from streamproc.cli.terminal import COLOURS, clean, paint
+from streamproc.cli.terminal import COLOURS, clean, paint, say
 from streamproc.core.decision import hex16
 from streamproc.errors import plural
 from streamproc.importers.content import text_of
@@ -34,9 +34,6 @@ INDENT: Final = " " * 6
 MAIN_ARGS: Final = ("command", "cmd", "file_path", "path", "pattern", "query", "url", "code", "input")
 SIDE_ARGS: Final = ("description", "timeout", "explanation")  # of shells; they say nothing about what is done
 
-Print = Callable[[str, int], None]
-"""Prints a text whose continuation lines hang by so many columns."""
-
 
 @dataclass(slots=True)
 class Occurrences:
@@ -50,8 +47,8 @@ class Occurrences:
 class FindingReport:
     """Prints each finding of a scan when it is found, and a summary at the end."""
 
-    def __init__(self, scan: Scan, turns: TurnLog, show: Print, *, around: int = 0, verbose: bool = False) -> None:
-        self._scan, self._turns, self._show = scan, turns, show
+    def __init__(self, scan: Scan, turns: TurnLog, *, around: int = 0, verbose: bool = False) -> None:
+        self._scan, self._turns = scan, turns
         self._around, self._verbose = around, verbose
 
     def add(self, decision: Decision) -> None:
@@ -61,17 +58,17 @@ class FindingReport:
         run = self._scan.runs.read(decision.run_id)
         turn = "before its first turn" if run is not None and not run.turns else f"turn {index}"
         node = f" in {clean(decision.node)}" if decision.node else ""
-        self._show(f"{severity}  {clean(decision.run_id)}  {turn}{node}  {self._place(decision)}", 6)
-        self._show(f"{INDENT}{clean(decision.code)}  {clean(decision.message)}", 8)
+        say(f"{severity}  {clean(decision.run_id)}  {turn}{node}  {self._place(decision)}", 6)
+        say(f"{INDENT}{clean(decision.code)}  {clean(decision.message)}", 8)
         shown = False
         for one in occurrences(decision, self._known(decision, index)):
             shown = True
-            self._show(f"{INDENT}{self._occurrence(one)}", 8)
+            say(f"{INDENT}{self._occurrence(one)}", 8)
         for text in self._details(decision, shown):
-            self._show(f"{INDENT}{text}", 8)
+            say(f"{INDENT}{text}", 8)
         if decision.severity == "halt" and self._around:
             self._show_around(decision.run_id, index)
-        self._show("", 0)
+        say("", 0)
 
     def summary(self, skipped: int = 0) -> None:
         """Print what became of the runs: those that were halted, how many there were, and how many files not read."""
@@ -81,16 +78,16 @@ class FindingReport:
         halted = [one for one in halts if one is not None]
         for halt in halted[:HALTS_SHOWN]:
             after = self._scan.spent_after_halt(halt.run_id)
-            self._show(f"{_outcome(halt, turns[halt.run_id])}{_costs([after], ': ')}", 8)
+            say(f"{_outcome(halt, turns[halt.run_id])}{_costs([after], ': ')}", 8)
             if name := self._scan.name_of(halt.run_id):
-                self._show(f"{' ' * 8}{clean(name)}{f', {_day_time(halt.at)[:16]} UTC' if halt.at else ''}", 8)
+                say(f"{' ' * 8}{clean(name)}{f', {_day_time(halt.at)[:16]} UTC' if halt.at else ''}", 8)
         if len(halted) > HALTS_SHOWN:
-            self._show(f"… and {len(halted) - HALTS_SHOWN} more", 8)
+            say(f"… and {len(halted) - HALTS_SHOWN} more", 8)
         if costs := _costs([self._scan.spent_by(run_id) for run_id in turns]):
             rest = _costs([self._scan.spent_after_halt(halt.run_id) for halt in halted], "; after halts: ")
-            self._show(f"In all: {costs}{rest}.", 8)
+            say(f"In all: {costs}{rest}.", 8)
         not_read = f" {plural(skipped, 'file')} skipped, or read in part." if skipped else ""
-        self._show(counts(decisions, turns) + not_read, 0)
+        say(counts(decisions, turns) + not_read, 0)
 
     def _place(self, decision: Decision) -> str:
         place = self._scan.place
@@ -143,17 +140,17 @@ class FindingReport:
     def _show_around(self, run_id: str, index: int) -> None:
         """Print the turns before a halt, and those after it as soon as they are there."""
         for number, turn in self._turns.turns(run_id, index - self._around, index).items():
-            self._show(self._turn_line(number, turn, halted=number == index), 8)
+            say(self._turn_line(number, turn, halted=number == index), 8)
         self._turns.when(run_id, index + self._around, lambda: self._show_after(run_id, index))
 
     def _show_after(self, run_id: str, index: int) -> None:
         after = self._turns.turns(run_id, index + 1, index + self._around)
         if after:
-            self._show(f"after the halt of {clean(run_id)}:", 6)
+            say(f"after the halt of {clean(run_id)}:", 6)
         for number, turn in after.items():
-            self._show(self._turn_line(number, turn, halted=False), 8)
+            say(self._turn_line(number, turn, halted=False), 8)
         if after:
-            self._show("", 0)
+            say("", 0)
 
     def _turn_line(self, index: int, turn: TurnExcerpt, *, halted: bool) -> str:
         time = f"{_day_time_ms(turn.at)[11:]}  " if turn.at is not None else ""

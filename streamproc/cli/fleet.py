@@ -32,27 +32,18 @@ WAIT = "10s"  # a worker decides in milliseconds, a busy one in seconds
 REFUSED, UNANSWERED = 1, 3  # exit codes
 SIMILAR_MAX, SIMILAR_S = 3, 5.0  # names that are shown, and how long they are looked for
 
-By = Annotated[
-    str | None, typer.Option("--by", help="Name of the issuer. Default: your login name.", show_default=False)
-]
-Why = Annotated[str, typer.Option("--why", "--reason", help="Reason, shown to everyone affected.", show_default=False)]
+By = Annotated[str | None, typer.Option("--by", help="Name of the issuer. Default: your login name.")]
+Why = Annotated[str, typer.Option("--why", "--reason", help="Reason, shown to everyone affected.")]
 User = Annotated[
     str | None,
-    typer.Option(
-        help="Halt all present and future runs of this user; without --tenant, of that name in every tenant.",
-        show_default=False,
-    ),
+    typer.Option(help="Halt all present and future runs of this user; without --tenant, of that name in every tenant."),
 ]
 Tenant = Annotated[
     str | None,
-    typer.Option(
-        help="Halt all present and future runs of this tenant; with --user, only those of that user.",
-        show_default=False,
-    ),
+    typer.Option(help="Halt all present and future runs of this tenant; with --user, only those of that user."),
 ]
 RunToHalt = Annotated[
-    str | None,
-    typer.Argument(metavar="[RUN]", help="Id of the run to halt.", show_default=False, autocompletion=complete_runs),
+    str | None, typer.Argument(metavar="[RUN]", help="Id of the run to halt.", autocompletion=complete_runs)
 ]
 RunOption = Annotated[str | None, typer.Option("--run", hidden=True)]  # as earlier versions took the id
 Wait = Annotated[
@@ -99,9 +90,9 @@ def pause_all(
 )
 def clear(
     user: Annotated[
-        str | None, typer.Option(help="Lift the kill of this user (with --tenant, of that tenant).", show_default=False)
+        str | None, typer.Option(help="Lift the kill of this user (with --tenant, of that tenant).")
     ] = None,
-    tenant: Annotated[str | None, typer.Option(help="Lift the kill of this tenant.", show_default=False)] = None,
+    tenant: Annotated[str | None, typer.Option(help="Lift the kill of this tenant.")] = None,
     by: By = None,
     why: Why = "",
     wait: Wait = WAIT,
@@ -163,28 +154,19 @@ def kill(
     )
 )
 def resume(
-    run: Annotated[str, typer.Argument(help="Id of the halted run.", show_default=False, autocompletion=complete_runs)],
-    turns: Annotated[int | None, typer.Option(help="Additional turns to grant.", show_default=False)] = None,
-    iterations: Annotated[int | None, typer.Option(help="Additional iterations to grant.", show_default=False)] = None,
-    tokens: Annotated[
-        int | None, typer.Option(help="Additional tokens to grant to each task.", show_default=False)
-    ] = None,
-    rounds: Annotated[int | None, typer.Option(help="Additional rounds to grant.", show_default=False)] = None,
-    cost: Annotated[str | None, typer.Option(help="Additional cost to grant, in USD.", show_default=False)] = None,
+    run: Annotated[str, typer.Argument(help="Id of the halted run.", autocompletion=complete_runs)],
+    turns: Annotated[int | None, typer.Option(help="Additional turns to grant.")] = None,
+    iterations: Annotated[int | None, typer.Option(help="Additional iterations to grant.")] = None,
+    tokens: Annotated[int | None, typer.Option(help="Additional tokens to grant to each task.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Additional rounds to grant.")] = None,
+    cost: Annotated[str | None, typer.Option(help="Additional cost to grant, in USD.")] = None,
     grant: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Any other budget to raise, as BUDGET=AMOUNT, such as maxRuntimeMs=60000. Repeatable.",
-            show_default=False,
-        ),
+        typer.Option(help="Any other budget to raise, as BUDGET=AMOUNT, such as maxRuntimeMs=60000. Repeatable."),
     ] = None,
     partition: Annotated[
         int | None,
-        typer.Option(
-            min=0,
-            help="Lift a halt outside of the run's home partition, as `streamproc doctor` names it.",
-            show_default=False,
-        ),
+        typer.Option(min=0, help="Lift a halt outside of the run's home partition, as `streamproc doctor` names it."),
     ] = None,
     by: By = None,
     why: Why = "",
@@ -215,7 +197,7 @@ def resume(
 
 @app.command(epilog=examples('streamproc acknowledge nightly-42 --by ada --why "it finishes by hand"'))
 def acknowledge(
-    run: Annotated[str, typer.Argument(help="Id of the halted run.", show_default=False, autocompletion=complete_runs)],
+    run: Annotated[str, typer.Argument(help="Id of the halted run.", autocompletion=complete_runs)],
     by: By = None,
     why: Why = "",
     wait: Wait = WAIT,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from streamproc.cli.finding_output import FindingOutput
     from streamproc.core.decision import Decision
     from streamproc.notify import NotificationConfig
+    from streamproc.notify.notifier import Notifier
     from streamproc.replay.following import Followed
     from streamproc.replay.scan import Scan
     from streamproc.replay.source import LogEvent
@@ -67,60 +67,48 @@ def _print_all(
 
 
 class Alarm:
-    """Rings the terminal's bell and sends notifications for what happens while logs are followed."""
+    """Rings the terminal's bell and sends notifications, from a thread, for what happens while logs are followed."""
 
     def __init__(self, config: NotificationConfig | None) -> None:
-        self._bell = next((stream for stream in (sys.stderr, sys.stdout) if stream.isatty()), None)
-        self._sending = None if config is None else _Sending(config)
+        self._bell = next((stream for stream in (sys.stderr, sys.__stdout__) if stream and stream.isatty()), None)
+        self._notifier: Notifier | None = None
+        if config is None:
+            return
+        from streamproc.client.background import Background
+        from streamproc.notify.delivery_queue import DeliveryQueue
+        from streamproc.notify.notifier import Notifier
+        from streamproc.notify.service import Service
+
+        services = [(one, Service(one, number)) for number, one in enumerate(config.destinations, 1)]
+        queues = [(one, DeliveryQueue(service, config, as_json=one.as_json)) for one, service in services]
+        self._notifier = notifier = Notifier(config, queues)
+        self._background = Background("streamproc notifications")
+        self._running = self._background.call(_begun(notifier))
 
     def raise_for(self, decision: Decision) -> None:
         """Ring for a halt; notify as the triggers say."""
         if decision.severity == "halt" and self._bell is not None:
             self._bell.write("\a")
             self._bell.flush()
-        if self._sending is not None:
-            self._sending.send(decision)
+        if (notifier := self._notifier) is not None:
+            self._background.call_soon(lambda: notifier.add(decision, lambda: None))
 
     def close(self) -> None:
         """Send what is queued, within a few seconds."""
-        if self._sending is not None:
-            self._sending.close()
-
-
-class _Sending:
-    """Sends notifications from a thread with an event loop of its own."""
-
-    def __init__(self, config: NotificationConfig) -> None:
-        from streamproc.notify.delivery_queue import DeliveryQueue
-        from streamproc.notify.notifier import Notifier
-        from streamproc.notify.service import Service
-
-        self._loop = asyncio.new_event_loop()
-        services = [(one, Service(one, number)) for number, one in enumerate(config.destinations, 1)]
-        queues = [(one, DeliveryQueue(service, config, as_json=one.as_json)) for one, service in services]
-        self._notifier = Notifier(config, queues)
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def send(self, decision: Decision) -> None:
-        self._loop.call_soon_threadsafe(self._notifier.add, decision, lambda: None)
-
-    def close(self) -> None:
+        if self._notifier is None:
+            return
         end = time.monotonic() + DRAIN_S
         time.sleep(0.05)  # what was handed over last is in a queue then
         while self._notifier.waiting and time.monotonic() < end:
             time.sleep(0.05)
         if waiting := self._notifier.waiting:
             note(f"{plural(waiting, 'notification')} could not be sent")
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(DRAIN_S)
+        self._background.call_soon(self._running.cancel)
+        self._background.stop()
 
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        task = self._loop.create_task(self._notifier.run())
-        self._loop.run_forever()
-        task.cancel()
-        self._loop.close()
+
+async def _begun(notifier: Notifier) -> asyncio.Task[None]:
+    return asyncio.create_task(notifier.run())
 
 
 def notification_config(settings: Settings, urls: Sequence[str]) -> NotificationConfig | None:

@@ -36,7 +36,6 @@ Format = Annotated[
     typer.Option(
         "--from",
         help="Format of all logs: raw, or the name of another. Default: the content of each log tells.",
-        show_default=False,
         metavar="FORMAT",
     ),
 ]

@@ -15,7 +15,7 @@ NAME_MAX = 64  # characters: a name is part of every signature
 
 @app.command("new", epilog=examples("streamproc keys new workers", "streamproc keys new ops --ed25519"))
 def new(
-    name: Annotated[str, typer.Argument(help="Name of the key: the issuer of its commands.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Name of the key: the issuer of its commands.")],
     ed25519: Annotated[
         bool, typer.Option("--ed25519", help="Make a key pair: machines with the public key can only verify.")
     ] = False,

@@ -7,7 +7,7 @@ has written, or given ones.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -28,80 +28,67 @@ class UnusableFigures(StreamprocError):
     """A file or a value of figures that cannot be used. The message says where, and what to do."""
 
 
+def _figure(row: str, what: str, factor: float = 1) -> float:
+    """A figure that the benchmark measures: the name of its row, a pattern of the row's first cell in
+    docs/performance.md, and the factor from the row's unit to the figure's."""
+    return field(metadata={"source": (row, what, factor)})  # type: ignore[no-any-return]
+
+
 @dataclass(frozen=True, slots=True)
 class MeasuredFigures:
     """What one worker, one broker and one listener do. All values are above 0."""
 
-    turns_per_second: float
-    event_us: float
-    turns_per_state: float
-    rare_event_us: float
-    rare_turns_per_state: float
-    state_bytes: float
-    run_memory_bytes: float
-    worker_memory_bytes: float
-    recovered_per_second: float
-    turn_bytes: float
-    decisions_per_1000_turns: float
-    control_bytes: float
-    runs_bytes: float
-    status_bytes: float
-    statuses_per_second: float
-    broker_us: float
-    broker_publish_us: float
-    takeover_s: float
-    restart_s: float
+    turns_per_second: float = _figure("worker.limit", "worker, all detectors")
+    """turns/s of a worker on a core; 1 000 runs take turns"""
+    event_us: float = _figure("scaling.cpu.1", "one worker, processor time per event")
+    """µs of a worker's processor time for an event; 1 000 runs take turns: many turns share a state"""
+    turns_per_state: float = _figure("scaling.narrow.states", "worker, 1 000 runs .*, turns per written state")
+    """turns of a run that share a written state, in that measurement"""
+    rare_event_us: float = _figure("scaling.wide.cpu", r"worker, \d\d+ 000 runs .*, processor time per event")
+    """the same for many runs that take turns: few turns share a state"""
+    rare_turns_per_state: float = _figure("scaling.wide.states", r"worker, \d\d+ 000 runs .*, turns per written")
+    """turns that share a written state, in that measurement"""
+    state_bytes: float = _figure("scaling.narrow.state", "worker, 1 000 runs .*, changelog per written state")
+    """bytes of a written state in the changelog, as stored by the broker"""
+    run_memory_bytes: float = _figure("state.table", "resident memory of 1 000 000 real runs", GIB / 1_000_000)
+    """resident bytes of a run in a worker"""
+    worker_memory_bytes: float = _figure("recovery.resident", "peak resident memory of that worker", MIB)
+    """peak resident bytes of a worker that has recovered 200 000 runs"""
+    recovered_per_second: float = _figure("recovery", "recovery of 200 000 runs")
+    """records/s of the changelog that a worker recovers"""
+    turn_bytes: float = _figure("scaling.turn", "turns topic, a turn that is published alone")
+    """bytes of a turn on the topic `turns`, one in a batch"""
+    decisions_per_1000_turns: float = _figure("scaling.decisions", "decisions per 1 000 turns")
+    """records on `control` for 1 000 turns of the samples, of which many get stuck"""
+    control_bytes: float = _figure("scaling.control", "control topic per turn")
+    """bytes on `control` for each turn"""
+    runs_bytes: float = _figure("scaling.statuses", "runs topic per turn")
+    """bytes written to `runs` for each turn"""
+    status_bytes: float = _figure("scaling.status", "runs topic, status of a run")
+    """bytes of one record of `runs`"""
+    statuses_per_second: float = _figure("scaling.listener", "listener, statuses read at its start")
+    """records/s of `runs` that a listener reads when it starts"""
+    broker_us: float = _figure("scaling.broker.worker", "broker, processor time per turn for a worker")
+    """µs of the broker's processor time for a turn: fetch, state, decisions"""
+    broker_publish_us: float = _figure("scaling.broker.alone", "broker, processor time for a turn that is published")
+    """µs of the broker's processor time for a turn in a request of its own, without replicas"""
+    takeover_s: float = _figure("failover.standby", "kill -9 .*a second worker is running")
+    """seconds from kill -9 to the successor's first decision, session timeout 10 s"""
+    restart_s: float = _figure("failover.restart", "kill -9 .*restarted under the same name")
+    """the same for a worker that restarts at once under its name"""
 
 
 class FigureSource(NamedTuple):
-    """Where a figure comes from: the name of the benchmark's row, a pattern of its first cell in docs/performance.md,
-    the factor from the row's unit to the figure's, and its meaning."""
+    """Where a figure comes from (see `_figure`)."""
 
     field: str
     row: str
     what: str
     factor: float
-    meaning: str
 
 
-SOURCES: Final = (
-    FigureSource("turns_per_second", "worker.limit", "worker, all detectors", 1,
-                 "turns/s of a worker on a core; 1 000 runs take turns"),
-    FigureSource("event_us", "scaling.cpu.1", "one worker, processor time per event", 1,
-                 "µs of a worker's processor time for an event; 1 000 runs take turns: many turns share a state"),
-    FigureSource("turns_per_state", "scaling.narrow.states", "worker, 1 000 runs .*, turns per written state", 1,
-                 "turns of a run that share a written state, in that measurement"),
-    FigureSource("rare_event_us", "scaling.wide.cpu", r"worker, \d\d+ 000 runs .*, processor time per event", 1,
-                 "the same for many runs that take turns: few turns share a state"),
-    FigureSource("rare_turns_per_state", "scaling.wide.states", r"worker, \d\d+ 000 runs .*, turns per written", 1,
-                 "turns that share a written state, in that measurement"),
-    FigureSource("state_bytes", "scaling.narrow.state", "worker, 1 000 runs .*, changelog per written state", 1,
-                 "bytes of a written state in the changelog, as stored by the broker"),
-    FigureSource("run_memory_bytes", "state.table", "resident memory of 1 000 000 real runs", GIB / 1_000_000,
-                 "resident bytes of a run in a worker"),
-    FigureSource("worker_memory_bytes", "recovery.resident", "peak resident memory of that worker", MIB,
-                 "peak resident bytes of a worker that has recovered 200 000 runs"),
-    FigureSource("recovered_per_second", "recovery", "recovery of 200 000 runs", 1,
-                 "records/s of the changelog that a worker recovers"),
-    FigureSource("turn_bytes", "scaling.turn", "turns topic, a turn that is published alone", 1,
-                 "bytes of a turn on the topic `turns`, one in a batch"),
-    FigureSource("decisions_per_1000_turns", "scaling.decisions", "decisions per 1 000 turns", 1,
-                 "records on `control` for 1 000 turns of the samples, of which many get stuck"),
-    FigureSource("control_bytes", "scaling.control", "control topic per turn", 1, "bytes on `control` for each turn"),
-    FigureSource("runs_bytes", "scaling.statuses", "runs topic per turn", 1, "bytes written to `runs` for each turn"),
-    FigureSource("status_bytes", "scaling.status", "runs topic, status of a run", 1, "bytes of one record of `runs`"),
-    FigureSource("statuses_per_second", "scaling.listener", "listener, statuses read at its start", 1,
-                 "records/s of `runs` that a listener reads when it starts"),
-    FigureSource("broker_us", "scaling.broker.worker", "broker, processor time per turn for a worker", 1,
-                 "µs of the broker's processor time for a turn: fetch, state, decisions"),
-    FigureSource("broker_publish_us", "scaling.broker.alone", "broker, processor time for a turn that is published", 1,
-                 "µs of the broker's processor time for a turn in a request of its own, without replicas"),
-    FigureSource("takeover_s", "failover.standby", "kill -9 .*a second worker is running", 1,
-                 "seconds from kill -9 to the successor's first decision, session timeout 10 s"),
-    FigureSource("restart_s", "failover.restart", "kill -9 .*restarted under the same name", 1,
-                 "the same for a worker that restarts at once under its name"),
-)  # fmt: skip
-NAMES: Final = tuple(field.name for field in fields(MeasuredFigures))
+SOURCES: Final = tuple(FigureSource(one.name, *one.metadata["source"]) for one in fields(MeasuredFigures))
+NAMES: Final = tuple(one.field for one in SOURCES)
 
 
 class Sourced(NamedTuple):

@@ -23,28 +23,21 @@ To = Annotated[
     list[str] | None,
     typer.Option(
         help="An Apprise URL (ntfy, Slack, mail, webhook…). Repeatable. Default: STREAMPROC_NOTIFY. Other users of "
-        "this machine can read command lines: keep secrets in the variable or in the file.",
-        show_default=False,
+        "this machine can read command lines: keep secrets in the variable or in the file."
     ),
 ]
 File = Annotated[
     str | None,
     typer.Option(
-        "--file",
-        help="A notify file: triggers, urgencies, rates, destinations. Default: STREAMPROC_NOTIFY_FILE.",
-        show_default=False,
+        "--file", help="A notify file: triggers, urgencies, rates, destinations. Default: STREAMPROC_NOTIFY_FILE."
     ),
 ]
 Group = Annotated[
     str | None,
-    typer.Option(
-        help="Consumer group; notifiers of one group share the work. Default: the topic prefix and -notify.",
-        show_default=False,
-    ),
+    typer.Option(help="Consumer group; notifiers of one group share the work. Default: the topic prefix and -notify."),
 ]
 FromBeginning = Annotated[
-    bool,
-    typer.Option("--from-beginning", help="Start a new group at the oldest control event, not at the next one."),
+    bool, typer.Option("--from-beginning", help="Start a new group at the oldest control event, not at the next one.")
 ]
 Test = Annotated[
     bool, typer.Option("--test", help="Send one message to every destination, report the results, and exit.")

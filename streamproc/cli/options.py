@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
 from streamproc.cli.completion import complete_policies, complete_prefixes
+from streamproc.cli.output import output_to
 from streamproc.cli.terminal import quiet_kafka, without_notes
 
 if TYPE_CHECKING:
@@ -19,24 +16,21 @@ if TYPE_CHECKING:
 POLICY_HELP: Final = "A policy file, or the name of a preset. Default: STREAMPROC_POLICY, else standard."
 
 Brokers = Annotated[
-    str | None,
-    typer.Option(help="Kafka bootstrap servers. Default: STREAMPROC_BROKERS, else localhost:9092.", show_default=False),
+    str | None, typer.Option(help="Kafka bootstrap servers. Default: STREAMPROC_BROKERS, else localhost:9092.")
 ]
 TopicPrefix = Annotated[
     str | None,
     typer.Option(
         help="Prefix of every topic name. Default: STREAMPROC_TOPIC_PREFIX, else streamproc.",
-        show_default=False,
         autocompletion=complete_prefixes,
     ),
 ]
-Policy = Annotated[str | None, typer.Option(help=POLICY_HELP, show_default=False, autocompletion=complete_policies)]
+Policy = Annotated[str | None, typer.Option(help=POLICY_HELP, autocompletion=complete_policies)]
 Shadow = Annotated[
     str | None,
     typer.Option(
         help="Name of a shadow: a worker with another policy on the same turns, whose decisions stop nothing. "
-        "Default: STREAMPROC_SHADOW, else none.",
-        show_default=False,
+        "Default: STREAMPROC_SHADOW, else none."
     ),
 ]
 Metrics = Annotated[
@@ -44,7 +38,6 @@ Metrics = Annotated[
     typer.Option(
         metavar="HOST:PORT",
         help="Address of /metrics, /healthz and /readyz. Default: STREAMPROC_METRICS, else nothing listens.",
-        show_default=False,
     ),
 ]
 LogLevel = Annotated[
@@ -54,8 +47,7 @@ LogStyle = Annotated[
     Literal["text", "json"] | None,
     typer.Option(
         help="Log lines for people, or JSON objects with run, code, turn, partition and trace id as fields. Default: "
-        "STREAMPROC_LOG_STYLE, else text.",
-        show_default=False,
+        "STREAMPROC_LOG_STYLE, else text."
     ),
 ]
 
@@ -63,20 +55,13 @@ LogStyle = Annotated[
 def _silence(ctx: typer.Context, quiet: bool) -> bool:
     if quiet:
         ctx.with_resource(without_notes())
-        ctx.with_resource(_without_results())
+        ctx.with_resource(output_to(None, quiet=True))
     return quiet
-
-
-@contextmanager
-def _without_results() -> Iterator[None]:
-    with Path(os.devnull).open("w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
-        yield
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
 Quiet = Annotated[
-    bool,
-    typer.Option("--quiet", "-q", callback=_silence, help="Print no result; only set the exit code."),
+    bool, typer.Option("--quiet", "-q", callback=_silence, help="Print no result; only set the exit code.")
 ]
 
 

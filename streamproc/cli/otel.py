@@ -22,16 +22,10 @@ Listen = Annotated[str, typer.Option(metavar="HOST:PORT", help="Address of OTLP/
 SpanTopic = Annotated[
     str | None,
     typer.Option(
-        "--topic",
-        help="Also read this topic of a collector's Kafka exporter.",
-        show_default=False,
-        autocompletion=complete_topics,
+        "--topic", help="Also read this topic of a collector's Kafka exporter.", autocompletion=complete_topics
     ),
 ]
-Group = Annotated[
-    str | None,
-    typer.Option(help="Consumer group for --topic. Default: the topic prefix and -otel.", show_default=False),
-]
+Group = Annotated[str | None, typer.Option(help="Consumer group for --topic. Default: the topic prefix and -otel.")]
 RunBy = Annotated[
     str,
     typer.Option(

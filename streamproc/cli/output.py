@@ -5,22 +5,19 @@ from __future__ import annotations
 import errno
 import glob
 import os
-import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
-from typing import Annotated, Final, Literal, TextIO
+from typing import Annotated, Final, Literal
 
 import typer
 
-from streamproc.cli.terminal import columns, fail, fold, json_line, line, printable
-from streamproc.model.escaping import escape_json
+from streamproc.cli.terminal import fail
 
 FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what writing to a full disk raises, without a file's name
 
 OutputFile = Annotated[
-    str | None,
-    typer.Option("--output", "-o", help="Write results to this file. Default: standard output.", show_default=False),
+    str | None, typer.Option("--output", "-o", help="Write results to this file. Default: standard output.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the summary, and no notes.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print more of each result.")]
@@ -31,35 +28,16 @@ TextOrJsonl = Annotated[
 ]
 
 
-class Output:
-    """Prints lines of results: folded and coloured in a terminal, as they are in a file or a pipe."""
-
-    def __init__(self, stream: TextIO | None) -> None:
-        self._stream = stream
-
-    def text(self, text: str, hang: int = 0) -> None:
-        """Print a text for people; continuation lines hang by so many columns."""
-        if self._stream is None:
-            line(fold(text, hang) if columns(sys.stdout) else text)
-        else:
-            typer.echo(printable(text), file=self._stream, color=False)
-
-    def json(self, text: str) -> None:
-        """Print a JSON text of one line."""
-        if self._stream is None:
-            json_line(text)
-        else:
-            typer.echo(escape_json(text), file=self._stream)
-
-
 @contextmanager
-def output_to(path: str | None) -> Iterator[Output]:
-    """Yield where results go. An existing file is replaced."""
-    if path is None:
-        yield Output(None)
+def output_to(path: str | Path | None, *, quiet: bool = False) -> Iterator[None]:
+    """Send standard output to a file, which is replaced, or nowhere. Exits with a message for a file that cannot be
+    written."""
+    if path is None and not quiet:
+        yield
         return
-    with written_file(path), Path(path).open("w", encoding="utf-8") as stream:
-        yield Output(stream)
+    path = os.devnull if path is None else path
+    with written_file(path), Path(path).open("w", encoding="utf-8") as file, redirect_stdout(file):
+        yield
 
 
 @contextmanager

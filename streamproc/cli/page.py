@@ -17,10 +17,7 @@ app = typer.Typer()
 Listen = Annotated[str, typer.Option(metavar="HOST:PORT", help="Address of the page; port 0 takes a free one.")]
 Db = Annotated[
     str | None,
-    typer.Option(
-        help="A file that keeps what was read, so that a restart goes on from there. Default: memory only.",
-        show_default=False,
-    ),
+    typer.Option(help="A file that keeps what was read, so that a restart goes on from there. Default: memory only."),
 ]
 Since = Annotated[
     str, typer.Option(help="How far back to read decisions: beginning, or an age such as 90s, 15m, 2h, 1d.")
@@ -28,8 +25,7 @@ Since = Annotated[
 Turns = Annotated[
     bool,
     typer.Option(
-        "--turns/--no-turns",
-        help="Follow the turns topic. Without it, turns and costs are those of the last status.",
+        "--turns/--no-turns", help="Follow the turns topic. Without it, turns and costs are those of the last status."
     ),
 ]
 Orders = Annotated[
@@ -48,15 +44,13 @@ TrustHeader = Annotated[str, typer.Option(help="Header with the name of the pers
 GroupsHeader = Annotated[str, typer.Option(help="Header with the groups of that person.")]
 TrustedProxy = Annotated[
     list[str] | None,
-    typer.Option(metavar="NETWORK", help="Proxy to trust, such as 10.1.2.3/32, or their subnet. Repeatable.",
-                 show_default=False),
-]  # fmt: skip
+    typer.Option(metavar="NETWORK", help="Proxy to trust, such as 10.1.2.3/32, or their subnet. Repeatable."),
+]
 Group = Annotated[
     list[str] | None,
     typer.Option(
         metavar="GROUP=RIGHT",
         help="What the members of a group may do: view, halt (one run) or fleet; '*' is everyone. Repeatable.",
-        show_default=False,
     ),
 ]
 

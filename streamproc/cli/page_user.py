@@ -23,7 +23,7 @@ app = typer.Typer()
     ),
 )
 def page_user(
-    name: Annotated[str, typer.Argument(help="Name to log in with.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Name to log in with.")],
     file: Annotated[Path, typer.Option(help="File of users, as for `page --users`.")] = Path("page-users"),
     right: Annotated[
         str, typer.Option(help="What the user may do: view; halt: also halt and resume a run; fleet: everything.")

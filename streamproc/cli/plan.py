@@ -10,12 +10,10 @@ import typer
 
 from streamproc.cli.options import Quiet
 from streamproc.cli.output import OutputFile, output_to
-from streamproc.cli.terminal import clean, examples, fail
+from streamproc.cli.terminal import clean, examples, fail, json_line, say
 
 if TYPE_CHECKING:
-    from streamproc.cli.capacity import CapacityPlan, Cluster
-    from streamproc.cli.kept_statuses import FleetLoad
-    from streamproc.cli.measured_figures import Sourced
+    from streamproc.cli.capacity import CapacityPlan, Cluster, FleetLoad
 
 app = typer.Typer()
 
@@ -24,13 +22,10 @@ Listeners = Annotated[
 ]
 FinishedHours = Annotated[
     float | None,
-    typer.Option(
-        help="Retention of finished runs' statuses. Default: STREAMPROC_STATUS_FINISHED_HOURS (24).", show_default=False
-    ),
+    typer.Option(help="Retention of finished runs' statuses. Default: STREAMPROC_STATUS_FINISHED_HOURS (24)."),
 ]
 StatusDays = Annotated[
-    float | None,
-    typer.Option(help="Retention of all other statuses. Default: STREAMPROC_STATUS_DAYS (30).", show_default=False),
+    float | None, typer.Option(help="Retention of all other statuses. Default: STREAMPROC_STATUS_DAYS (30).")
 ]
 HaltedShare = Annotated[
     float, typer.Option(help="Share of the runs that are halted, or end without `run.finished`, 0 to 1.")
@@ -38,10 +33,11 @@ HaltedShare = Annotated[
 Figures = Annotated[
     str | None,
     typer.Option(
-        help="Figures of your machine: a file of `make bench ARGS='--json FILE'`. Default: docs/performance.md.",
-        show_default=False,
+        help="Figures of your machine: a file of `make bench ARGS='--json FILE'`. Default: docs/performance.md."
     ),
 ]
+
+Row = tuple[str, float | str, str]  # of the table: a name, its value, and why
 
 SMALLEST = 1e-9  # of what must be above 0; a quotient would overflow far below
 LABEL = 22  # columns of a line's name
@@ -77,8 +73,7 @@ def plan(
     broker_partitions: Annotated[int, typer.Option(help="Partitions of a broker, leaders and followers.")] = 4_000,
     figures: Figures = None,
     figure: Annotated[
-        list[str] | None,
-        typer.Option(help="One figure as NAME=VALUE; may be repeated. --json names all.", show_default=False),
+        list[str] | None, typer.Option(help="One figure as NAME=VALUE; may be repeated. --json names all.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, in bytes and seconds.")] = False,
     output: OutputFile = None,
@@ -88,8 +83,7 @@ def plan(
 
     The figures are measured on one machine; what is extrapolated from them is marked.
     """
-    from streamproc.cli.capacity import Cluster, make_plan
-    from streamproc.cli.kept_statuses import FleetLoad
+    from streamproc.cli.capacity import CapacityPlan, Cluster, FleetLoad
     from streamproc.cli.measured_figures import figures_of
     from streamproc.settings import load_settings
 
@@ -115,16 +109,18 @@ def plan(
     )
     sourced = figures_of(figures, figure or ())
     try:
-        found = make_plan(load, cluster, sourced.figures)
+        found = CapacityPlan(load, cluster, sourced.figures)
     except ValueError as problem:
         raise fail(f"--kill {kill}: {problem}. Give fewer, or a larger load") from None
-    with output_to(output) as out:
+    with output_to(output):
         if as_json:
-            out.json(_json(load, cluster, sourced, found))
+            import orjson
+
+            given = {"load": asdict(load), "cluster": asdict(cluster), "figures": asdict(sourced.figures)}
+            json_line(orjson.dumps(given | {"figures_from": sourced.source, "plan": found.as_json()}).decode())
             return
-        for text in _lines(load, cluster, found):
-            out.text(text, LABEL)
-        out.text(f"figures: {clean(sourced.source)}", LABEL)
+        for text in (*_lines(load, cluster, found), f"figures: {clean(sourced.source)}"):
+            say(text, LABEL)
 
 
 def _check(positive: dict[str, float], others: dict[str, float]) -> None:
@@ -140,16 +136,6 @@ def _whole(name: str, value: float) -> int:
     return int(value)
 
 
-def _json(load: FleetLoad, cluster: Cluster, sourced: Sourced, found: CapacityPlan) -> str:
-    import orjson
-
-    shown = asdict(found)
-    shown["takeover"] = found.takeover and found.takeover._asdict()
-    shown["bounds"] = [bound._asdict() | {"share": bound.share} for bound in found.bounds]
-    given = {"load": asdict(load), "cluster": asdict(cluster), "figures": asdict(sourced.figures)}
-    return orjson.dumps(given | {"figures_from": sourced.source, "plan": shown}).decode()
-
-
 def _lines(load: FleetLoad, cluster: Cluster, found: CapacityPlan) -> Iterator[str]:
     each_s = load.runs / load.turns_per_second
     yield (
@@ -157,9 +143,8 @@ def _lines(load: FleetLoad, cluster: Cluster, found: CapacityPlan) -> Iterator[s
         f"{_time(each_s)}, {_count(load.turns_per_run)} turns a run, {_time(each_s * load.turns_per_run)} long"
     )
     yield ""
-    yield from _of_workers(load, cluster, found)
-    yield from _of_brokers(load, cluster, found)
-    yield from _of_times(load, found)
+    for name, value, why in (*_sizes(load, cluster, found), *_times(load, found)):
+        yield f"{name:<{LABEL}}{value if isinstance(value, str) else _count(value):>12}  {why}"
     yield ""
     yield "what breaks first, as a share of what is possible"
     for bound in found.bounds:
@@ -172,51 +157,36 @@ def _lines(load: FleetLoad, cluster: Cluster, found: CapacityPlan) -> Iterator[s
         yield f"  {text}"
 
 
-def _of_workers(load: FleetLoad, cluster: Cluster, found: CapacityPlan) -> Iterator[str]:
+def _sizes(load: FleetLoad, cluster: Cluster, found: CapacityPlan) -> Iterator[Row]:
     finished = found.runs_held - load.runs
-    yield _line("runs held", found.runs_held, f"of them finished within the hour: {_count(finished)}")
-    yield _line("workers", found.workers, _because(found.workers_by))
-    yield _line(
-        "  turns/s of a core", found.worker_per_s,
-        f"{found.turns_per_state:.3g} turns share a written state; planned to {_share(cluster.utilisation).strip()}",
-    )  # fmt: skip
-    total = found.worker_memory * found.workers
-    yield _line("  memory", _size(found.worker_memory), f"each, {_size(total)} in all")
+    yield "runs held", found.runs_held, f"of them finished within the hour: {_count(finished)}"
+    yield "workers", found.workers, _because(found.workers_by)
+    sharing = f"{found.turns_per_state:.3g} turns share a written state"
+    yield "  turns/s of a core", found.worker_per_s, f"{sharing}; planned to {_share(cluster.utilisation).strip()}"
+    yield "  memory", _size(found.worker_memory), f"each, {_size(found.worker_memory * found.workers)} in all"
     if found.worker_disk:
-        yield _line("  disk", _size(found.worker_disk), "each, in RocksDB")
-    yield _line("partitions", found.partitions, "of each topic; they cannot change later")
+        yield "  disk", _size(found.worker_disk), "each, in RocksDB"
+    yield "partitions", found.partitions, "of each topic; they cannot change later"
+    yield "brokers", found.brokers, _because(found.brokers_by)
+    yield "  written", f"{_size(sum(found.traffic_in.values()))}/s", _parts(found.traffic_in)
+    yield "  read", f"{_size(sum(found.traffic_out.values()))}/s", _parts(found.traffic_out)
+    yield "  disk", _size(sum(found.disk.values())), f"{_count(cluster.replicas)} replicas: {_parts(found.disk)}"
+    decisions = f"of them {_count(found.decisions_per_s)} decisions"
+    yield "listeners", load.listeners, f"{_count(found.listener_records)} records/s for each, {decisions}"
 
 
-def _of_brokers(load: FleetLoad, cluster: Cluster, found: CapacityPlan) -> Iterator[str]:
-    yield _line("brokers", found.brokers, _because(found.brokers_by))
-    for name, traffic in (("  written", found.traffic_in), ("  read", found.traffic_out)):
-        yield _line(name, f"{_size(sum(traffic.values()))}/s", _parts(traffic))
-    yield _line("  disk", _size(sum(found.disk.values())), f"{_count(cluster.replicas)} replicas: {_parts(found.disk)}")
-    heard = f"{_count(found.listener_records)} records/s for each, of them {_count(found.decisions_per_s)} decisions"
-    yield _line("listeners", load.listeners, heard)
-
-
-def _of_times(load: FleetLoad, found: CapacityPlan) -> Iterator[str]:
+def _times(load: FleetLoad, found: CapacityPlan) -> Iterator[Row]:
     records = f"it reads {_count(found.restart_records)} of its {_count(found.changelog_records)} changelog records"
-    yield _line("a worker restarts in", _time(found.restart_s), records)
+    yield "a worker restarts in", _time(found.restart_s), records
     if found.takeover is not None:
         late, until = found.takeover
         what = f"turns wait for up to {_time(late)}" if until is not None else "the others cannot take over"
-        yield _line(f"{_count(load.killed)} killed, over in", _time(until), what)
+        yield f"{_count(load.killed)} killed, over in", _time(until), what
     if found.outage_s is not None:
-        yield _line(
-            "an outage, over in", _time(found.outage_s), f"after all workers were down for {_time(load.outage_s)}"
-        )
-    yield _line(
-        "a listener starts in",
-        _time(found.listener_start_s),
-        f"it reads {_count(found.statuses)} statuses and {_count(found.tombstones)} tombstones",
-    )
-
-
-def _line(name: str, value: float | str, why: str) -> str:
-    shown = value if isinstance(value, str) else _count(value)
-    return f"{name:<{LABEL}}{shown:>12}  {why}"
+        down = f"after all workers were down for {_time(load.outage_s)}"
+        yield "an outage, over in", _time(found.outage_s), down
+    read = f"it reads {_count(found.statuses)} statuses and {_count(found.tombstones)} tombstones"
+    yield "a listener starts in", _time(found.listener_start_s), read
 
 
 def _because(by: dict[str, int]) -> str:

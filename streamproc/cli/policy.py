@@ -18,16 +18,12 @@ if TYPE_CHECKING:
 
 app = typer.Typer(name="policy", no_args_is_help=True, help="Check policies, and show the limits in force.")
 
-Source = Annotated[str | None, typer.Argument(help=POLICY_HELP, show_default=False, autocompletion=complete_policies)]
+Source = Annotated[str | None, typer.Argument(help=POLICY_HELP, autocompletion=complete_policies)]
 
 
 Sources = Annotated[
     list[str] | None,
-    typer.Argument(
-        help=POLICY_HELP.replace("A policy file", "Policy files", 1),
-        show_default=False,
-        autocompletion=complete_policies,
-    ),
+    typer.Argument(help=POLICY_HELP.replace("A policy file", "Policy files", 1), autocompletion=complete_policies),
 ]
 Format = Annotated[
     Literal["text", "json", "github"],
@@ -121,10 +117,10 @@ _SHOWN: Final = {"text": _show_text, "json": _show_json, "github": _show_github}
 @app.command(epilog=examples("streamproc policy show", "streamproc policy show loop-safety --workflow nightly"))
 def show(
     source: Source = None,
-    workflow: Annotated[str, typer.Option(help="Apply the layer of this workflow.", show_default=False)] = "",
-    tenant: Annotated[str, typer.Option(help="Apply the layer of this tenant.", show_default=False)] = "",
-    tier: Annotated[str, typer.Option(help="Apply the layer of this tier.", show_default=False)] = "",
-    user: Annotated[str, typer.Option(help="Apply the layer of this user.", show_default=False)] = "",
+    workflow: Annotated[str, typer.Option(help="Apply the layer of this workflow.")] = "",
+    tenant: Annotated[str, typer.Option(help="Apply the layer of this tenant.")] = "",
+    tier: Annotated[str, typer.Option(help="Apply the layer of this tier.")] = "",
+    user: Annotated[str, typer.Option(help="Apply the layer of this user.")] = "",
     as_json: Json = False,
     _quiet: Quiet = False,
 ) -> None:

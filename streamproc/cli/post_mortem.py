@@ -14,8 +14,8 @@ from streamproc.cli.completion import complete_runs
 from streamproc.cli.inputs import Lenient, opened
 from streamproc.cli.options import Brokers, Json, Policy, TopicPrefix, kafka_settings
 from streamproc.cli.output import refuse_logs, written_file
-from streamproc.cli.ranges import note_strays
-from streamproc.cli.terminal import examples, fail, note, progress
+from streamproc.cli.ranges import note_passed_over, shown_batches
+from streamproc.cli.terminal import examples, fail, note
 from streamproc.errors import plural
 
 if TYPE_CHECKING:
@@ -27,11 +27,7 @@ app = typer.Typer()
 
 Run = Annotated[
     str | None,
-    typer.Argument(
-        help="The run to report on. Without it, all runs: stuck ones first.",
-        show_default=False,
-        autocompletion=complete_runs,
-    ),
+    typer.Argument(help="The run to report on. Without it, all runs: stuck ones first.", autocompletion=complete_runs),
 ]
 Log = Annotated[
     list[str] | None,
@@ -39,18 +35,13 @@ Log = Annotated[
         "--log",
         help="A log to read instead of the turns topic: a file, a directory, a glob, or - for standard input. May be "
         "given several times.",
-        show_default=False,
     ),
 ]
-From = Annotated[
-    str | None,
-    typer.Option("--from", help="The format of the logs. Default: found by their content.", show_default=False),
-]
+From = Annotated[str | None, typer.Option("--from", help="The format of the logs. Default: found by their content.")]
 Out = Annotated[
     str | None,
-    typer.Option("--output", "-o", help="The file to write; - is standard output. Default: run.html, or runs.html.",
-                 show_default=False),
-]  # fmt: skip
+    typer.Option("--output", "-o", help="The file to write; - is standard output. Default: run.html, or runs.html."),
+]
 Format = Annotated[
     Literal["html", "md", "json"],
     typer.Option("--format", help="html: one page; md: for a ticket; json: for a program."),
@@ -131,18 +122,14 @@ async def _read_topic(settings: Settings, policy: LoadedPolicy, run: str | None)
     recording = Recording(policy, only=run)
     log = recording.replay(settings)
     async with open_topic(settings, "turns") as reader:
-        with progress("reading turns", reader.records_total) as bar:
-            async for batch in reader.batches():
-                recording.feed(log, batch)
-                bar.advance(len(batch))
+        async for batch in shown_batches(reader, "turns"):
+            recording.feed(log, batch)
         cut = [
             f"{number} at offset {extent.begin}" for number, extent in sorted(reader.extents.items()) if extent.begin
         ]
     if cut:
         note(f"the log no longer has its beginning (partition {', '.join(cut)}): older runs are shown in part")
-    note_strays(reader)
-    if log.refused:
-        note(f"skipped {plural(log.refused, 'invalid record')}; the dead-letter topic has the reasons")
+    note_passed_over(reader, log.refused)
     return recording
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, overload
 
@@ -14,43 +12,35 @@ import typer
 from typer.core import TyperCommand
 
 from streamproc.cli.completion import complete_runs
-from streamproc.cli.output import written_file
-from streamproc.cli.terminal import fail, note
+from streamproc.cli.terminal import fail, note, progress
 from streamproc.errors import plural, shown
 
 if TYPE_CHECKING:
-    from streamproc.kafka.reading import Extent, TopicReader
+    from streamproc.kafka.reading import Extent, Record, TopicReader
     from streamproc.replay.window import Selection
 
-Run = Annotated[str | None, typer.Option(help="Only this run.", show_default=False, autocompletion=complete_runs)]
-Workflow = Annotated[str | None, typer.Option(help="Only runs of this workflow.", show_default=False)]
-User = Annotated[str | None, typer.Option(help="Only runs of this user.", show_default=False)]
+Run = Annotated[str | None, typer.Option(help="Only this run.", autocompletion=complete_runs)]
+Workflow = Annotated[str | None, typer.Option(help="Only runs of this workflow.")]
+User = Annotated[str | None, typer.Option(help="Only runs of this user.")]
 All = Annotated[bool, typer.Option("--all", help="Every run in the log.")]
 Since = Annotated[
     str | None,
     typer.Option(
         help="Only what happened since then: an age such as 90s, 15m, 2h or 1d, RFC 3339, or milliseconds since 1970. "
-        "Default: the log's beginning.",
-        show_default=False,
+        "Default: the log's beginning."
     ),
 ]
 Until = Annotated[
-    str | None,
-    typer.Option(help="Only what happened until then, written as for --since. Default: the log's end.",
-                 show_default=False),
-]  # fmt: skip
+    str | None, typer.Option(help="Only what happened until then, written as for --since. Default: the log's end.")
+]
 Offsets = Annotated[
     list[str] | None,
     typer.Option(
         help="Only decisions on these records of the turns topic: PARTITION:BEGIN-END, the end excluded. Repeatable.",
         metavar="P:BEGIN-END",
-        show_default=False,
     ),
 ]
-Output = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", help="Write the result to this file.", dir_okay=False, show_default=False),
-]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write the result to this file.", dir_okay=False)]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no result; only set the exit code.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print everything, without a limit.")]
 
@@ -152,21 +142,27 @@ def read_offsets(texts: list[str] | tuple[()]) -> dict[int, Extent]:
     return found
 
 
-@contextmanager
-def output_to(path: Path | None, *, quiet: bool = False) -> Iterator[None]:
-    """Send standard output to a file, or nowhere. Exits with a message for a file that cannot be written."""
-    if path is None and not quiet:
-        yield
-        return
-    path = path or Path(os.devnull)
-    with written_file(path), path.open("w", encoding="utf-8") as file, redirect_stdout(file):
-        yield
+def within(at_ms: int | None, from_ms: int | None, to_ms: int | None) -> bool:
+    """Return whether a time is between two bounds, if there are any; a time that is not known is not."""
+    if from_ms is None and to_ms is None:
+        return True
+    return at_ms is not None and (from_ms is None or at_ms >= from_ms) and (to_ms is None or at_ms <= to_ms)
 
 
-def note_strays(reader: TopicReader) -> None:
-    """Say which records of the turns topic were passed over because they are not at home, and why."""
+async def shown_batches(reader: TopicReader, what: str) -> AsyncIterator[Sequence[Record]]:
+    """Yield the records of a topic, under a progress bar."""
+    with progress(f"reading {what}", reader.records_total) as bar:
+        async for batch in reader.batches():
+            yield batch
+            bar.advance(len(batch))
+
+
+def note_passed_over(reader: TopicReader, refused: int) -> None:
+    """Say how many records of the turns topic were passed over: strays, and why, and invalid ones."""
     if reader.strays:
         note(
             f"passed over {plural(reader.strays, 'record')} outside of the home partition of their run, as workers do: "
             f"{reader.why_strays()}"
         )
+    if refused:
+        note(f"skipped {plural(refused, 'invalid record')}; the dead-letter topic has the reasons")

@@ -11,7 +11,7 @@ import typer
 
 from streamproc.cli.inputs import Format
 from streamproc.cli.options import Brokers, Json, Policy, TopicPrefix, kafka_settings
-from streamproc.cli.output import refuse_logs
+from streamproc.cli.output import output_to, refuse_logs
 from streamproc.cli.ranges import (
     All,
     LogRange,
@@ -26,10 +26,11 @@ from streamproc.cli.ranges import (
     Verbose,
     Workflow,
     log_range,
-    note_strays,
-    output_to,
+    note_passed_over,
+    shown_batches,
+    within,
 )
-from streamproc.cli.terminal import examples, fail, json_line, line, note, progress
+from streamproc.cli.terminal import examples, fail, json_line, line, note
 from streamproc.errors import plural
 
 if TYPE_CHECKING:
@@ -42,23 +43,18 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 Paths = Annotated[
-    list[str] | None,
-    typer.Argument(help="Logs to replay instead of the turns topic: files, directories, globs.", show_default=False),
+    list[str] | None, typer.Argument(help="Logs to replay instead of the turns topic: files, directories, globs.")
 ]
 Diff = Annotated[bool, typer.Option("--diff", help="Compare with the control topic, and say why decisions differ.")]
 Against = Annotated[
     Path | None,
-    typer.Option(
-        help="Compare with the control events in this file, one a line, instead of the control topic.",
-        show_default=False,
-    ),
+    typer.Option(help="Compare with the control events in this file, one a line, instead of the control topic."),
 ]
 KnownPolicy = Annotated[
     list[str] | None,
     typer.Option(
         help="The policy that published, if you have it: its settings are compared with those of --policy. "
-        "Presets are known. Repeatable.",
-        show_default=False,
+        "Presets are known. Repeatable."
     ),
 ]
 Printed = Annotated[
@@ -180,13 +176,10 @@ def _replay_files(
     if wanted.selection.run is not None and wanted.selection.run not in turns:
         raise fail(f"run {wanted.selection.run} is not in these files")
 
-    def within(decision: Decision) -> bool:
-        if wanted.from_ms is None and wanted.to_ms is None:
-            return True
-        at_ms = read_time_ms(decision.at) if decision.at is not None else None
-        return at_ms is not None and (wanted.from_ms or 0) <= at_ms <= (wanted.to_ms or at_ms)
+    def inside(decision: Decision) -> bool:
+        return within(read_time_ms(decision.at) if decision.at else None, wanted.from_ms, wanted.to_ms)
 
-    kept = [one for one in decisions if wanted.selection.holds(one) and within(one)]
+    kept = [one for one in decisions if wanted.selection.holds(one) and inside(one)]
     return Replayed(kept, _turns_of(turns, kept, wanted))
 
 
@@ -220,16 +213,12 @@ async def _replay_topic(
             whole = _limited(reader.extents, wanted.offsets, reader.topic)
             reader.extents = {number: Extent(begins[number], extent.end) for number, extent in whole.items()}
         window = LogWindow(whole, wanted.from_ms, wanted.to_ms)
-        with progress("reading turns", reader.records_total) as bar:
-            async for batch in reader.batches():
-                window.see(batch)
-                decisions += log.decide(batch)
-                bar.advance(len(batch))
+        async for batch in shown_batches(reader, "turns"):
+            window.see(batch)
+            decisions += log.decide(batch)
     if cut := [f"{number} at offset {begin}" for number, begin in sorted(begins.items()) if begin]:
         note(f"the log no longer has its beginning (partition {', '.join(cut)}): older runs are replayed in part")
-    note_strays(reader)
-    if log.refused:
-        note(f"skipped {plural(log.refused, 'invalid record')}; the dead-letter topic has the reasons")
+    note_passed_over(reader, log.refused)
     if run is not None and run not in log.turns:
         raise fail(f"run {run} is not in {settings.topic('turns')}; it may be older than the topic's retention")
     limited = window.bounded or bool(wanted.offsets)
@@ -309,20 +298,18 @@ async def _read_control_topic(settings: Settings, wanted: LogRange) -> Published
     decisions: list[PublishedDecision] = []
     async with open_topic(settings, "control") as reader:
         begins = {number: extent.begin for number, extent in reader.extents.items()}
-        with progress("reading control events", reader.records_total) as bar:
-            async for batch in reader.batches():
-                for record in batch:
-                    one = read_published(record.value)
-                    unreadable += one is None
-                    if one is None or not wanted.selection.holds(one):
-                        continue
-                    if signer.required:
-                        try:
-                            signer.check_about("control", record, one.run_id)
-                        except InvalidEvent:
-                            one = one._replace(signed=False)
-                    decisions.append(one)
-                bar.advance(len(batch))
+        async for batch in shown_batches(reader, "control events"):
+            for record in batch:
+                one = read_published(record.value)
+                unreadable += one is None
+                if one is None or not wanted.selection.holds(one):
+                    continue
+                if signer.required:
+                    try:
+                        signer.check_about("control", record, one.run_id)
+                    except InvalidEvent:
+                        one = one._replace(signed=False)
+                decisions.append(one)
     if unreadable:
         note(f"skipped {plural(unreadable, 'record')} on {settings.topic('control')}: not a control event")
     return Published(decisions, committed, begins)

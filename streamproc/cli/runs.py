@@ -11,7 +11,7 @@ import typer
 
 from streamproc.cli.completion import complete_runs
 from streamproc.cli.options import Brokers, Json, Quiet, TopicPrefix, kafka_settings
-from streamproc.cli.ranges import Since, Until, time_ms
+from streamproc.cli.ranges import Since, Until, time_ms, within
 from streamproc.cli.terminal import COLOURS, clean, examples, fail, fold, json_line, line, note, paint
 from streamproc.cli.watched import show_watched
 from streamproc.errors import plural
@@ -39,9 +39,9 @@ def runs(
     lost: Annotated[
         bool, typer.Option("--lost", help="Only running runs of which nothing has come for the policy's lost_after_s.")
     ] = False,
-    workflow: Annotated[str | None, typer.Option(help="Only runs of this workflow.", show_default=False)] = None,
-    user: Annotated[str | None, typer.Option(help="Only runs of this user.", show_default=False)] = None,
-    tenant: Annotated[str | None, typer.Option(help="Only runs of this tenant.", show_default=False)] = None,
+    workflow: Annotated[str | None, typer.Option(help="Only runs of this workflow.")] = None,
+    user: Annotated[str | None, typer.Option(help="Only runs of this user.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Only runs of this tenant.")] = None,
     since: Since = None,
     until: Until = None,
     format_: Format = "text",
@@ -62,10 +62,6 @@ def runs(
     wanted = {"workflow": workflow, "user": user, "tenant": tenant}
     since_ms, until_ms = time_ms("--since", since), time_ms("--until", until)
 
-    def within(one: RunStatus) -> bool:
-        last_ms = log_ms(one.at) or 0
-        return (since_ms is None or last_ms >= since_ms) and (until_ms is None or last_ms <= until_ms)
-
     settings = kafka_settings(brokers, topic_prefix)
     lost_after_ms = load_policy(settings.policy).lost_after_s * 1000
 
@@ -78,7 +74,7 @@ def runs(
             and (status.run_id in gone if lost else everything or status.run_id not in gone)
             and (status.status != "finished" or everything)
             and all(value is None or getattr(status, name) == value for name, value in wanted.items())
-            and within(status)
+            and within(log_ms(status.at) or 0, since_ms, until_ms)
         ]
         shown.sort(key=lambda status: status.at or "", reverse=True)
         shown.sort(key=lambda status: (ORDER[status.status], status.severity == "info"))
@@ -99,10 +95,9 @@ def runs(
     epilog=examples("streamproc status nightly-42", "streamproc status nightly-42 --export nightly-42.status.json")
 )
 def status(
-    run: Annotated[str, typer.Argument(help="Id of the run.", show_default=False, autocompletion=complete_runs)],
+    run: Annotated[str, typer.Argument(help="Id of the run.", autocompletion=complete_runs)],
     export: Annotated[
-        Path | None,
-        typer.Option(help="Also write the status and all decisions about the run to this file.", show_default=False),
+        Path | None, typer.Option(help="Also write the status and all decisions about the run to this file.")
     ] = None,
     format_: Format = "text",
     as_json: Json = False,

@@ -49,7 +49,6 @@ Recent = Annotated[
         min=1,
         help=f"Scan the logs of the last DAYS days ({RECENT_DAYS}) where known tools keep them in your home directory.",
         metavar="[DAYS]",
-        show_default=False,
     ),
 ]
 Exclude = Annotated[
@@ -58,7 +57,6 @@ Exclude = Annotated[
         help="Leave out what matches of directories, patterns and --recent: a path, or the name of a file or a "
         "directory, such as '*.bak.json' or archive; repeatable.",
         metavar="PATTERN",
-        show_default=False,
     ),
 ]
 FailOnSkipped = Annotated[
@@ -74,17 +72,13 @@ Jobs = Annotated[
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Follow the logs until Ctrl-C.")]
 Html = Annotated[
     Path | None,
-    typer.Option(
-        "--html", help="Also write a report of all runs to this file; the logs are read a second time.",
-        show_default=False,
-    ),
-]  # fmt: skip
+    typer.Option("--html", help="Also write a report of all runs to this file; the logs are read a second time."),
+]
 Notify = Annotated[
     list[str] | None,
     typer.Option(
         help="With --watch, an Apprise URL to notify, such as ntfy://ntfy.sh/my-agents; repeatable. Default: "
-        "STREAMPROC_NOTIFY and STREAMPROC_NOTIFY_FILE.",
-        show_default=False,
+        "STREAMPROC_NOTIFY and STREAMPROC_NOTIFY_FILE."
     ),
 ]
 
@@ -163,8 +157,8 @@ def scan(
     jsonl = as_json or format_ == "jsonl"
     chosen_logs = LogChoice(logs, format_name, found, excluded, lenient, strict)
     skipped: dict[str, Any] = {}
-    with output_to(output) as out:
-        printing = FindingOutput(out, jsonl=jsonl, show=show, quiet=quiet, verbose=verbose)
+    with output_to(output):
+        printing = FindingOutput(jsonl=jsonl, show=show, quiet=quiet, verbose=verbose)
         if watch:
             halted = _watched(chosen_logs, recent, chosen, settings, printing, notify)
         else:

@@ -11,7 +11,7 @@ import typer
 
 from streamproc.cli.inputs import Format, Lenient, opened
 from streamproc.cli.options import Brokers, Policy, Quiet, TopicPrefix, kafka_settings
-from streamproc.cli.ranges import RangeCommand, Since, Until, time_ms
+from streamproc.cli.ranges import RangeCommand, Since, Until, shown_batches, time_ms, within
 from streamproc.cli.terminal import ProgressReporter, clean, examples, json_line, line, note, progress
 from streamproc.errors import plural
 
@@ -27,8 +27,7 @@ Turns = Annotated[
     list[str] | None,
     typer.Argument(
         help="Files of raw turns, scanned under the policy; their runs count as ended. "
-        "Default: what the workers have published on the topics control and runs.",
-        show_default=False,
+        "Default: what the workers have published on the topics control and runs."
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -69,12 +68,12 @@ def stats(
     from streamproc.replay.stats import Tally
 
     from_ms = time_ms("--since", since)
-    tally, within = Tally(), _window(from_ms, time_ms("--until", until))
+    tally, inside = Tally(), _window(from_ms, time_ms("--until", until))
     if files:
-        _count_files(tally, files, format_name, policy, lenient, within)
+        _count_files(tally, files, format_name, policy, lenient, inside)
     else:
         settings = kafka_settings(brokers, topic_prefix)
-        asyncio.run(_count_topics(tally, settings, within))
+        asyncio.run(_count_topics(tally, settings, inside))
         _note_retention(settings, from_ms)
         if acknowledgements:
             asyncio.run(_count_acknowledgements(tally, settings))
@@ -102,19 +101,11 @@ def _note_retention(settings: Settings, from_ms: int | None) -> None:
 def _window(from_ms: int | None, to_ms: int | None) -> InWindow:
     from streamproc.model.raw_fields import read_time_ms
 
-    def within(at: str | None) -> bool:
-        if from_ms is None and to_ms is None:
-            return True
-        if at is None:
-            return False
-        moment = read_time_ms(at)
-        return (from_ms is None or moment >= from_ms) and (to_ms is None or moment <= to_ms)
-
-    return within
+    return lambda at: within(read_time_ms(at) if at is not None else None, from_ms, to_ms)
 
 
 def _count_files(
-    tally: Tally, files: list[str], format_name: str | None, policy: str | None, lenient: bool, within: InWindow
+    tally: Tally, files: list[str], format_name: str | None, policy: str | None, lenient: bool, inside: InWindow
 ) -> None:
     from streamproc.model.log_time import rfc3339
     from streamproc.policy import load_policy
@@ -125,19 +116,19 @@ def _count_files(
     with opened(files, lenient, "counting", format_name=format_name) as sources:
         scan = Scan(sources, chosen)
         decisions = list(scan)
-    inside = set()
+    counted = set()
     for run_id in scan.runs:
         run = scan.runs.read(run_id)
-        if run is not None and within(rfc3339(run.at_ms) if run.at_ms else None):
-            inside.add(run_id)
+        if run is not None and inside(rfc3339(run.at_ms) if run.at_ms else None):
+            counted.add(run_id)
             used = run.turns, run.ledger.total_tokens, run.ledger.cost_usd_micro
             tally.add_run(run_id, run.scope.workflow, ended=True, used=used)
     for decision in decisions:
-        if decision.run_id in inside:
+        if decision.run_id in counted:
             tally.add_decision(decision)
 
 
-async def _count_topics(tally: Tally, settings: Settings, within: InWindow) -> None:
+async def _count_topics(tally: Tally, settings: Settings, inside: InWindow) -> None:
     from streamproc.cli.watched import watched
     from streamproc.fleet.lost_runs import is_lost
     from streamproc.model.raw_fields import log_ms
@@ -148,14 +139,14 @@ async def _count_topics(tally: Tally, settings: Settings, within: InWindow) -> N
     latest = LatestStatuses()
 
     def decided(decision: Decision) -> None:
-        if within(decision.at):
+        if inside(decision.at):
             tally.add_decision(decision)
 
     skipped = await _read(settings, "control", read_decision, decided)
     skipped += await _read(settings, "runs", read_status, latest.take, latest.forget)
     until_ms, lost_after_ms = (await watched(settings)).until_ms, load_policy(settings.policy).lost_after_s * 1000
     for status in latest.in_force().values():
-        if within(status.at) and not status.unpublished:
+        if inside(status.at) and not status.unpublished:
             tally.add_status(status, lost=is_lost(status.status, log_ms(status.at), until_ms, lost_after_ms))
     if tally.lost:
         note(f"{plural(tally.lost, 'run')} without an end {'is' if tally.lost == 1 else 'are'} lost: "
@@ -172,18 +163,16 @@ async def _count_acknowledgements(tally: Tally, settings: Settings) -> None:
     from streamproc.model.wire import HaltAcknowledged
 
     async with open_topic(settings, "turns") as reader:
-        with progress("reading turns", reader.records_total) as bar:
-            async for batch in reader.batches():
-                for record in batch:
-                    if HaltAcknowledged.type.encode() not in (record.value or b""):
-                        continue
-                    try:
-                        event = read_event(record.value or b"")
-                    except InvalidEvent:
-                        continue  # the workers have refused it
-                    if isinstance(event, HaltAcknowledged) and not is_guard_report(event):
-                        tally.add_acknowledgement(event.run_id, record.timestamp)
-                bar.advance(len(batch))
+        async for batch in shown_batches(reader, "turns"):
+            for record in batch:
+                if HaltAcknowledged.type.encode() not in (record.value or b""):
+                    continue
+                try:
+                    event = read_event(record.value or b"")
+                except InvalidEvent:
+                    continue  # the workers have refused it
+                if isinstance(event, HaltAcknowledged) and not is_guard_report(event):
+                    tally.add_acknowledgement(event.run_id, record.timestamp)
 
 
 async def _read(

@@ -21,15 +21,12 @@ TopicStateName = Literal["created", "present", "missing", "differs", "hidden"]
 app = typer.Typer(name="topics", no_args_is_help=True, help="Create and check the topics on Kafka.")
 
 Partitions = Annotated[
-    int | None,
-    typer.Option(help="Partitions of each topic. Default: STREAMPROC_PARTITIONS, else 4.", show_default=False),
+    int | None, typer.Option(help="Partitions of each topic. Default: STREAMPROC_PARTITIONS, else 4.")
 ]
 Replicas = Annotated[
     int | None,
     typer.Option(
-        "--replication-factor",
-        help="Replicas of each topic. Default: STREAMPROC_REPLICATION_FACTOR, else 1.",
-        show_default=False,
+        "--replication-factor", help="Replicas of each topic. Default: STREAMPROC_REPLICATION_FACTOR, else 1."
     ),
 ]
 
@@ -88,15 +85,10 @@ def check(
     )
 )
 def acls(
-    role: Annotated[
-        str | None, typer.Option(help="One role: publisher, listener, worker … Default: all.", show_default=False)
-    ] = None,
+    role: Annotated[str | None, typer.Option(help="One role: publisher, listener, worker … Default: all.")] = None,
     principal: Annotated[
         str | None,
-        typer.Option(
-            help="Kafka principal, such as User:alice. With it, print the commands that grant the rights.",
-            show_default=False,
-        ),
+        typer.Option(help="Kafka principal, such as User:alice. With it, print the commands that grant the rights."),
     ] = None,
     apply_: Annotated[bool, typer.Option("--apply", help="Grant the rights of the role to the principal.")] = False,
     as_json: Json = False,

@@ -40,13 +40,10 @@ Since = Annotated[
     str | None,
     typer.Option(
         help="Start with the events published since then: beginning, an age such as 90s, 15m, 2h or 1d, or a "
-        "time. Default: only new events; with --tui, those of the last day.",
-        show_default=False,
+        "time. Default: only new events; with --tui, those of the last day."
     ),
 ]
-Count = Annotated[
-    int | None, typer.Option(min=1, help="Exit after this many events. Default: no limit.", show_default=False)
-]
+Count = Annotated[int | None, typer.Option(min=1, help="Exit after this many events. Default: no limit.")]
 Tui = Annotated[
     bool,
     typer.Option(

@@ -18,16 +18,14 @@ Path = Annotated[
 GiveUp = Annotated[
     float | None,
     typer.Option(
-        help="Exit with code 1 after the broker has been unavailable for this many seconds. Default: wait for it.",
-        show_default=False,
+        help="Exit with code 1 after the broker has been unavailable for this many seconds. Default: wait for it."
     ),
 ]
 StatusFile = Annotated[
     str | None,
     typer.Option(
         help="A file (`STATUS TIMESTAMP`) to keep in step with the fleet's status, in both directions. "
-        "Default: STREAMPROC_STATUS_FILE.",
-        show_default=False,
+        "Default: STREAMPROC_STATUS_FILE."
     ),
 ]
 Processes = Annotated[
@@ -44,7 +42,6 @@ TraceSample = Annotated[
         metavar="SHARE",
         help="Send spans of this share of the slices of turns by OTLP, such as 0.001, to find out where time goes. "
         "Needs OTEL_EXPORTER_OTLP_ENDPOINT and streamproc[otel]. Default: STREAMPROC_TRACE_SAMPLE, else 0.",
-        show_default=False,
     ),
 ]
 

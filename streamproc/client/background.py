@@ -1,4 +1,4 @@
-"""The base of the sync wrappers: an asyncio client on an event loop in a daemon thread."""
+"""The base of the blocking clients: an event loop in a daemon thread."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import asyncio
 import atexit
 import os
 import threading
+from abc import ABC, abstractmethod
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -39,7 +40,7 @@ class Background:
             future.cancel()  # Ctrl-C while waiting
             raise
 
-    def call_soon(self, function: Callable[[], None]) -> None:
+    def call_soon(self, function: Callable[[], object]) -> None:
         """Schedule a function on the loop. Raises `RuntimeError` if the loop is closed."""
         self._check_process()
         self._loop.call_soon_threadsafe(function)
@@ -68,26 +69,24 @@ class Background:
             self._loop.close()
 
 
-class _Client(Protocol):
-    """The asyncio client that a wrapper runs."""
+class BlockingClient(ABC):
+    """Opens and closes an asyncio client in a background thread: once, and at the latest when the interpreter exits.
 
-    async def start(self) -> None: ...
-
-    async def close(self) -> None: ...
-
-
-class BlockingWrapper:
-    """Runs an asyncio client in a background thread. It is opened once, and closed when the interpreter exits."""
+    A class inherits from this one after the part that it shares with its asyncio counterpart.
+    """
 
     thread_name: ClassVar[str]
     usage: ClassVar[str]
     """The ``with`` statement to show in error messages."""
+    _background: Background | None = None
+    _has_own_thread = True
+    _close_called = False
 
-    def __init__(self, client: _Client) -> None:
-        self._wrapped = client
-        self._background: Background | None = None
-        self._has_own_thread = True
-        self._closed = False
+    @abstractmethod
+    async def _start(self) -> None: ...
+
+    @abstractmethod
+    async def _close(self) -> None: ...
 
     def start(self, background: Background | None = None) -> None:
         """Start the background thread and the client in it. Raises what the asyncio client's `start` raises.
@@ -101,7 +100,7 @@ class BlockingWrapper:
         if self._has_own_thread:
             atexit.register(self.close)
         try:
-            self._background.call(self._wrapped.start())
+            self._background.call(self._start())
         except BaseException:
             self.close()
             raise
@@ -109,12 +108,12 @@ class BlockingWrapper:
     def close(self) -> None:
         """Close the client and stop its thread. Raises what the asyncio client's `close` raises."""
         background = self._background
-        if background is None or self._closed:
+        if background is None or self._close_called:
             return
-        self._closed = True
+        self._close_called = True
         atexit.unregister(self.close)
         try:
-            background.call(self._close_client())
+            background.call(self._close())
         finally:
             if self._has_own_thread:
                 background.stop()
@@ -122,7 +121,7 @@ class BlockingWrapper:
     @property
     def closed(self) -> bool:
         """Whether `close` was called."""
-        return self._closed
+        return self._close_called
 
     def __enter__(self) -> Self:
         self.start()
@@ -132,9 +131,6 @@ class BlockingWrapper:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    async def _close_client(self) -> None:
-        await self._wrapped.close()
 
     def _started(self) -> Background:
         """Return the background loop, also after closing. Raises `RuntimeError` before `start`."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from streamproc.client.halt_records import NOWHERE, ControlNews, StatusNews, read_control_news, read_status_news
 from streamproc.fleet.record_signing import RESUME_HEADER
@@ -20,11 +20,11 @@ from streamproc.kafka.session import Outage
 from streamproc.tracing.trace_context import CONTROL_HEADER, TURN_HEADER, find_traceparent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from aiokafka import ConsumerRecord
 
-    from streamproc.client.halt_records import Halt
+    from streamproc.client.dispatcher import Dispatcher
     from streamproc.client.heartbeat_watch import HeartbeatWatch
     from streamproc.client.verification import RecordVerifier
     from streamproc.kafka.follow import Batches
@@ -38,44 +38,13 @@ HEARTBEATS_MAX: Final = 2_000  # that are read at the start; compaction leaves a
 ENDS_EVERY_S: Final = 1.5  # so often it is known that no heartbeat has been missed
 
 
-class Handler(Protocol):
-    """Receives the records. All calls come on the event loop."""
-
-    def snapshot(self, statuses: Iterable[StatusNews]) -> None:
-        """Apply the latest statuses of runs that are halted, or were until now, or have tasks that ended. Live reading
-        follows."""
-
-    def status(self, news: StatusNews) -> None:
-        """Apply a record of the `runs` topic."""
-
-    def control(self, news: ControlNews, value: bytes) -> None:
-        """Apply a record of the `control` topic; `value` is its JSON."""
-
-    def command(self, key: bytes | None, value: bytes | None, appended_ms: int | None) -> None:
-        """Apply a record of the `commands` topic."""
-
-    def unverified(self, value: bytes) -> None:
-        """Show a record of the `control` topic that no worker has signed. It changes nothing."""
-
-    def halts_of(self, run_id: str) -> tuple[Halt, ...]:
-        """Return why a run is halted, by each partition that says so; none if it is not known to be halted."""
-
-    def guards(self, run_id: str) -> bool:
-        """Return whether work on this run is guarded here."""
-
-    def has_ended_tasks(self, run_id: str) -> bool:
-        """Return whether tasks of a run are known to have ended."""
-
-    @property
-    def subscribed(self) -> bool:
-        """Whether control events that neither halt nor resume a run are wanted."""
-
-
 class ControlConsumer:
     """Reads for as long as `run` runs."""
 
-    def __init__(self, settings: Settings, handler: Handler, verifier: RecordVerifier, watch: HeartbeatWatch) -> None:
-        self._handler = handler
+    def __init__(
+        self, settings: Settings, dispatcher: Dispatcher, verifier: RecordVerifier, watch: HeartbeatWatch
+    ) -> None:
+        self._dispatcher = dispatcher
         self._watch = watch
         self._verifier = verifier
         self._latest: dict[str, dict[int, StatusNews]] | None = {}  # by run and partition, until all of them are read
@@ -115,7 +84,7 @@ class ControlConsumer:
 
     def _snapshot(self) -> None:
         latest, self._latest = self._latest or {}, None
-        self._handler.snapshot(news for said in latest.values() for news in said.values())
+        self._dispatcher.snapshot(news for said in latest.values() for news in said.values())
 
     async def _begin_again(self) -> None:
         self._latest = {}
@@ -135,7 +104,7 @@ class ControlConsumer:
                     said.pop(partition, None)
             return
         said = latest.get(news.run_id, {})
-        halts = (*self._handler.halts_of(news.run_id), *(one.halt for one in said.values() if one.halt is not None))
+        halts = (*self._dispatcher.halts.of(news.run_id), *(one.halt for one in said.values() if one.halt is not None))
         resumed = bool(news.resumed_ms) and self._verifier.required  # no recorded halt from before counts
         if self._verifier.required and (news.stops or said or halts or resumed):
             verified = self._verifier.verified("runs", record, news, halts)
@@ -158,27 +127,27 @@ class ControlConsumer:
         traceparent = find_traceparent(record.headers, CONTROL_HEADER)
         news: ControlNews | None = read_control_news(record.value, record.timestamp, traceparent)
         if news is not None and self._verifier.required:
-            if news.halt is None and news.end is None and not news.resumes and not self._handler.subscribed:
+            if news.halt is None and news.end is None and not news.resumes and not self._dispatcher.subscribed:
                 return
-            news = self._verifier.verified("control", record, news, self._handler.halts_of(news.run_id))
-            if news is None and self._handler.subscribed:
-                self._handler.unverified(record.value)
+            news = self._verifier.verified("control", record, news, self._dispatcher.halts.of(news.run_id))
+            if news is None and self._dispatcher.subscribed:
+                self._dispatcher.unverified(record.value)
         if news is not None:
-            self._handler.control(news, record.value)
+            self._dispatcher.control(news, record.value)
 
     def _apply_status(self, record: ConsumerRecord[bytes, bytes]) -> None:
         news = _status_of(record)
         if news is not None and self._verifier.required:
-            halts = self._handler.halts_of(news.run_id)
-            guarded = halts or self._handler.guards(news.run_id) or self._handler.has_ended_tasks(news.run_id)
+            halts = self._dispatcher.halts.of(news.run_id)
+            guarded = halts or news.run_id in self._dispatcher.guards or self._dispatcher.halts.ends.known(news.run_id)
             if not news.stops and not guarded and not (news.resumed_ms and self._verifier.is_new_resume(record)):
                 return  # nothing to release: no need to verify every status of the fleet
             news = self._verifier.verified("runs", record, news, halts)
         if news is not None:
-            self._handler.status(news)
+            self._dispatcher.status(news)
 
     def _apply_command(self, record: ConsumerRecord[bytes, bytes]) -> None:
-        self._handler.command(record.key, record.value, append_time_ms(record))
+        self._dispatcher.command(record.key, record.value, append_time_ms(record))
 
     @contextlib.contextmanager
     def _skip_unreadable(self, record: Record) -> Any:

@@ -42,7 +42,8 @@ from streamproc.model.wire import PUBLISHER_HEADER
 from streamproc.tracing.trace_context import TURN_HEADER
 
 if TYPE_CHECKING:
-    from streamproc.client.outbox import Item, Outbox, PartitionQueue
+    from streamproc.client.encoding import Encoded
+    from streamproc.client.outbox import Outbox, PartitionQueue
     from streamproc.errors import Unavailable
     from streamproc.settings import Settings
 
@@ -132,7 +133,7 @@ class Delivery:
             waker.clear()
             await waker.wait()
 
-    async def _send(self, producer: AIOKafkaProducer, partition: int, items: list[Item]) -> int:
+    async def _send(self, producer: AIOKafkaProducer, partition: int, items: list[Encoded]) -> int:
         """Send as many of the first items as fit into one batch. Returns how many."""
         batch = producer.create_batch()
         of_run: Counter[bytes] = Counter()
@@ -147,7 +148,7 @@ class Delivery:
             raise _Refused(count, error) from error
         return count
 
-    def _append(self, batch: Any, item: Item) -> bool:
+    def _append(self, batch: Any, item: Encoded) -> bool:
         headers = self._headers
         if item.traceparent:
             headers = [*headers, (TURN_HEADER, item.traceparent.encode())]

@@ -1,4 +1,4 @@
-"""Turns an event into a Kafka record: fingerprint, assign an id, sign, encode, and refuse oversized events."""
+"""Turns an event into a Kafka record: assign an id, sign, encode, and refuse oversized events."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from streamproc.errors import InvalidEvent, InvalidGraph, Problem, UnsafeCycle
-from streamproc.fingerprint import HashKey, fingerprint
 from streamproc.model import wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from streamproc.fleet.signing import CommandSigner
-    from streamproc.model.raw_events import RawEvent
 
 SPLIT: Final = "split the turn, or report fewer of them"
 REMEDIES: Final = {
@@ -31,7 +29,8 @@ REMEDIES: Final = {
 
 
 class Encoded(NamedTuple):
-    """An event ready for the wire; `traceparent` names the span in which it was published, if there is one."""
+    """An event ready for the wire. `lasting` events are dropped last; `traceparent` names the span in which it was
+    published, if there is one; `number` is its place in the order of publishing, once it is in the outbox."""
 
     event_id: str
     key: bytes
@@ -39,31 +38,12 @@ class Encoded(NamedTuple):
     at_ms: int | None
     lasting: bool
     traceparent: str = ""
+    number: int = 0
 
     @property
     def size(self) -> int:
         """Bytes of key and value."""
         return len(self.key) + len(self.value)
-
-
-def encode(
-    raw: RawEvent,
-    *,
-    include_content: bool,
-    bytes_max: int,
-    unsafe: bool = False,
-    signer: CommandSigner | None = None,
-    run_token: bytes = b"",
-    key: HashKey | None = None,
-) -> Encoded:
-    """Return the event as a Kafka record. An event without an id gets a UUID; operator events are signed, and with the
-    secret `run_token` every event gets the token of its run. The texts are hashed under the `key`, if there is one.
-
-    Raises `InvalidEvent` if the record would exceed `bytes_max` (naming the largest field) or the graph is unreadable,
-    and `UnsafeCycle` if the graph has a cycle without an exit, unless `unsafe` graphs are allowed.
-    """
-    event = fingerprint(raw, include_content=include_content, key=key)
-    return encode_event(event, bytes_max=bytes_max, unsafe=unsafe, signer=signer, run_token=run_token)
 
 
 def encode_event(
@@ -74,7 +54,12 @@ def encode_event(
     signer: CommandSigner | None = None,
     run_token: bytes = b"",
 ) -> Encoded:
-    """Return a fingerprinted event as a Kafka record, as `encode` does. The event gets its id, signature and token."""
+    """Return a fingerprinted event as a Kafka record. An event without an id gets a UUID; operator events are signed,
+    and with the secret `run_token` every event gets the token of its run.
+
+    Raises `InvalidEvent` if the record would exceed `bytes_max` (naming the largest field) or the graph is unreadable,
+    and `UnsafeCycle` if the graph has a cycle without an exit, unless `unsafe` graphs are allowed.
+    """
     if isinstance(event, wire.RunStarted) and event.graph:
         event.graph = sendable_graph(event.graph, unsafe=unsafe)
     event.event_id = event.event_id or new_id()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self, Unpack
+from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar, Unpack
 
 from streamproc.errors import Halted, TaskEnded
 from streamproc.fleet.workers import WatchState
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from streamproc.client.admission.reservation import Reservation, ReserveFields
     from streamproc.client.guard_reports import GuardReports
     from streamproc.client.waits import Waits
+
+PayerT = TypeVar("PayerT")
 
 NO_PAYER = "this guard has no payer: create it with `halts.guard(run_id, admission)`"
 
@@ -70,7 +72,57 @@ class GuardRegistry:
         return len(self._guards)
 
 
-class Guard:
+class BaseGuard(Generic[PayerT]):
+    """What the guards of asyncio and of threads share. `halted` returns why a run must stop."""
+
+    def __init__(
+        self,
+        run_id: str,
+        registry: GuardRegistry,
+        halted: Callable[[str], Halted | None],
+        payer: PayerT | None = None,
+        waits: Waits | None = None,
+        reports: GuardReports | None = None,
+    ) -> None:
+        self.run_id = run_id
+        self._payer = payer
+        self._reports = reports
+        self._waits = waits
+        self._registry = registry
+        self._halted = halted
+        self._span: GuardSpan | None = None
+
+    def check(self) -> None:
+        """Raise `Halted` if the run is halted, its user or tenant killed, or the fleet stopped. No I/O: for a loop that
+        computes for a long time."""
+        halted = self._halted(self.run_id)
+        if halted is not None:
+            raise halted
+
+    @property
+    def state(self) -> WatchState:
+        """Whether workers decide on this run (see `HaltListener.state`)."""
+        return WatchState("unknown") if self._waits is None else self._waits.state
+
+    def _entry_failed(self, span: GuardSpan, error: BaseException) -> None:
+        span.end(error)
+        if self._reports is not None and halts_run(error, self.run_id):
+            self._reports.ended(self.run_id, halted=True)
+
+    def _entered(self, span: GuardSpan) -> None:
+        self._span = span
+        if self._reports is not None:
+            self._reports.entered(self.run_id)
+
+    def _ended(self, shown: BaseException | None, *causes: BaseException | None) -> None:
+        """End the span with an error, and report whether the run was halted: by one of the causes."""
+        if self._reports is not None:
+            self._reports.ended(self.run_id, halted=any(halts_run(cause, self.run_id) for cause in causes))
+        if self._span is not None:
+            self._span.end(shown)
+
+
+class Guard(BaseGuard["Payer"]):
     """Guards one run, in one task, once. While the fleet is paused, the guard waits at its entry and at `ready`; with
     ``on_unwatched="pause"`` also while no worker decides on the run.
 
@@ -81,31 +133,10 @@ class Guard:
     If the program has set a tracer provider of OpenTelemetry, the body is a span, ``streamproc.guard RUN``.
     """
 
-    def __init__(
-        self,
-        run_id: str,
-        registry: GuardRegistry,
-        halted: Callable[[str], Halted | None],
-        payer: Payer | None = None,
-        waits: Waits | None = None,
-        reports: GuardReports | None = None,
-    ) -> None:
-        self.run_id = run_id
-        self._reports = reports
-        self._waits = waits
-        self._registry = registry
-        self._halted = halted
-        self._payer = payer
-        self._task: asyncio.Task[object] | None = None
-        self._cancelling = 0
-        self._cause: Halted | None = None
-        self._span: GuardSpan | None = None
-
-    def check(self) -> None:
-        """Raise `Halted` if the run is halted. For a loop that computes for a long time without awaiting."""
-        halted = self._halted(self.run_id)
-        if halted is not None:
-            raise halted
+    _payer: Payer | None
+    _task: asyncio.Task[object] | None = None
+    _cancelling = 0
+    _cause: Halted | None = None
 
     async def ready(self) -> None:
         """Wait while the fleet is paused, and with ``on_unwatched="pause"`` while no worker decides on the run; raise
@@ -117,11 +148,6 @@ class Guard:
             self.check()
         else:
             await self._waits.ready(self.check)
-
-    @property
-    def state(self) -> WatchState:
-        """Whether workers decide on this run (see `HaltListener.state`)."""
-        return WatchState("unknown") if self._waits is None else self._waits.state
 
     def reserve(self, **estimate: Unpack[ReserveFields]) -> Reservation:
         """``async with guard.reserve(cost_usd="0.05", tokens=4000) as hold:`` enters only if the budgets allow it.
@@ -157,13 +183,10 @@ class Guard:
         try:
             await self.ready()  # entering starts new work
         except BaseException as error:
-            span.end(error)
-            if self._reports is not None and halts_run(error, self.run_id):
-                self._reports.ended(self.run_id, halted=True)
+            self._entry_failed(span, error)
             raise
-        self._span, self._task = span, task
-        if self._reports is not None:
-            self._reports.entered(self.run_id)
+        self._task = task
+        self._entered(span)
         self._cancelling = task.cancelling()
         self._registry.add(self.run_id, self)
         return self
@@ -173,12 +196,7 @@ class Guard:
     ) -> None:
         self._registry.remove(self.run_id, self)
         cause = self._raised_after(error)
-        if self._reports is not None:
-            self._reports.ended(
-                self.run_id, halted=halts_run(self._cause, self.run_id) or halts_run(error, self.run_id)
-            )
-        if self._span is not None:
-            self._span.end(cause or error)
+        self._ended(cause or error, self._cause, error)
         if cause is not None:
             raise cause from error
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 from streamproc.client.command_handler import CommandHandler
 from streamproc.client.control_consumer import ControlConsumer
+from streamproc.client.dispatcher import Dispatcher
 from streamproc.client.guard import Guard, GuardRegistry
 from streamproc.client.guard_reports import GuardReports
 from streamproc.client.halts import HALTED_MAX, Halts, control_of, halted_error
@@ -21,14 +22,12 @@ from streamproc.errors import InvalidSettings, Unavailable, plural
 from streamproc.fleet.record_signing import record_signer
 from streamproc.fleet.signing import command_signer
 from streamproc.kafka.session import client_settings
-from streamproc.model.controls import UnverifiedControlEvent, read_control
 from streamproc.model.redaction import redact_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from streamproc.client.admission.admission import Admission, PayerFields
-    from streamproc.client.halt_records import ControlNews, Halt, StatusNews
     from streamproc.client.heartbeat_watch import OnUnwatched
     from streamproc.errors import Halted
     from streamproc.fleet.workers import WatchState
@@ -40,23 +39,8 @@ log = logging.getLogger(__name__)
 SUBSCRIPTION_MAX = 10_000  # control events buffered for a slow reader: about 20 MB
 
 
-class HaltListener:
-    """Receives halts. Use it as ``async with HaltListener() as halts:``.
-
-    Opening reads the compacted topics `commands` and `runs` to their ends, so the standing commands (`fleet`) and
-    earlier halts are known. If that takes longer than `start_timeout_s`, it raises `Unavailable`. With ``wait=False``
-    opening
-    returns at once and reading continues in the background: until `caught_up` is set, **no halt is known and no run is
-    stopped** (it fails open).
-
-    If the broker becomes unavailable later, known halts stay in force, one warning is logged, `connected` is False, and
-    the listener retries until the broker is back.
-
-    `state` says whether workers decide at all. While none does, or the broker does not answer, nothing is halted. By
-    default guards continue; with ``on_unwatched="pause"`` they wait then, at their entry, at `ready` and before they
-    reserve, until a worker decides again. Running bodies are not cancelled. A state that is ``unknown``, as where
-    workers are of an earlier version, pauses nothing.
-    """
+class BaseHaltListener:
+    """What `HaltListener` and its blocking counterpart share: options, queries, and the reading of topics."""
 
     def __init__(
         self,
@@ -74,24 +58,22 @@ class HaltListener:
         """What guards do while no worker decides, unless they say otherwise."""
         self.reports = GuardReports(self.settings, enabled=self.settings.guard_reports if report is None else report)
         """Tells people which runs are watched here, and which were stopped; off with ``report=False``."""
-        self.caught_up = asyncio.Event()
-        """Set once every earlier halt is known."""
-        self.closed = False
-        """Whether `close` was called."""
+        self._caught_up = asyncio.Event()
+        self._closed = False
         self._wait = wait
         self._start_timeout_s = start_timeout_s
         self._halts = Halts(halted_max)
         self._runs = self._halts.runs
         self.guards = GuardRegistry()
-        """The guards of each run, including those of the sync wrapper."""
+        """The guards of each run, including those of threads."""
         self._subscriptions: set[Subscription] = set()
         signer = command_signer(self.settings)
         self.command_handler = CommandHandler(self._halts, self.guards, signer)
-        """Applies commands; guards, including those of the sync wrapper, wait on it during a pause."""
+        """Applies commands; guards, including those of threads, wait on it during a pause."""
         self.fleet = self.command_handler.fleet
         """The standing commands: ``fleet.status``, ``fleet.command``."""
         self.dispatcher = Dispatcher(
-            self._halts, self.guards, self.caught_up, self._subscriptions, self.command_handler
+            self._halts, self.guards, self._caught_up, self._subscriptions, self.command_handler
         )
         """Applies received records. Tests feed it records directly."""
         self._verifier = RecordVerifier(record_signer(self.settings), signer)
@@ -157,46 +139,6 @@ class HaltListener:
         option = check_on_unwatched(on_unwatched or self.on_unwatched)
         return Waits(self.command_handler, self.watch, run_id, option)
 
-    def guard(
-        self,
-        run_id: str,
-        admission: Admission | None = None,
-        *,
-        task: str = "",
-        agent: str = "",
-        on_unwatched: OnUnwatched | None = None,
-        **payer: Unpack[PayerFields],
-    ) -> Guard:
-        """``async with halts.guard(run_id):`` cancels its body when the run is halted, then raises `Halted`.
-
-        If the run is halted already, it raises before the body starts. Threads that the body started are not stopped.
-        With a `task` or an `agent` it is cancelled, too, when that task of the run has ended, or a task that the agent
-        owns, while the run goes on; it raises `TaskEnded` then, and refuses new work until the task is resumed.
-        With a `user` or `tenant` the guard reacts at once when they are killed; otherwise when a worker has halted the
-        run. With an `admission` the guard can `reserve`; `session`, `user`, `tenant` and `limits` name the payer.
-        `on_unwatched` counts instead of that of the listener.
-        Raises `InvalidSettings` for the settings of a shadow, whose halts stop nothing.
-        """
-        if self.settings.shadow:
-            raise InvalidSettings(
-                f"STREAMPROC_SHADOW is {self.settings.shadow}: a guard must follow the real workers; unset it here"
-            )
-        paying = None if admission is None else admission.payer(run_id, **payer)
-        user, tenant = payer.get("user") or "", payer.get("tenant") or ""
-        error = partial(self.error, user=user, tenant=tenant, task=task, agent=agent)
-        waits = self.waits(run_id, on_unwatched)
-        return Guard(run_id, self.guards, error, paying, waits, self.reports)
-
-    def subscribe(self, buffer_max: int = SUBSCRIPTION_MAX, *, unverified: bool = False) -> Subscription:
-        """Receive every control event from now on, warnings included: ``async for control in halts.subscribe():``.
-
-        If workers sign their records, events without a valid signature are left out; with `unverified` they are
-        delivered as `UnverifiedControlEvent`.
-        """
-        subscription = Subscription(buffer_max, self._subscriptions.discard, unverified=unverified)
-        self._subscriptions.add(subscription)
-        return subscription
-
     def on_control(self, function: Callable[[ControlEvent], None]) -> Subscription:
         """Call a function with every control event from now on, in this listener's thread: it must not block, nor
         raise. Close what is returned to end that."""
@@ -234,10 +176,18 @@ class HaltListener:
         """Records that were ignored because no worker has signed them, or no operator the resume in them."""
         return self._verifier.refused
 
-    # Opening and closing.
+    def _halted_by(self, payer: PayerFields, task: str, agent: str) -> Callable[[str], Halted | None]:
+        """Return what tells a guard why its run must stop. Raises `InvalidSettings` for the settings of a shadow."""
+        if self.settings.shadow:
+            raise InvalidSettings(
+                f"STREAMPROC_SHADOW is {self.settings.shadow}: a guard must follow the real workers; unset it here"
+            )
+        user, tenant = payer.get("user") or "", payer.get("tenant") or ""
+        return partial(self.error, user=user, tenant=tenant, task=task, agent=agent)
 
-    async def start(self) -> None:
-        """Start listening. Raises `Unavailable` (unless ``wait=False``) if the broker or its topics are missing."""
+    # Opening and closing, on the loop's thread.
+
+    async def _start(self) -> None:
         if self._task is not None:
             raise RuntimeError("a HaltListener can be started only once: create a new one")
         self._task = asyncio.create_task(self._consumer.run(), name="streamproc halts")
@@ -247,19 +197,18 @@ class HaltListener:
             return
         try:
             async with asyncio.timeout(self._start_timeout_s):
-                await self.caught_up.wait()
+                await self._caught_up.wait()
         except TimeoutError:
-            await self.close()
+            await self._close()
             what = f"halts could not be read from {self.settings.brokers} within {self._start_timeout_s:g} s"
             why = f": {self.trouble}" if self.trouble else ": no answer"
             raise Unavailable(what + why) from self.trouble
         except BaseException:
-            await self.close()
+            await self._close()
             raise
 
-    async def close(self) -> None:
-        """Stop listening. The known halts can still be queried."""
-        self.closed = True
+    async def _close(self) -> None:
+        self._closed = True
         if self._task is None:
             return
         tasks = [task for task in (self._task, self._looking) if task is not None]
@@ -276,6 +225,76 @@ class HaltListener:
                 plural(len(self.guards), "run"),
             )
 
+
+class HaltListener(BaseHaltListener):
+    """Receives halts. Use it as ``async with HaltListener() as halts:``.
+
+    Opening reads the compacted topics `commands` and `runs` to their ends, so the standing commands (`fleet`) and
+    earlier halts are known. If that takes longer than `start_timeout_s`, it raises `Unavailable`. With ``wait=False``
+    opening returns at once and reading continues in the background: until `caught_up` is set, **no halt is known and
+    no run is stopped** (it fails open).
+
+    If the broker becomes unavailable later, known halts stay in force, one warning is logged, `connected` is False, and
+    the listener retries until the broker is back.
+
+    `state` says whether workers decide at all. While none does, or the broker does not answer, nothing is halted. By
+    default guards continue; with ``on_unwatched="pause"`` they wait then, at their entry, at `ready` and before they
+    reserve, until a worker decides again. Running bodies are not cancelled. A state that is ``unknown``, as where
+    workers are of an earlier version, pauses nothing.
+    """
+
+    @property
+    def caught_up(self) -> asyncio.Event:
+        """Set once every earlier halt is known."""
+        return self._caught_up
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    def guard(
+        self,
+        run_id: str,
+        admission: Admission | None = None,
+        *,
+        task: str = "",
+        agent: str = "",
+        on_unwatched: OnUnwatched | None = None,
+        **payer: Unpack[PayerFields],
+    ) -> Guard:
+        """``async with halts.guard(run_id):`` cancels its body when the run is halted, then raises `Halted`.
+
+        If the run is halted already, it raises before the body starts. Threads that the body started are not stopped.
+        With a `task` or an `agent` it is cancelled, too, when that task of the run has ended, or a task that the agent
+        owns, while the run goes on; it raises `TaskEnded` then, and refuses new work until the task is resumed.
+        With a `user` or `tenant` the guard reacts at once when they are killed; otherwise when a worker has halted the
+        run. With an `admission` the guard can `reserve`; `session`, `user`, `tenant` and `limits` name the payer.
+        `on_unwatched` counts instead of that of the listener.
+        Raises `InvalidSettings` for the settings of a shadow, whose halts stop nothing.
+        """
+        halted = self._halted_by(payer, task, agent)
+        paying = None if admission is None else admission.payer(run_id, **payer)
+        return Guard(run_id, self.guards, halted, paying, self.waits(run_id, on_unwatched), self.reports)
+
+    def subscribe(self, buffer_max: int = SUBSCRIPTION_MAX, *, unverified: bool = False) -> Subscription:
+        """Receive every control event from now on, warnings included: ``async for control in halts.subscribe():``.
+
+        If workers sign their records, events without a valid signature are left out; with `unverified` they are
+        delivered as `UnverifiedControlEvent`.
+        """
+        subscription = Subscription(buffer_max, self._subscriptions.discard, unverified=unverified)
+        self._subscriptions.add(subscription)
+        return subscription
+
+    async def start(self) -> None:
+        """Start listening. Raises `Unavailable` (unless ``wait=False``) if the broker or its topics are missing."""
+        await self._start()
+
+    async def close(self) -> None:
+        """Stop listening. The known halts can still be queried."""
+        await self._close()
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self
@@ -284,70 +303,3 @@ class HaltListener:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-
-class Dispatcher:
-    """Dispatches received records: updates the halts, fires guards, and feeds subscriptions."""
-
-    def __init__(
-        self,
-        halts: Halts,
-        guards: GuardRegistry,
-        caught_up: asyncio.Event,
-        subscriptions: set[Subscription],
-        command_handler: CommandHandler,
-    ) -> None:
-        self._halts = halts
-        self._command_handler = command_handler
-        self._guards = guards
-        self._caught_up = caught_up
-        self._subscriptions = subscriptions
-
-    def snapshot(self, statuses: Iterable[StatusNews]) -> None:
-        """Apply the latest statuses: from now on every earlier halt is known."""
-        for news in statuses:
-            self.status(news)
-        self._caught_up.set()
-
-    def status(self, news: StatusNews) -> None:
-        """Apply a record of the `runs` topic."""
-        if self._halts.status(news):
-            self._guards.fire(news.run_id)
-
-    def control(self, news: ControlNews, value: bytes) -> None:
-        """Apply a record of the `control` topic."""
-        if not self._halts.is_new(news.id):
-            return
-        if self._halts.control(news):
-            self._guards.fire(news.run_id)
-        if self._subscriptions:
-            control = read_control(value, news.traceparent)
-            for subscription in tuple(self._subscriptions):
-                subscription.offer(control)
-
-    def command(self, key: bytes | None, value: bytes | None, appended_ms: int | None) -> None:
-        """Apply a record of the `commands` topic."""
-        self._command_handler.apply(key, value, appended_ms)
-
-    def unverified(self, value: bytes) -> None:
-        """Pass a record of the `control` topic that no worker has signed to the subscriptions that want it."""
-        for subscription in tuple(self._subscriptions):
-            if subscription.unverified:
-                subscription.offer(UnverifiedControlEvent.model_validate_json(value))
-
-    def halts_of(self, run_id: str) -> tuple[Halt, ...]:
-        """Return why a run is halted, by each partition that says so; none if it is not known to be halted."""
-        return self._halts.of(run_id)
-
-    def has_ended_tasks(self, run_id: str) -> bool:
-        """Return whether tasks of a run are known to have ended."""
-        return self._halts.ends.known(run_id)
-
-    def guards(self, run_id: str) -> bool:
-        """Return whether work on this run is guarded here."""
-        return run_id in self._guards
-
-    @property
-    def subscribed(self) -> bool:
-        """Whether there are subscriptions."""
-        return bool(self._subscriptions)

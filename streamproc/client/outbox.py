@@ -4,25 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from streamproc.client.encoding import Encoded
 
 UNASSIGNED: Final = 0  # until the partitions are known, every event waits in one queue
-
-
-class Item(NamedTuple):
-    """An encoded event. `number` is its place in publishing order; `lasting` events are dropped last."""
-
-    number: int
-    key: bytes
-    value: bytes
-    at_ms: int | None
-    lasting: bool
-    traceparent: str = ""
-
-    @property
-    def size(self) -> int:
-        """Bytes of key and value."""
-        return len(self.key) + len(self.value)
 
 
 class PartitionQueue:
@@ -31,18 +18,18 @@ class PartitionQueue:
     __slots__ = ("lasting", "sending", "turns")
 
     def __init__(self) -> None:
-        self.turns: deque[Item] = deque()
-        self.lasting: deque[Item] = deque()
-        self.sending: list[Item] = []
+        self.turns: deque[Encoded] = deque()
+        self.lasting: deque[Encoded] = deque()
+        self.sending: list[Encoded] = []
 
     def __bool__(self) -> bool:
         return bool(self.turns or self.lasting)
 
-    def add(self, item: Item) -> None:
+    def add(self, item: Encoded) -> None:
         """Append an item."""
         (self.lasting if item.lasting else self.turns).append(item)
 
-    def next_deque(self) -> deque[Item]:
+    def next_deque(self) -> deque[Encoded]:
         """Return the deque whose head is older. Call it only if an item waits."""
         if not self.lasting:
             return self.turns
@@ -78,13 +65,11 @@ class Outbox:
         """Return whether an event of `size` bytes fits without dropping another, after `ahead` more events."""
         return self.events + ahead < self._events_max and self.bytes + size <= self._bytes_max
 
-    def add(
-        self, key: bytes, value: bytes, at_ms: int | None, *, lasting: bool, traceparent: str = ""
-    ) -> tuple[int, int]:
+    def add(self, event: Encoded) -> tuple[int, int]:
         """Add an event. Returns its partition, and how many events were dropped for it (possibly itself)."""
-        item = Item(self._next, key, value, at_ms, lasting, traceparent)
+        item = event._replace(number=self._next)
         self._next += 1
-        partition = self._partition_of(key)
+        partition = self._partition_of(item.key)
         self.queues[partition].add(item)
         self.events += 1
         self.bytes += item.size
@@ -97,13 +82,14 @@ class Outbox:
         """Use `count` queues from now on; waiting events move to their queue, in publishing order."""
         for queue in self.queues:
             queue.return_sending()
-        waiting = sorted(item for queue in self.queues for items in (queue.turns, queue.lasting) for item in items)
+        waiting = [item for queue in self.queues for items in (queue.turns, queue.lasting) for item in items]
+        waiting.sort(key=lambda item: item.number)
         self._partition_of = partition_of
         self.queues = [PartitionQueue() for _ in range(count)]
         for item in waiting:
             self.queues[partition_of(item.key)].add(item)
 
-    def start_sending(self, queue: PartitionQueue, bytes_max: int) -> list[Item]:
+    def start_sending(self, queue: PartitionQueue, bytes_max: int) -> list[Encoded]:
         """Move the next items of a queue to `sending`: at least one, and no more than `bytes_max` bytes after it."""
         size = sum(item.size for item in queue.sending)
         while queue:
@@ -141,10 +127,10 @@ class Outbox:
         return True
 
     @staticmethod
-    def _oldest_of(deques: Iterable[deque[Item]]) -> deque[Item] | None:
+    def _oldest_of(deques: Iterable[deque[Encoded]]) -> deque[Encoded] | None:
         return min((items for items in deques if items), key=lambda items: items[0].number, default=None)
 
-    def _subtract(self, items: Iterable[Item]) -> None:
+    def _subtract(self, items: Iterable[Encoded]) -> None:
         for item in items:
             self.events -= 1
             self.bytes -= item.size

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from functools import wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from streamproc.client.delivery import Delivery
 from streamproc.client.encoding import Encoded, encode_event
+from streamproc.client.event_methods import EventMethods, Sent
 from streamproc.client.outbox import Outbox
 from streamproc.client.recent_texts import RECENT
 from streamproc.errors import InvalidEvent, Undelivered, plural
@@ -24,7 +26,6 @@ from streamproc.model.unknown_fields import UnknownFields
 from streamproc.tracing.trace_context import current_traceparent, is_traceparent
 
 if TYPE_CHECKING:
-    from streamproc.client.fields import EventFields, NodeFields, RunStartedFields, TurnFields
     from streamproc.errors import Unavailable
     from streamproc.model.raw_events import RawEvent
     from streamproc.model.wire import Event
@@ -36,29 +37,8 @@ TURNS_BETWEEN_YIELDS: Final = 64  # a loop that publishes without waiting must n
 INVALID_SHOWN_EVERY: Final = 1000  # with on_invalid="drop": warn about the first, and then every thousandth
 
 
-class TurnPublisher:
-    """Publishes what each node of a run did. Use it as ``async with TurnPublisher() as turns:``.
-
-    Content is fingerprinted in this process and never leaves it, unless `include_content` is set.
-
-    **It does not stall or break the caller.** A call checks, fingerprints and buffers; a background task talks to
-    Kafka. While the broker is unavailable, from the start or later, up to `buffer_max` events (and `buffer_bytes_max`
-    bytes) are buffered. When the buffer is full, a call waits up to `block_ms_max` ms for space, **once per outage**.
-    After that the oldest turns are dropped without waiting, counted in `dropped`, and one warning is logged. Leaving
-    the ``async with`` waits up to `close_timeout_s` for the rest. To wait rather than lose events (importing a file,
-    for example), set a large `block_ms_max`.
-
-    An invalid event is a mistake in the program and raises `InvalidEvent`; with ``on_invalid="drop"`` (for production)
-    it is counted in `invalid` and logged instead. A declared graph with a cycle that has no exit raises `UnsafeCycle`,
-    and nothing is sent. With ``on_unsafe="publish"``, and whenever invalid events do not raise, it is sent all the
-    same, and the worker halts the run (GRAPH001). With ``on_undelivered="raise"``, closing raises `Undelivered` if
-    events are left.
-
-    Unknown fields are ignored, counted in `unknown_fields` and `unknown_field_counts`, and logged once for each name;
-    with ``strict=True`` they make the event invalid.
-
-    Events of one run arrive in the order of the calls.
-    """
+class BaseTurnPublisher(EventMethods[Sent]):
+    """What `TurnPublisher` and its blocking counterpart share: options, counters, buffer and delivery."""
 
     def __init__(
         self,
@@ -120,102 +100,14 @@ class TurnPublisher:
         """Why nothing is being delivered; None while delivery works."""
         return self._delivery.trouble
 
-    # Publishing.
+    # Opening and closing, on the loop's thread.
 
-    async def turn(self, *, run_id: str, node: str, **fields: Unpack[TurnFields]) -> str:
-        """Publish what one node did. Returns the event's id (empty if it was invalid and dropped).
-
-        Takes about 50 µs, more for long texts. Raises `InvalidEvent` (see the class).
-        """
-        return await self._publish({"type": "turn", "run_id": run_id, "node": node, **fields})
-
-    async def run_started(self, *, run_id: str, **fields: Unpack[RunStartedFields]) -> str:
-        """Publish the start of a run: graph, budgets, scope (workflow, tenant, user, tier).
-
-        The graph may also be a NetworkX directed graph or a LangGraph graph. Raises `UnsafeCycle`, naming every cycle
-        without an exit (see the class).
-        """
-        return await self._publish({"type": "run.started", "run_id": run_id, **fields})
-
-    async def turn_started(self, *, run_id: str, node: str, **fields: Unpack[EventFields]) -> str:
-        """Publish the start of a turn, so a turn that never ends is detected (BUDGET001, STALL007)."""
-        return await self._publish({"type": "turn.started", "run_id": run_id, "node": node, **fields})
-
-    async def run_finished(self, *, run_id: str, status: str = "", **fields: Unpack[EventFields]) -> str:
-        """Publish that a run ended by itself."""
-        return await self._publish({"type": "run.finished", "run_id": run_id, "status": status, **fields})
-
-    async def user_message(self, *, run_id: str, **fields: Unpack[NodeFields]) -> str:
-        """Publish that a person wrote a message: streaks that assume no human input start again."""
-        return await self._publish({"type": "user.message", "run_id": run_id, **fields})
-
-    async def operator_stop(self, *, run_id: str, by: str = "", reason: str = "", **fields: Unpack[EventFields]) -> str:
-        """Publish an operator's command to stop this run."""
-        return await self._publish({"type": "operator.stop", "run_id": run_id, "by": by, "reason": reason, **fields})
-
-    async def operator_resume(
-        self,
-        *,
-        run_id: str,
-        grant: Mapping[str, Any] | None = None,
-        by: str = "",
-        reason: str = "",
-        halt: str | None = None,
-        **fields: Unpack[EventFields],
-    ) -> str:
-        """Resume a halted run; `grant` adds to its budgets: ``{"turns": 10, "cost": "0.50"}``.
-
-        `halt` is the id of the decision to lift (`ControlEvent.id`). Where commands are signed it is part of what is
-        signed, and is read from the run's status if it is not given.
-        """
-        if halt is None and self._signer.required:
-            halt = await halt_to_lift(self.settings, redact_id(run_id))
-        own = {"grant": grant, "by": by, "reason": reason, "halt": halt or ""}
-        return await self._publish({"type": "operator.resume", "run_id": run_id, **own, **fields})
-
-    async def halt_acknowledged(
-        self, *, run_id: str, by: str = "", reason: str = "", **fields: Unpack[EventFields]
-    ) -> str:
-        """Acknowledge a run's halt: the operator is handling it, so it is not escalated."""
-        return await self._publish(
-            {"type": "halt.acknowledged", "run_id": run_id, "by": by, "reason": reason, **fields}
-        )
-
-    async def feedback(
-        self,
-        *,
-        run_id: str,
-        verdict: Literal["false-alarm", "right"],
-        decision: str = "",
-        by: str = "",
-        reason: str = "",
-        **fields: Unpack[EventFields],
-    ) -> str:
-        """Say whether a run's halt was right. It changes no decision; `streamproc backtest` counts it."""
-        own = {"verdict": verdict, "decision": decision, "by": by, "reason": reason}
-        return await self._publish({"type": "feedback", "run_id": run_id, **own, **fields})
-
-    async def event(self, kind: str, /, *, run_id: str, **fields: Any) -> str:
-        """Publish an event of any type, such as ``task.created``, with its own fields."""
-        return await self._publish({**fields, "type": kind, "run_id": run_id})
-
-    async def send(self, event: RawEvent | Mapping[str, Any], *, traceparent: str = "") -> str:
-        """Publish an event as a mapping, or one that `streamproc.model.raw_events` has parsed already.
-
-        `traceparent` (W3C) names the span that it comes from, instead of the current one; an invalid one is ignored.
-        """
-        return await self._publish(event, traceparent)
-
-    # Opening and closing.
-
-    async def start(self) -> None:
-        """Start connecting in the background. Returns at once, even if the broker is unavailable."""
+    async def _start(self) -> None:
         if self._task is not None or self._closed:
             raise RuntimeError("a TurnPublisher can be started only once: create a new one")
         self._task = asyncio.create_task(self._delivery.run(), name="streamproc turns")
 
-    async def flush(self, timeout_s: float = 5.0) -> bool:
-        """Wait until everything published so far is acknowledged (or dropped). Returns False after `timeout_s`."""
+    async def _flush(self, timeout_s: float) -> bool:
         mark = self._outbox.newest
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
@@ -223,16 +115,12 @@ class TurnPublisher:
                     await self._progress.wait()
         return self._outbox.oldest() >= mark
 
-    async def close(self) -> None:
-        """Deliver the buffered events within `close_timeout_s`.
-
-        Raises `Undelivered` for the rest with ``on_undelivered="raise"``; otherwise logs it.
-        """
+    async def _close(self) -> None:
         if self._task is None or self._closed:
             return
         self._closed = True
         try:
-            await self.flush(self._close_timeout_s)
+            await self._flush(self._close_timeout_s)
         finally:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -246,36 +134,13 @@ class TurnPublisher:
             raise Undelivered(message)
         log.warning("%s", message)
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
+    async def _halt_of(self, event: Mapping[str, Any]) -> str:
+        """Return the halt that a resume lifts: the given one, or that of the run's status where it is signed."""
+        if event["halt"] is None and self._signer.required:
+            return await halt_to_lift(self.settings, redact_id(event["run_id"]))
+        return event["halt"] or ""
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            await self.close()
-        except Undelivered as undelivered:
-            if error is None:
-                raise
-            log.warning("%s", undelivered)  # raising it would hide the body's own error
-
-    async def _publish(self, event: RawEvent | Mapping[str, Any], traceparent: str = "") -> str:
-        if self._task is None:
-            raise RuntimeError("this TurnPublisher is not open: use `async with TurnPublisher() as turns:`")
-        encoded = self.prepare(event, traceparent)
-        if encoded is None:
-            return ""
-        if not self.can_admit(encoded):
-            await self.wait_for_space(encoded)
-        self.admit(encoded)
-        self._unyielded += 1
-        if self._unyielded >= TURNS_BETWEEN_YIELDS:
-            self._unyielded = 0
-            await asyncio.sleep(0)
-        return encoded.event_id
-
-    # The steps of publishing. The sync wrapper calls the first two in the caller's thread, the others on the loop's.
+    # The steps of publishing. For blocking code, the first two run in the caller's thread, the others on the loop's.
 
     def prepare(self, event: RawEvent | Mapping[str, Any], traceparent: str = "") -> Encoded | None:
         """Return the event, encoded; None if it is invalid and `on_invalid` is "drop"."""
@@ -339,9 +204,7 @@ class TurnPublisher:
                     "an event was published after closing and dropped; further ones are only counted in `dropped`"
                 )
             return
-        partition, dropped = self._outbox.add(
-            encoded.key, encoded.value, encoded.at_ms, lasting=encoded.lasting, traceparent=encoded.traceparent
-        )
+        partition, dropped = self._outbox.add(encoded)
         self._delivery.wake(partition)
         if dropped:
             self._overflow(dropped)
@@ -368,3 +231,94 @@ class TurnPublisher:
     def _changed(self) -> None:
         self._progress.set()
         self._progress = asyncio.Event()
+
+
+class TurnPublisher(BaseTurnPublisher[Coroutine[Any, Any, str]]):
+    """Publishes what each node of a run did. Use it as ``async with TurnPublisher() as turns:``.
+
+    Content is fingerprinted in this process and never leaves it, unless `include_content` is set.
+
+    **It does not stall or break the caller.** A call checks, fingerprints and buffers; a background task talks to
+    Kafka. While the broker is unavailable, from the start or later, up to `buffer_max` events (and `buffer_bytes_max`
+    bytes) are buffered. When the buffer is full, a call waits up to `block_ms_max` ms for space, **once per outage**.
+    After that the oldest turns are dropped without waiting, counted in `dropped`, and one warning is logged. Leaving
+    the ``async with`` waits up to `close_timeout_s` for the rest. To wait rather than lose events (importing a file,
+    for example), set a large `block_ms_max`.
+
+    An invalid event is a mistake in the program and raises `InvalidEvent`; with ``on_invalid="drop"`` (for production)
+    it is counted in `invalid` and logged instead. A declared graph with a cycle that has no exit raises `UnsafeCycle`,
+    and nothing is sent. With ``on_unsafe="publish"``, and whenever invalid events do not raise, it is sent all the
+    same, and the worker halts the run (GRAPH001). With ``on_undelivered="raise"``, closing raises `Undelivered` if
+    events are left.
+
+    Unknown fields are ignored, counted in `unknown_fields` and `unknown_field_counts`, and logged once for each name;
+    with ``strict=True`` they make the event invalid.
+
+    Events of one run arrive in the order of the calls.
+    """
+
+    async def send(self, event: RawEvent | Mapping[str, Any], *, traceparent: str = "") -> str:
+        """Publish an event as a mapping, or one that `streamproc.model.raw_events` has parsed already.
+
+        `traceparent` (W3C) names the span that it comes from, instead of the current one; an invalid one is ignored.
+        """
+        if self._task is None:
+            raise RuntimeError("this TurnPublisher is not open: use `async with TurnPublisher() as turns:`")
+        encoded = self.prepare(event, traceparent)
+        if encoded is None:
+            return ""
+        if not self.can_admit(encoded):
+            await self.wait_for_space(encoded)
+        self.admit(encoded)
+        self._unyielded += 1
+        if self._unyielded >= TURNS_BETWEEN_YIELDS:
+            self._unyielded = 0
+            await asyncio.sleep(0)
+        return encoded.event_id
+
+    async def _send_resume(self, event: dict[str, Any]) -> str:
+        return await self.send(event | {"halt": await self._halt_of(event)})
+
+    async def start(self) -> None:
+        """Start connecting in the background. Returns at once, even if the broker is unavailable."""
+        await self._start()
+
+    async def flush(self, timeout_s: float = 5.0) -> bool:
+        """Wait until everything published so far is acknowledged (or dropped). Returns False after `timeout_s`."""
+        return await self._flush(timeout_s)
+
+    async def close(self) -> None:
+        """Deliver the buffered events within `close_timeout_s`.
+
+        Raises `Undelivered` for the rest with ``on_undelivered="raise"``; otherwise logs it.
+        """
+        await self._close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self.close()
+        except Undelivered as undelivered:
+            if error is None:
+                raise
+            log.warning("%s", undelivered)  # raising it would hide the body's own error
+
+
+def _coroutine_function(method: Callable[..., Coroutine[Any, Any, str]]) -> Callable[..., Coroutine[Any, Any, str]]:
+    """Return a method as an `async def`: mocks and frameworks look whether it is one."""
+
+    @wraps(method)
+    async def publish(self: TurnPublisher, **fields: Any) -> str:
+        return await method(self, **fields)
+
+    return publish
+
+
+for _name, _method in vars(EventMethods).items():
+    if not _name.startswith("_") and _name != "send":
+        setattr(TurnPublisher, _name, _coroutine_function(_method))

@@ -57,33 +57,25 @@ def state_event(
 
 def refusal_event(problem: Problem, place: str, at_ms: int, trigger: Trigger | None = None) -> Decision:
     """Return the control event of a refused command. `place` is its origin: a record or a file."""
-    return Decision(
-        id=_identity(place, f"refused at {at_ms}"),
-        type="fleet.state",
-        run_id=ALL,
-        code=REFUSED,
-        severity="warn",
-        message=f"A command was refused ({place}): {problem}.",
-        action="warn",
-        evidence=Evidence(kind="fleet_refused", reason=str(problem)),
-        trigger=trigger,
-        at=rfc3339(at_ms),
-    )
+    message = f"A command was refused ({place}): {problem}."
+    evidence = Evidence(kind="fleet_refused", reason=str(problem))
+    return _warning(REFUSED, _identity(place, f"refused at {at_ms}"), message, evidence, at_ms, trigger)
 
 
 def strays_event(cause: str, place: str, at_ms: int) -> Decision:
     """Return the control event of records outside of their home partition. `place` is that of the latest one."""
+    message = f"Records outside of the home partition of their run are refused, the latest at {place}: {cause}."
+    evidence = Evidence(kind="fleet_strays", reason=cause)
+    return _warning(STRAYS, _identity(place, f"strays at {at_ms}"), message, evidence, at_ms)
+
+
+def _warning(
+    code: str, id_: str, message: str, evidence: Evidence, at_ms: int, trigger: Trigger | None = None
+) -> Decision:
     return Decision(
-        id=_identity(place, f"strays at {at_ms}"),
-        type="fleet.state",
-        run_id=ALL,
-        code=STRAYS,
-        severity="warn",
-        message=f"Records outside of the home partition of their run are refused, the latest at {place}: {cause}.",
-        action="warn",
-        evidence=Evidence(kind="fleet_strays", reason=cause),
-        at=rfc3339(at_ms),
-    )
+        id=id_, type="fleet.state", run_id=ALL, code=code, severity="warn", message=message, action="warn",
+        evidence=evidence, trigger=trigger, at=rfc3339(at_ms),
+    )  # fmt: skip
 
 
 def _identity(*parts: str) -> str:

@@ -92,9 +92,7 @@ def watching_of(
         None if ends is None or not workers.positions() else workers.waiting(ends),
         workers.partitions,
         tuple(workers.rows()),
-        ""
-        if workers.refusal is None
-        else f"{plural(workers.refused, 'heartbeat')} refused; the last: {workers.refusal}",
+        _refused(workers),
     )
 
 

@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from streamproc.settings import Settings
 
 
-def is_exposed(settings: Settings) -> bool:
-    """Whether anything asks for the metrics of this process."""
-    return bool(settings.metrics) or otlp_target(os.environ) is not None
-
-
 @asynccontextmanager
 async def exposing(
     settings: Settings, readings: Readings, missing: Callable[[], Sequence[str]]

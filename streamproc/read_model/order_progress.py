@@ -4,48 +4,27 @@ sent."""
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from streamproc.fleet.command_events import ALL, ISSUED, REFUSED
 from streamproc.fleet.commands import OrderFacts, OrderProgress, progress_of
 from streamproc.read_model.rows import DecisionFilter
 
 if TYPE_CHECKING:
-    from streamproc.fleet.commands import Order, StopCounts
+    from streamproc.fleet.commands import Order
     from streamproc.fleet.issuing import StoredAt
-    from streamproc.read_model.rows import CommandRow, DecisionRow, LiveRun, RefusedRow
+    from streamproc.read_model.model import ReadModel
+    from streamproc.read_model.rows import DecisionRow
 
 RECENT: Final = 200  # decisions in which the answer to an order is looked for
 
 
-class OrderModel(Protocol):
-    """What orders ask of the read model."""
-
-    def stops(self, scope: str, since_ms: int) -> StopCounts:
-        """Return what has come of an order that was given then to stop a scope."""
-
-    def runs_in_scope(self, scope: str) -> int:
-        """Return the number of working runs that an order to this scope hits."""
-
-    def run(self, run_id: str) -> LiveRun | None:
-        """Return a run."""
-
-    def commands(self, *, standing: bool) -> tuple[CommandRow, ...]:
-        """Return the commands that were seen."""
-
-    def decisions(self, filter_: DecisionFilter, /, *, limit: int = 200) -> tuple[DecisionRow, ...]:
-        """Return decisions, the newest first."""
-
-    def refused(self, *, limit: int = 200) -> tuple[RefusedRow, ...]:
-        """Return dead letters, the newest first."""
-
-
-def order_progress(order: Order, model: OrderModel) -> OrderProgress:
+def order_progress(order: Order, model: ReadModel) -> OrderProgress:
     """Return how far an order is."""
     return progress_of(order, _facts(order, order.place, model) if order.place is not None else OrderFacts())
 
 
-def _facts(order: Order, place: StoredAt, model: OrderModel) -> OrderFacts:
+def _facts(order: Order, place: StoredAt, model: ReadModel) -> OrderFacts:
     run = model.run(order.run_id) if order.run_id else None
     about = model.decisions(DecisionFilter(run_id=order.run_id or ALL), limit=RECENT)
     named = next((one for one in about if cause_of(one) == order.id and one.code != ISSUED), None)
@@ -70,7 +49,7 @@ def _facts(order: Order, place: StoredAt, model: OrderModel) -> OrderFacts:
     )  # fmt: skip
 
 
-def _dead(place: StoredAt, model: OrderModel) -> str:
+def _dead(place: StoredAt, model: ReadModel) -> str:
     at = place.topic, place.partition, place.offset
     dead = (
         one for one in model.refused(limit=RECENT) if at == (one.source_topic, one.source_partition, one.source_offset)

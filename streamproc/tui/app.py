@@ -54,7 +54,7 @@ class FleetApp(FleetHost):
     # -- news
 
     async def _follow(self) -> None:
-        news = self._feed.subscribe()
+        news = self.feed.subscribe()
         while True:
             self._show(await news.changed())
             await asyncio.sleep(REFRESH_S)
@@ -69,7 +69,7 @@ class FleetApp(FleetHost):
                 screen.reload()
 
     def _tick(self) -> None:
-        silent_ms = self._feed.silent_since_ms
+        silent_ms = self.feed.silent_since_ms
         if silent_ms is None:
             self.lost_since_ms = None
         elif self.lost_since_ms is None:
@@ -114,7 +114,7 @@ class FleetApp(FleetHost):
             return f"Read-only: {self.read_only}"
         if not fleet:
             return "No run is chosen."
-        if RULES[verb].releases and (not self.caught_up or self.lost_since_ms is not None):
+        if RULES[verb].releases and (not self.feed.caught_up or self.lost_since_ms is not None):
             return f"The picture is not up to date, so {verb} could be wrong. Try again when it is live."
         return ""
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Awaitable, Callable, Set as AbstractSet
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
 
 from textual.app import App
 from textual.theme import Theme
 
 from streamproc.fleet.commands import Order
-from streamproc.read_model.rows import AccountRow, FleetPage, RunFilter, RunGroup
-from streamproc.tui.orders import OrdersModel, TerminalOrders
+from streamproc.tui.orders import TerminalOrders
 
 if TYPE_CHECKING:
-    from streamproc.fleet.watching import Watching
+    from streamproc.read_model import ModelReader, ReadModel
     from streamproc.report.model import RunReport
 
 RELOAD_PER_READ: Final = 10  # a run's log is read again after this many times what reading it took
@@ -37,70 +36,13 @@ LIGHT: Final = Theme(
 )  # fmt: skip
 
 
-class FleetModel(OrdersModel, Protocol):
-    """What the screens ask of the read model."""
-
-    def runs(self, group: RunGroup, filter_: RunFilter, /, *, limit: int = 200, offset: int = 0) -> FleetPage:
-        """Return the runs of a group."""
-        ...
-
-    def accounts(self) -> tuple[AccountRow, ...]:
-        """Return the budgets that runs share."""
-        ...
-
-
-class News(Protocol):
-    """Tells of changes of the read model."""
-
-    async def changed(self) -> AbstractSet[str]:
-        """Wait for changes of anything; return the ids of the runs that have changed since the last call."""
-        ...
-
-
-class Feed(Protocol):
-    """What keeps the read model up to date, such as a `ModelReader`."""
-
-    @property
-    def caught_up(self) -> bool:
-        """Whether all that was there at the start is read."""
-        ...
-
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """Topics that cannot be read."""
-        ...
-
-    @property
-    def progress(self) -> float:
-        """The share of what was there at the start that is read, 0 to 1."""
-        ...
-
-    @property
-    def trouble(self) -> Exception | None:
-        """Why nothing new is read; None while the connection works."""
-        ...
-
-    @property
-    def silent_since_ms(self) -> int | None:
-        """Since when the broker does not answer (wall clock); 0: it never has; None: it does."""
-        ...
-
-    def watching(self) -> Watching:
-        """Return whether workers decide."""
-        ...
-
-    def subscribe(self) -> News:
-        """Return what tells of changes from now on."""
-        ...
-
-
 class FleetHost(App[None]):
     """The part of the application that the screens use."""
 
     def __init__(
         self,
-        model: FleetModel,
-        feed: Feed,
+        model: ReadModel,
+        feed: ModelReader,
         orders: TerminalOrders,
         read_report: Callable[[str], Awaitable[RunReport | None]],
         *,
@@ -111,7 +53,7 @@ class FleetHost(App[None]):
             self.register_theme(theme)
         self.theme = DARK.name
         self.model, self.place = model, place
-        self._feed, self._orders, self._read = feed, orders, read_report
+        self.feed, self._orders, self._read = feed, orders, read_report
         self.read_only = orders.refusal()
         """Why no order can be given here; empty if orders can be given."""
         self.followed: list[Order] = []
@@ -119,25 +61,6 @@ class FleetHost(App[None]):
         self.lost_since_ms: int | None = None
         """Since when the broker has been away (wall clock); None while it answers."""
         self._read_at, self._read_s = 0.0, 0.0
-
-    @property
-    def caught_up(self) -> bool:
-        """Whether the read model has all that the topics had at the start."""
-        return self._feed.caught_up
-
-    @property
-    def progress(self) -> float:
-        """How much of it has been read, 0 to 1."""
-        return self._feed.progress
-
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """Topics that cannot be read."""
-        return self._feed.missing
-
-    def watching(self) -> Watching:
-        """Return whether workers decide."""
-        return self._feed.watching()
 
     def now_ms(self) -> int:
         """Return the wall clock in ms."""

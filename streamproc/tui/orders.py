@@ -1,28 +1,18 @@
-"""Orders from the terminal: who gives them, and what they need of the read model."""
+"""Orders from the terminal: who gives them, and how they are sent."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from streamproc.errors import InvalidSettings
 from streamproc.fleet.commands import Order, deliver
 from streamproc.fleet.issuing import scope_of
 from streamproc.fleet.signing import command_signer
 from streamproc.model.fleet_command import FLEET
-from streamproc.read_model.order_progress import OrderModel
-from streamproc.read_model.rows import FleetCounts
 
 if TYPE_CHECKING:
     from streamproc.settings import Settings
-
-
-class OrdersModel(OrderModel, Protocol):
-    """What the terminal asks of the read model about orders."""
-
-    def counts(self, now_ms: int) -> FleetCounts:
-        """Return the state of the fleet."""
-        ...
 
 
 class TerminalOrders:

@@ -53,18 +53,18 @@ def _place(app: FleetHost, filter_text: str) -> Content:
     parts = [Content.styled("streamproc", "bold $accent"), styled(app.place)]
     if app.lost_since_ms is not None:
         parts.append(Content.styled("● not connected", "$bad"))
-    elif app.caught_up:
-        found = app.watching()
+    elif app.feed.caught_up:
+        found = app.feed.watching()
         state, style = ("● unwatched", "$bad") if found.level == "fail" else ("● live", "$good")
         parts.append(joined(Content.styled(state, style), f" {_clock(app)(app.now_ms())}"))
         if found.level == "warn":
             parts.append(styled(found.sentence(_clock(app)), "$caution"))
     else:
-        parts.append(Content.styled(f"◌ reading, {app.progress:.0%}", "$caution"))
+        parts.append(Content.styled(f"◌ reading, {app.feed.progress:.0%}", "$caution"))
     if app.read_only:
         parts.append(Content.styled("read-only", "$caution"))
-    if app.missing:
-        parts.append(styled(f"not readable: {', '.join(app.missing)}", "$caution"))
+    if app.feed.missing:
+        parts.append(styled(f"not readable: {', '.join(app.feed.missing)}", "$caution"))
     if filter_text:
         parts.append(joined(Content.styled("filter ", "$quiet"), styled(filter_text, "bold $caution")))
     return Content("  ").join(parts)
@@ -77,7 +77,7 @@ def _lost(app: FleetHost) -> Content:
 
 def _unwatched(app: FleetHost) -> str:
     """Return that workers do not decide; empty if they do, or if the other bar says more."""
-    found = app.watching()
+    found = app.feed.watching()
     if app.lost_since_ms is not None or found.level != "fail":
         return ""
     text = found.sentence(_clock(app), app.now_ms())

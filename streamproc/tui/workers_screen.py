@@ -45,7 +45,7 @@ class WorkersScreen(ModalScreen[None]):
         self._show()
 
     def _show(self) -> None:
-        self.query_one("#workers", Static).update(lines(list(_lines(self.app.watching()))))
+        self.query_one("#workers", Static).update(lines(list(_lines(self.app.feed.watching()))))
 
 
 def _lines(found: Watching) -> list[Content]:

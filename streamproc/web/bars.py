@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from streamproc.report.markup import NOTHING, Html, tag
 from streamproc.web.moments import moment
@@ -35,19 +35,3 @@ def said(found: Watching) -> Html:
     text = found.sentence(lambda ms: f"{MARK}{ms}{MARK}", time.time_ns() // 1_000_000)
     parts = f"{text[:1].upper()}{text[1:]}".split(MARK)
     return Html().join([moment(int(part)) if number % 2 else part for number, part in enumerate(parts)])
-
-
-class BarFeed:
-    """Tells an open page of its bars when they change."""
-
-    def __init__(self, reader: ModelReader) -> None:
-        self._reader = reader
-        self._sent: Html | None = None
-
-    def messages(self) -> list[tuple[str, Any]]:
-        """Return what the browser must know."""
-        shown = bars(self._reader)
-        if shown == self._sent:
-            return []
-        self._sent = shown
-        return [("swap", {"bars": shown})]

@@ -13,16 +13,16 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
 from streamproc.model.formats import grouped
 from streamproc.read_model import Changes
 from streamproc.read_model.run_filters import fits
-from streamproc.web.bars import BarFeed
+from streamproc.web.bars import bars
 from streamproc.web.keys import LIVE, MODEL, READER, element_id
-from streamproc.web.order_panel import OrderFeed, followed_order
+from streamproc.web.order_panel import followed_order, order_panel
 from streamproc.web.order_views import own_session
 from streamproc.web.views.fleet import list_view
 from streamproc.web.views.run_filters import chosen_any
@@ -42,6 +42,8 @@ WRITE_S: Final = 60.0  # for a browser to take what is written; one that sleeps 
 ROWS_MAX: Final = 150  # changed rows in a write; with more, the browser loads the page again
 RETRY_MS: Final = 2_000
 
+Messages = list[tuple[str, Any]]  # what the browser must know
+
 
 async def events(request: web.Request) -> web.StreamResponse:
     """Serve the changes of a view until the browser leaves."""
@@ -53,21 +55,14 @@ async def events(request: web.Request) -> web.StreamResponse:
     live = request.app[LIVE]
     async with live.connection(session) as subscription:
         reader = request.app[READER]
-        feed: ViewFeed = ChangeFeed(run_id)
-        if view == "fleet":
-            feed = FleetFeed(request.app[MODEL], list_view(request, session), lambda: len(live), dismissed_ms(request))
-        elif view == "charts":
-            feed = ChartFeed()
-        elif view == "health":
-            feed = HealthFeed()
-        elif view == "bars":
-            feed = NoFeed()
-        followed = followed_order(request)
-        order = OrderFeed(followed[1] if followed is not None else None, request.query.get("back", ""))
-        bars, beaten_s = BarFeed(reader), time.monotonic()
+        told = _messages_of(request, view, run_id)
+        parts, beaten_s = [PartFeed("bars", lambda: bars(reader))], time.monotonic()
+        if (followed := followed_order(request)) is not None:
+            placed, back = followed[1], request.query.get("back", "")
+            parts.append(PartFeed("order", lambda: order_panel(placed, back)))
         with contextlib.suppress(ConnectionResetError):  # the browser has left, perhaps before the first byte
             await response.prepare(request)
-            first = [*bars.messages(), *order.messages(), *feed.messages(Changes()), ("beat", reader.as_of_ms)]
+            first = [*_of_all(parts), *told(Changes()), ("beat", reader.as_of_ms)]
             if view != "bars" and request.query.get("seen") != str(
                 live.version
             ):  # since then, or since the last connection
@@ -75,13 +70,28 @@ async def events(request: web.Request) -> web.StreamResponse:
             await _write(request, response, f"retry: {RETRY_MS}\n\n".encode() + written(first))
             while live.alive(session):
                 changes = await _changes(subscription)
-                messages, due = [*bars.messages(), *order.messages()], time.monotonic() - beaten_s > BEAT_S - LOOK_S / 2
+                messages, due = _of_all(parts), time.monotonic() - beaten_s > BEAT_S - LOOK_S / 2
                 if changes or due or messages:
-                    messages += feed.messages(changes)
+                    messages += told(changes)
                 if messages or due:
                     beaten_s = time.monotonic()
                     await _write(request, response, written([*messages, ("beat", reader.as_of_ms)]))
     return response
+
+
+def _messages_of(request: web.Request, view: str, run_id: str) -> Callable[[Changes], Messages]:
+    """Return what tells a view of changes. By default it loads itself again when something has changed: any run, or the
+    one that it shows."""
+    if view == "fleet":
+        live, shown = request.app[LIVE], list_view(request, own_session(request))
+        return FleetFeed(request.app[MODEL], shown, lambda: len(live), dismissed_ms(request)).messages
+    if view == "charts":
+        return ChartFeed().messages
+    if view == "health":  # heartbeats of workers are no changes
+        return lambda _changes: [("changed", 0)]
+    if view == "bars":  # nothing else changes
+        return lambda _changes: []
+    return lambda changes: [("changed", 0)] if changes and (not run_id or run_id in changes.run_ids) else []
 
 
 async def _write(request: web.Request, response: web.StreamResponse, content: bytes) -> None:
@@ -110,19 +120,23 @@ def written(messages: Iterable[tuple[str, Any]]) -> bytes:
     return "".join(lines).encode()
 
 
-class ViewFeed(Protocol):
-    """What a view is told."""
+class PartFeed:
+    """Tells an open page of one of its parts when that has changed."""
 
-    def messages(self, changes: Changes) -> list[tuple[str, Any]]:
+    def __init__(self, id_: str, render: Callable[[], Html]) -> None:
+        self._id, self._render = id_, render
+        self._sent: Html | None = None
+
+    def messages(self) -> Messages:
         """Return what the browser must know."""
+        if (shown := self._render()) == self._sent:
+            return []
+        self._sent = shown
+        return [("swap", {self._id: shown})]
 
 
-class NoFeed:
-    """Tells a view nothing: only its bars change."""
-
-    def messages(self, _changes: Changes) -> list[tuple[str, Any]]:
-        """Return nothing."""
-        return []
+def _of_all(parts: Iterable[PartFeed]) -> Messages:
+    return [message for part in parts for message in part.messages()]
 
 
 class ChartFeed:
@@ -131,31 +145,12 @@ class ChartFeed:
     def __init__(self) -> None:
         self._due_s = time.monotonic() + CHARTS_EVERY_S
 
-    def messages(self, _changes: Changes) -> list[tuple[str, Any]]:
+    def messages(self, _changes: Changes) -> Messages:
         """Return what the browser must know."""
         if (now_s := time.monotonic()) < self._due_s:
             return []
         self._due_s = now_s + CHARTS_EVERY_S
         return [("changed", 0)]
-
-
-class HealthFeed:
-    """Tells the view of the workers to load itself again: their heartbeats are no changes."""
-
-    def messages(self, _changes: Changes) -> list[tuple[str, Any]]:
-        """Return what the browser must know."""
-        return [("changed", 0)]
-
-
-class ChangeFeed:
-    """Tells a view to load itself again when something has changed: any run, or the one that it shows."""
-
-    def __init__(self, run_id: str) -> None:
-        self._run_id = run_id
-
-    def messages(self, changes: Changes) -> list[tuple[str, Any]]:
-        """Return what the browser must know."""
-        return [("changed", 0)] if changes and (not self._run_id or self._run_id in changes.run_ids) else []
 
 
 class FleetFeed:
@@ -172,9 +167,9 @@ class FleetFeed:
         self._strip: Html | None = None
         self._counts_due = 0.0
 
-    def messages(self, changes: Changes) -> list[tuple[str, Any]]:
+    def messages(self, changes: Changes) -> Messages:
         """Return what the browser must know."""
-        found: list[tuple[str, Any]] = []
+        found: Messages = []
         if len(changes.run_ids) > ROWS_MAX:
             found.append(("changed", 0))
         elif rows := [self._row(run_id) for run_id in sorted(changes.run_ids)]:
@@ -186,7 +181,7 @@ class FleetFeed:
             self._counts_due = ended + max(STRIP_EVERY_S, STRIP_REST * self._pages() * (ended - began))
         return found
 
-    def _counts(self) -> list[tuple[str, Any]]:
+    def _counts(self) -> Messages:
         shown = strip(fleet_standing(self._model, self._dismissed_ms))
         if shown == self._strip:
             return []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlencode
 
 from streamproc.errors import plural
@@ -52,24 +52,6 @@ def order_panel(placed: PlacedOrders, back: str = "") -> Html:
 def is_over(placed: PlacedOrders) -> bool:
     """Return whether nothing more is expected."""
     return all(progress.over for _, progress in placed.progress())
-
-
-class OrderFeed:
-    """Tells an open page how far an order is."""
-
-    def __init__(self, placed: PlacedOrders | None, back: str) -> None:
-        self._placed, self._back = placed, back
-        self._sent: Html | None = None
-
-    def messages(self) -> list[tuple[str, Any]]:
-        """Return what the browser must know."""
-        if self._placed is None:
-            return []
-        shown = order_panel(self._placed, self._back)
-        if shown == self._sent:
-            return []
-        self._sent = shown
-        return [("swap", {"order": shown})]
 
 
 def _target(order: Order) -> Html:

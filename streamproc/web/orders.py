@@ -27,7 +27,7 @@ from streamproc.web.access.rights import FLEET, HALT
 
 if TYPE_CHECKING:
     from streamproc.fleet.commands import OrderProgress
-    from streamproc.read_model.order_progress import OrderModel
+    from streamproc.read_model import ReadModel
     from streamproc.settings import Settings
     from streamproc.web.access.session import Session
 
@@ -77,7 +77,7 @@ def _ids(draft: OrderDraft) -> tuple[str, ...]:
 class PlacedOrders:
     """What one form has ordered: one order, or the same to each of several runs."""
 
-    def __init__(self, model: OrderModel, orders: tuple[Order, ...]) -> None:
+    def __init__(self, model: ReadModel, orders: tuple[Order, ...]) -> None:
         self.orders = orders
         self._model = model
         self._found: dict[str, OrderProgress] = {}
@@ -103,7 +103,7 @@ class PageOrders:
     """Issues the orders of those who may. With `enabled` False, the page is read-only."""
 
     def __init__(
-        self, settings: Settings, model: OrderModel, caught_up: Callable[[], bool], *, enabled: bool = False
+        self, settings: Settings, model: ReadModel, caught_up: Callable[[], bool], *, enabled: bool = False
     ) -> None:
         """Raises `InvalidSettings` if every receiver would refuse the page's orders."""
         self.enabled = enabled

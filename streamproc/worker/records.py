@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from aiokafka.consumer.fetcher import READ_COMMITTED, FetchResult
 from aiokafka.errors import CorruptRecordException
 
+from streamproc.fleet.record_signing import SignedRecord
 from streamproc.worker.limits import SLICE_S, UNPACK_S
 
 if TYPE_CHECKING:
@@ -22,26 +23,11 @@ if TYPE_CHECKING:
     from faust.types import TP
 
 
-class Fetched(Protocol):
+class Fetched(SignedRecord, Protocol):
     """A record whose topic and partition the reader knows."""
 
     @property
     def offset(self) -> int: ...
-
-    @property
-    def timestamp(self) -> int | None: ...
-
-    @property
-    def key(self) -> bytes | None: ...
-
-    @property
-    def value(self) -> bytes | None: ...
-
-    @property
-    def timestamp_type(self) -> int: ...
-
-    @property
-    def headers(self) -> Iterable[tuple[str, bytes]]: ...
 
 
 class PlacedRecord(NamedTuple):

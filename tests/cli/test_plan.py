@@ -12,11 +12,9 @@ from aiokafka import AIOKafkaConsumer
 
 from benchmarks.fleet_log import ACTIVE_RUNS_MAX
 from benchmarks.sizes import FULL
-from streamproc.cli import capacity, kept_statuses, takeover
-from streamproc.cli.capacity import Cluster, make_plan
-from streamproc.cli.kept_statuses import FleetLoad
+from streamproc.cli import capacity
+from streamproc.cli.capacity import CapacityPlan, Cluster, FleetLoad, simulate_takeover
 from streamproc.cli.measured_figures import NAMES, SOURCES, built_in
-from streamproc.cli.takeover import simulate_takeover
 from streamproc.client import HaltListener
 from streamproc.kafka.topics import specs
 from streamproc.read_model import run_table
@@ -36,8 +34,8 @@ FIGURES = replace(
 )  # fmt: skip
 
 
-def planned(cluster: Cluster = CLUSTER, **load: float) -> capacity.CapacityPlan:
-    return make_plan(replace(LOAD, **load), cluster, FIGURES)
+def planned(cluster: Cluster = CLUSTER, **load: float) -> CapacityPlan:
+    return CapacityPlan(replace(LOAD, **load), cluster, FIGURES)
 
 
 def test_runs_that_have_finished_within_the_hour_are_held() -> None:
@@ -177,7 +175,7 @@ def test_what_is_extrapolated_is_said(change: dict[str, float], said: str) -> No
 
 
 def test_the_bounds_are_those_of_the_code_that_they_speak_of() -> None:
-    assert inspect.signature(HaltListener).parameters["start_timeout_s"].default == kept_statuses.LISTENER_START_S
+    assert inspect.signature(HaltListener).parameters["start_timeout_s"].default == capacity.LISTENER_START_S
     wait_ms = inspect.signature(AIOKafkaConsumer).parameters["fetch_max_wait_ms"].default
     assert 1_000 / wait_ms == capacity.FETCHES_PER_S
 
@@ -231,7 +229,7 @@ def test_the_kinds_of_survivors_are_those_of_a_group_dealt_out_one_by_one() -> N
             dealt = {
                 (own, orphans // alive + (rank < orphans % alive)) for rank, own in enumerate(owned[killed:])
             }  # fmt: skip
-            assert takeover._kinds(partitions, workers, killed) == dealt, (partitions, workers, killed)
+            assert capacity._kinds(partitions, workers, killed) == dealt, (partitions, workers, killed)
 
 
 # The figures.

@@ -76,10 +76,10 @@ def test_a_guard_of_a_halted_run_reserves_nothing(admission: BlockingAdmission, 
     with halts.guard("r1", admission, limits=LIMITS) as guard:
         with guard.reserve(cost_usd="0.10"):
             pass
-        halts._halts._runs["r1"] = Halt(b"", "LOOP001", 1)  # as if the listener had received it
+        halts._runs["r1"] = Halt(b"", "LOOP001", 1)  # as if the listener had received it
         with pytest.raises(Halted), guard.reserve(cost_usd="0.10"):
             pytest.fail("the body started")
-        halts._halts._runs.clear()
+        halts._runs.clear()
     assert money(admission, admission.payer("r1")) == (100_000, 0)
 
 

@@ -8,16 +8,17 @@ import uuid
 
 import pytest
 
-from streamproc.client.encoding import Encoded, encode, new_id
+from streamproc.client.encoding import Encoded, encode_event, new_id
 from streamproc.core.graph import check_graph
 from streamproc.errors import InvalidEvent, UnsafeCycle
+from streamproc.fingerprint import fingerprint
 from streamproc.model import wire
 from streamproc.model.raw_events import parse_raw
 
 
 def encoded(include_content: bool = False, bytes_max: int = 1_000_000, **fields: object) -> Encoded:
     raw = parse_raw({"run_id": "r1", "node": "coder"} | fields)
-    return encode(raw, include_content=include_content, bytes_max=bytes_max)
+    return encode_event(fingerprint(raw, include_content=include_content), bytes_max=bytes_max)
 
 
 def test_the_record_is_keyed_by_its_run() -> None:
@@ -59,7 +60,7 @@ def test_every_event_gets_the_token_of_its_run() -> None:
     secret = b"0123456789abcdef"
     raws = [parse_raw({"run_id": run, "node": "n", "type": kind}) for run in "ab" for kind in ("turn", "run.started")]
 
-    values = [encode(raw, include_content=False, bytes_max=9_999, run_token=secret).value for raw in raws]
+    values = [encode_event(fingerprint(raw), bytes_max=9_999, run_token=secret).value for raw in raws]
     tokens = [wire.decode(value).token for value in values]
 
     a, b = (hmac.new(secret, run, hashlib.sha256).hexdigest()[:32] for run in (b"a", b"b"))
@@ -107,7 +108,7 @@ TWO_CYCLES = {"edges": [["a", "b"], ["b", "a"], ["c", "c"]]}
 
 def started(graph: object, bytes_max: int = 1_048_576, unsafe: bool = False) -> Encoded:
     raw = parse_raw({"type": "run.started", "run_id": "r1", "graph": graph})
-    return encode(raw, include_content=False, bytes_max=bytes_max, unsafe=unsafe)
+    return encode_event(fingerprint(raw), bytes_max=bytes_max, unsafe=unsafe)
 
 
 def graph_in(record: Encoded) -> dict[str, object]:

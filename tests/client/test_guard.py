@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 
 from streamproc.client.command_handler import CommandHandler
+from streamproc.client.dispatcher import Dispatcher
 from streamproc.client.guard import Guard, GuardRegistry
 from streamproc.client.halt_records import read_control_news
 from streamproc.client.halts import Halts, halted_error
-from streamproc.client.listener import Dispatcher
 from streamproc.errors import Halted
 from streamproc.fleet.keyring import Keyring
 from streamproc.fleet.signing import CommandSigner

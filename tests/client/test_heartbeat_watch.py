@@ -235,7 +235,7 @@ async def test_a_listener_that_closes_lets_go_on_what_waits() -> None:
 
 def test_blocking_guards_wait_too() -> None:
     halts = BlockingHaltListener(settings=load_settings(brokers="127.0.0.1:1"), on_unwatched="pause")
-    clock = Clock(halts._halts.watch)
+    clock = Clock(halts.watch)
     clock.watching().passes(LATE_S)
     guard = halts.guard("r1")
     assert (guard.state.name, halts.state.name, halts.state_of("r1").name) == ("unwatched",) * 3
@@ -250,7 +250,7 @@ def test_blocking_guards_wait_too() -> None:
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
-    wait_until(lambda: halts._halts.command_handler._waiting)
+    wait_until(lambda: halts.command_handler._waiting)
     assert not entered.is_set()
     clock.beats(owned=range(4))
     clock.passes(1)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
+from streamproc.client.encoding import Encoded
 from streamproc.client.outbox import Outbox
 
 
 def add(outbox: Outbox, *keys: str, lasting: bool = False, value: bytes = b"v") -> int:
-    return sum(outbox.add(key.encode(), value, None, lasting=lasting)[1] for key in keys)
+    return sum(outbox.add(Encoded("", key.encode(), value, None, lasting))[1] for key in keys)
 
 
 def drain(outbox: Outbox) -> list[str]:
@@ -117,7 +118,7 @@ def test_key_order_and_bounds_survive_repartitioning(events, count: int, most: i
         if number == repartition_at:
             outbox.start_sending(outbox.queues[0], 3)
             outbox.repartition(count, lambda key: key[0] % count)
-        dropped += outbox.add(key.encode(), b"%d" % number, None, lasting=lasting)[1]
+        dropped += add(outbox, key, lasting=lasting, value=b"%d" % number)
         assert outbox.events <= most
 
     left = [item for queue in outbox.queues for item in outbox.start_sending(queue, 10**9)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 
 import pytest
@@ -23,6 +24,13 @@ def warnings(caplog: pytest.LogCaptureFixture, text: str) -> list[str]:
 
 def publisher(nowhere: str, **options: object) -> TurnPublisher:
     return TurnPublisher(nowhere, **{"close_timeout_s": 0.01, "block_ms_max": 0} | options)  # type: ignore[arg-type]
+
+
+def test_mocks_see_that_its_methods_are_awaited() -> None:
+    names = ("turn", "run_started", "operator_stop", "operator_resume", "send", "flush")
+    assert all(inspect.iscoroutinefunction(getattr(TurnPublisher, name)) for name in names)
+    assert not inspect.iscoroutinefunction(BlockingTurnPublisher.turn)
+    assert inspect.signature(TurnPublisher.turn) == inspect.signature(BlockingTurnPublisher.turn)
 
 
 async def test_events_wait_for_an_unavailable_broker(nowhere: str) -> None:

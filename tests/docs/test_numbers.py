@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from benchmarks.scaling import WORKERS
-from streamproc.cli import capacity, kept_statuses
+from streamproc.cli import capacity
 from streamproc.client import HaltListener, TurnPublisher
 from streamproc.core import run_state
 from streamproc.core.signals.novelty import SEEN_MAX
@@ -87,7 +87,7 @@ IN_WORDS = [
     ("architecture", "new ones (at most three turns) beyond a quarter", limits.NEW_TURNS_MAX == 3),
     ("architecture", "halted ones beyond a quarter", limits.SPARED_PART == 4),
     ("operations", "about once an hour", limits.STATUS_SWEEP_INTERVAL_S == 3_600),
-    ("scaling", "cost a listener half as much", kept_statuses.TOMBSTONE == 0.5),
+    ("scaling", "cost a listener half as much", capacity.TOMBSTONE == 0.5),
     ("architecture", "kept for a year", limits.STUB_KEEP_MS == 366 * DAY_MS),
     ("architecture", "four times as many stubs as runs", limits.STUBS_A_RUN == 4),
     ("operations", "after the first hundred of a minute", limits.PUBLISHERS_MAX == 100),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streamproc.client.encoding import encode
+from streamproc.client.encoding import encode_event
 from streamproc.fingerprint import fingerprint, read_event
 from streamproc.model import wire
 from streamproc.model.aliases import (
@@ -83,7 +83,7 @@ def by_scan(turns: list[dict[str, Any]], tmp_path: Path) -> list[str]:
 
 def on_the_wire(turns: list[dict[str, Any]], tmp_path: Path) -> list[str]:
     """What the publisher sends, as the engine of a worker reads it."""
-    records = [encode(parse_raw(one), include_content=False, bytes_max=10_000).value for one in turns]
+    records = [encode_event(fingerprint(parse_raw(one)), bytes_max=10_000).value for one in turns]
     return _steps([wire.decode(record) for record in records])
 
 

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from streamproc.errors import InvalidSettings
 from streamproc.fleet.commands import signing_first
-from streamproc.read_model.order_progress import OrderModel
+from streamproc.read_model import ReadModel
 from streamproc.read_model.rows import LiveRun
 from streamproc.settings import Settings
 from streamproc.web.access import AccessOptions
@@ -31,7 +31,7 @@ REASON = "it goes round"
 class Sent(PageOrders):
     """Orders that are checked and not sent: tests/web sends them to Kafka."""
 
-    def __init__(self, settings: Settings, model: OrderModel, *more: Any, **options: Any) -> None:
+    def __init__(self, settings: Settings, model: ReadModel, *more: Any, **options: Any) -> None:
         super().__init__(settings, model, *more, **options)
         self.orders: list[Order] = []
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from streamproc import Monitor
-from streamproc.client.encoding import encode
+from streamproc.client.encoding import encode_event
 from streamproc.client.guard import GuardRegistry
 from streamproc.errors import InvalidEvent
 from streamproc.fingerprint import fingerprint, read_event
@@ -162,12 +162,11 @@ def everything(secret: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("event", everything(PLANTED), ids=lambda event: event.get("type", "turn"))
 def test_no_field_of_an_event_sends_a_secret(event: dict[str, Any]) -> None:
-    sent = encode(parse_raw(event), include_content=False, bytes_max=100_000)
+    sent = encode_event(fingerprint(parse_raw(event)), bytes_max=100_000)
     assert rests((sent.key + sent.value).decode(), PLANTED) == []
     assert isinstance(wire.decode(sent.value), wire.Event)
-    other = encode(
-        parse_raw(everything(OTHER)[everything(PLANTED).index(event)]), include_content=False, bytes_max=100_000
-    )
+    same = parse_raw(everything(OTHER)[everything(PLANTED).index(event)])
+    other = encode_event(fingerprint(same), bytes_max=100_000)
     assert other.key != sent.key
 
 

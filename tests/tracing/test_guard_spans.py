@@ -179,7 +179,7 @@ async def test_tasks_have_spans_of_their_own(exported: Exported) -> None:
 
 def test_a_blocking_guard_is_a_span_of_its_thread(exported: Exported) -> None:
     halts = BlockingHaltListener("127.0.0.1:9", wait=False)
-    inner = halts._halts
+    inner = halts
 
     def body(run_id: str) -> None:
         with pytest.raises(Halted), halts.guard(run_id):

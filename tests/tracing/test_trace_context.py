@@ -12,6 +12,7 @@ from opentelemetry import trace
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from streamproc.client import BlockingTurnPublisher, TurnPublisher
+from streamproc.client.encoding import Encoded
 from streamproc.client.outbox import Outbox
 from streamproc.testing import MemoryPublisher, RecordingMonitor
 from streamproc.tracing.trace_context import current_traceparent, find_traceparent, is_traceparent, split_traceparent
@@ -70,7 +71,7 @@ def test_what_is_valid_is_so_for_opentelemetry(text: str) -> None:
 def test_a_turn_names_the_span_in_which_it_is_published(monkeypatch: pytest.MonkeyPatch) -> None:
     exported = Exported(monkeypatch)
     turns, blocking = TurnPublisher("127.0.0.1:9"), BlockingTurnPublisher("127.0.0.1:9")
-    for prepare in (turns.prepare, blocking._turns.prepare):
+    for prepare in (turns.prepare, blocking.prepare):
         outside = prepare(TURN)
         assert outside is not None
         assert outside.traceparent == ""
@@ -88,8 +89,8 @@ def test_a_turn_names_the_span_in_which_it_is_published(monkeypatch: pytest.Monk
 
 def test_the_outbox_keeps_it_with_its_event() -> None:
     outbox = Outbox(10, 1_000)
-    outbox.add(b"r1", b"{}", None, lasting=False, traceparent=VALID)
-    outbox.add(b"r1", b"{}", None, lasting=False)
+    for traceparent in (VALID, ""):
+        outbox.add(Encoded("", b"r1", b"{}", None, lasting=False, traceparent=traceparent))
     outbox.repartition(1, lambda _: 0)
     assert [item.traceparent for item in outbox.start_sending(outbox.queues[0], 100)] == [VALID, ""]
 

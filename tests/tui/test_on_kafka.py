@@ -105,7 +105,7 @@ async def test_a_stuck_agent_is_understood_and_another_is_halted_by_a_key(
     agent = start_agent(settings)
     try:
         async with fleet_app(settings, since_ms=0, by="ada") as app, app.run_test(size=(140, 50)) as pilot:
-            await until(lambda: app.caught_up, 60, "the reader to catch up")
+            await until(lambda: app.feed.caught_up, 60, "the reader to catch up")
             await publish_stuck(settings, "stuck")
 
             # It appears among the halted ones, and its screen says why.

@@ -40,30 +40,8 @@ class PayerFields(TypedDict, total=False):
     limits: GivenLimits | None
 
 
-class Admission:
-    """Use it as ``async with Admission() as admission:``, and with guards::
-
-        async with halts.guard("r1", admission, user="u7", tenant="acme", limits=limits) as guard:
-            async with guard.reserve(cost_usd="0.05", tokens=4000) as hold:
-                answer = await model(prompt)
-                hold.settle(cost_usd=answer.cost_usd, tokens=answer.tokens)
-
-    One atomic step on Redis reserves the estimate on run, session, user and tenant, or on none of them: then it raises
-    `Refused`. However many callers reserve at once, together they never hold and spend more than a limit, as long as
-    none of them spends more than its estimate.
-
-    **Leaving without settling** books the estimate: money that may have been spent counts as spent. This applies after
-    an exception too, because providers bill many calls that fail at the caller (a timeout, a broken stream, a
-    cancellation), and only the caller knows which. Call ``hold.release()`` if nothing was spent, or set
-    ``on_error="release"`` if exceptions mean that; a cancellation or a halt books the estimate even then.
-
-    A hold is extended while this process runs and its event loop is responsive; otherwise it expires after `ttl_s`.
-    A settlement after that is booked all the same.
-
-    **While Redis is unavailable**, a call raises `Unavailable` (``on_unavailable="closed"``), or proceeds without a
-    reservation ("open"): such calls are counted in `unasked` and logged once per outage, and guards still stop runs
-    that are known to be halted. Spend in the meantime is booked when Redis is back.
-    """
+class BaseAdmission:
+    """What `Admission` and its blocking counterpart share: options, counters, and the calls to Redis."""
 
     def __init__(
         self,
@@ -113,20 +91,17 @@ class Admission:
         """Ended holds that will never be booked: their spend is missing from the accounts."""
         return self._pending_settlements.lost
 
-    def payer(self, run_id: str, **fields: Unpack[PayerFields]) -> Payer:
-        """Return the payer of a run. Raises `InvalidPolicy` with every mistake in the limits."""
+    def _payer(self, run_id: str, fields: PayerFields) -> Payer:
         names = (run_id, fields.get("session", ""), fields.get("user", ""), fields.get("tenant", ""))
         scope = AccountScope(*map(redact_id, names))  # they become keys in Redis
         return Payer(self, scope, {**self._limits, **read_limits(fields.get("limits"))})
 
-    async def balances(self, payer: Payer) -> list[Balance]:
-        """Return the spent and reserved amounts of a payer's accounts. Raises `Unavailable`."""
+    async def _balances(self, payer: Payer) -> list[Balance]:
         return payer.accounts.balances(await self._script.run("look", payer.accounts))
 
-    # Opening and closing.
+    # Opening and closing, on the loop's thread.
 
-    async def start(self) -> None:
-        """Connect to Redis. If it is unavailable, raises `Unavailable`, or logs it with ``on_unavailable="open"``."""
+    async def _start(self) -> None:
         if self._task is not None:
             raise RuntimeError("an Admission can be started only once: create a new one")
         try:
@@ -137,8 +112,7 @@ class Admission:
                 raise
         self._task = asyncio.create_task(self._maintain(), name="streamproc admission")
 
-    async def close(self) -> None:
-        """Book pending settlements within `close_timeout_s`. Holds that are still open expire by themselves."""
+    async def _close(self) -> None:
         if self._task is None or self._closed:
             return
         self._closed = True
@@ -158,15 +132,6 @@ class Admission:
                 plural(left, "call"),
             )
         await self._script.close()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     # Holds; `Reservation` calls these.
 
@@ -247,6 +212,57 @@ class Admission:
             )
 
 
+class Admission(BaseAdmission):
+    """Use it as ``async with Admission() as admission:``, and with guards::
+
+        async with halts.guard("r1", admission, user="u7", tenant="acme", limits=limits) as guard:
+            async with guard.reserve(cost_usd="0.05", tokens=4000) as hold:
+                answer = await model(prompt)
+                hold.settle(cost_usd=answer.cost_usd, tokens=answer.tokens)
+
+    One atomic step on Redis reserves the estimate on run, session, user and tenant, or on none of them: then it raises
+    `Refused`. However many callers reserve at once, together they never hold and spend more than a limit, as long as
+    none of them spends more than its estimate.
+
+    **Leaving without settling** books the estimate: money that may have been spent counts as spent. This applies after
+    an exception too, because providers bill many calls that fail at the caller (a timeout, a broken stream, a
+    cancellation), and only the caller knows which. Call ``hold.release()`` if nothing was spent, or set
+    ``on_error="release"`` if exceptions mean that; a cancellation or a halt books the estimate even then.
+
+    A hold is extended while this process runs and its event loop is responsive; otherwise it expires after `ttl_s`.
+    A settlement after that is booked all the same.
+
+    **While Redis is unavailable**, a call raises `Unavailable` (``on_unavailable="closed"``), or proceeds without a
+    reservation ("open"): such calls are counted in `unasked` and logged once per outage, and guards still stop runs
+    that are known to be halted. Spend in the meantime is booked when Redis is back.
+    """
+
+    def payer(self, run_id: str, **fields: Unpack[PayerFields]) -> Payer:
+        """Return the payer of a run. Raises `InvalidPolicy` with every mistake in the limits."""
+        return self._payer(run_id, fields)
+
+    async def balances(self, payer: Payer) -> list[Balance]:
+        """Return the spent and reserved amounts of a payer's accounts. Raises `Unavailable`."""
+        return await self._balances(payer)
+
+    async def start(self) -> None:
+        """Connect to Redis. If it is unavailable, raises `Unavailable`, or logs it with ``on_unavailable="open"``."""
+        await self._start()
+
+    async def close(self) -> None:
+        """Book pending settlements within `close_timeout_s`. Holds that are still open expire by themselves."""
+        await self._close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
 def _check(on_unavailable: str, on_error: str, ttl_s: float) -> None:
     """Reject misspelt options: one must not weaken the limits silently."""
     if on_unavailable not in get_args(OnUnavailable):
@@ -260,7 +276,7 @@ def _check(on_unavailable: str, on_error: str, ttl_s: float) -> None:
 class Payer:
     """A run and the accounts that pay for it."""
 
-    def __init__(self, admission: Admission, scope: AccountScope, limits: Limits) -> None:
+    def __init__(self, admission: BaseAdmission, scope: AccountScope, limits: Limits) -> None:
         self.accounts = AdmissionAccounts(scope, limits, admission.settings.topic_prefix)
         self._admission = admission
         self._limits = limits

@@ -1,4 +1,4 @@
-"""`Admission` for code without asyncio: the asyncio client runs in a background thread.
+"""`Admission` for code without asyncio: a background thread talks to Redis.
 
 That thread extends holds while the process runs, even while the caller's thread is busy. It does not survive `os.fork`:
 open the admission in the child process.
@@ -9,8 +9,8 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from streamproc.client.admission.admission import Admission
-from streamproc.client.background import BlockingWrapper
+from streamproc.client.admission.admission import BaseAdmission
+from streamproc.client.background import BlockingClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -22,59 +22,25 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class BlockingAdmission(BlockingWrapper):
+class BlockingAdmission(BaseAdmission, BlockingClient):
     """`Admission` for blocking code: the same options, from any number of threads."""
 
     thread_name = "streamproc admission"
     usage = "with BlockingAdmission() as admission:"
 
-    def __init__(self, redis_url: str | None = None, **options: Any) -> None:
-        self._admission = Admission(redis_url, **options)
-        super().__init__(self._admission)
-
-    @property
-    def granted(self) -> int:
-        """Reservations that Redis granted."""
-        return self._admission.granted
-
-    @property
-    def refused(self) -> int:
-        """Reservations that raised `Refused`."""
-        return self._admission.refused
-
-    @property
-    def unasked(self) -> int:
-        """Calls that proceeded without a reservation because Redis was unavailable."""
-        return self._admission.unasked
-
-    @property
-    def unbooked(self) -> int:
-        """Ended holds that are not booked in Redis yet."""
-        return self._admission.unbooked
-
-    @property
-    def lost(self) -> int:
-        """Ended holds that will never be booked: their spend is missing from the accounts."""
-        return self._admission.lost
-
-    @property
-    def trouble(self) -> Exception | None:
-        """Why Redis calls fail; None while they succeed."""
-        return self._admission.trouble
-
     def payer(self, run_id: str, **fields: Unpack[PayerFields]) -> BlockingPayer:
         """Return the payer of a run. Raises `InvalidPolicy` with every mistake in the limits."""
-        return BlockingPayer(self, self._admission.payer(run_id, **fields))
+        return BlockingPayer(self, self._payer(run_id, fields))
 
     def balances(self, payer: BlockingPayer) -> list[Balance]:
         """Return the spent and reserved amounts of a payer's accounts. Raises `Unavailable`."""
-        return self.call(self._admission.balances(payer.payer))
+        return self.call(self._balances(payer.payer))
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the admission's loop and wait for its result."""
-        if self._background is None or self._closed:
+        if self._background is None or self.closed:
             coroutine.close()
-            state = "closed" if self._closed else "not open"
+            state = "closed" if self.closed else "not open"
             raise RuntimeError(f"this BlockingAdmission is {state}: use `{self.usage}`")
         return self._background.call(coroutine)
 

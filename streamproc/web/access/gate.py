@@ -62,6 +62,8 @@ class Access:
     ) -> None:
         self.sessions = Sessions(now)
         self._methods = {method.name: method for method in methods}
+        for method in methods:
+            method.site = self
         self.layout = layout
         self._host = host
         self._address = address
@@ -86,7 +88,7 @@ class Access:
         own = [
             web.get("/login", self._login_page),
             web.get("/login/continue.js", self._continue_script),
-            *(route for method in self._methods.values() for route in method.routes(self)),
+            *(route for method in self._methods.values() for route in method.routes()),
             web.post("/login/{method}", self._log_in),
             web.post("/logout", self._log_out),
         ]
@@ -235,25 +237,10 @@ class Access:
         rights = ",".join(sorted(session.rights))
         log.info("login name=%s rights=%s address=%s", escape(session.name), rights, escape(address))
         response = web.Response(status=303, headers={"Location": back_to})
-        response.set_cookie(
-            self.address.cookie,
-            session.id,
-            max_age=int(self.sessions.age_s),
-            path="/",
-            secure=self.address.secure,
-            httponly=True,
-            samesite="Strict",
-        )
+        self.address.set_cookie(response, self.address.cookie, session.id, int(self.sessions.age_s))
         if identity.known_browser:
-            response.set_cookie(
-                known_browser_cookie(self.address),
-                identity.known_browser,
-                max_age=KNOWN_BROWSER_S,
-                path="/",
-                secure=self.address.secure,
-                httponly=True,
-                samesite="Strict",
-            )
+            known = known_browser_cookie(self.address)
+            self.address.set_cookie(response, known, identity.known_browser, KNOWN_BROWSER_S)
         return response
 
     async def _log_out(self, request: web.Request) -> web.StreamResponse:

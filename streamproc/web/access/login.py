@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from aiohttp import web
 
@@ -18,6 +19,27 @@ if TYPE_CHECKING:
 
 Fields = Mapping[str, str]
 Layout = Callable[[str, Html, web.Request], web.Response]  # title, body, request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessOptions:
+    """Where the page listens, and how people log in. Without a way to log in, it is the token of a loopback page.
+
+    `groups` are ``GROUP=RIGHT`` pairs, for the provider's groups and the header's.
+    """
+
+    host: str = "127.0.0.1"
+    public_url: str = ""
+    users_file: str = ""
+    oidc_issuer: str = ""
+    oidc_client_id: str = ""
+    oidc_scope: str = "openid profile email"
+    oidc_name_claim: str = "email"
+    oidc_groups_claim: str = "groups"
+    trust_header: str = ""
+    groups_header: str = ""
+    trusted_proxies: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +70,18 @@ class LoginRefused(Exception):
     """This login failed. The message is shown to the person, so it says nothing that helps to guess."""
 
 
-class LoginMethod(Protocol):
+class LoginMethod(ABC):
     """A way to log in. Its form posts to ``/login/NAME``; sessions are named ``NAME:WHO``."""
 
-    name: str
+    name: ClassVar[str]
+    site: LoginSite
+    """The page that this is a part of; set before the first request."""
 
+    @abstractmethod
     def form(self, request: web.Request, back_to: str) -> Html:
         """Return what the login page shows for it; nothing if it cannot be used from this browser now."""
 
+    @abstractmethod
     async def identify(self, request: web.Request, fields: Fields) -> Identity:
         """Return who sent the form. Raises `LoginRefused`.
 
@@ -63,15 +89,18 @@ class LoginMethod(Protocol):
         make a browser send wrong tokens, and would lock its person out.
         """
 
-    def current(self, session: Session, request: web.Request | None) -> frozenset[str] | None:
+    def current(self, session: Session, request: web.Request | None) -> frozenset[str] | None:  # noqa: ARG002
         """Return the rights that the session has now; None if its login no longer holds. Without a request, as far as
         that can be known without one."""
+        return session.rights
 
-    def routes(self, site: LoginSite) -> Sequence[web.RouteDef]:
+    def routes(self) -> Sequence[web.RouteDef]:
         """Return further routes below ``/login/``; they need no session."""
+        return ()
 
     def address_hint(self) -> str:
         """Return a path and query to open in a browser, for the person who starts the page; empty: none."""
+        return ""
 
 
 def comes_from_elsewhere(request: web.Request) -> bool:

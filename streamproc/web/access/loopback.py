@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from aiohttp import web
 
 from streamproc.report.markup import Html, tag
-from streamproc.web.access.login import Fields, Identity, LoginRefused, LoginSite, continue_form
+from streamproc.web.access.login import Fields, Identity, LoginMethod, LoginRefused, continue_form
 from streamproc.web.access.rights import FLEET, rights_up_to
-
-if TYPE_CHECKING:
-    from streamproc.web.access.session import Session
 
 TOKEN_BYTES = 32
 
 
-class LoopbackLogin:
+class LoopbackLogin(LoginMethod):
     """Logs in by a token: the person at this machine, with all rights. Each login makes another token.
 
     `announce` gets the address with the next token, to print it.
@@ -45,14 +41,6 @@ class LoopbackLogin:
         self._token = secrets.token_urlsafe(TOKEN_BYTES)
         self.announce()
         return Identity(self.name, rights_up_to(FLEET))
-
-    def current(self, session: Session, _request: web.Request | None) -> frozenset[str] | None:
-        """Return the rights of the session: they never change."""
-        return session.rights
-
-    def routes(self, _site: LoginSite) -> Sequence[web.RouteDef]:
-        """Return no further routes."""
-        return ()
 
     def address_hint(self) -> str:
         """Return the path with the token."""

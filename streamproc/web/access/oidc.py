@@ -15,8 +15,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
 from aiohttp import web
@@ -27,10 +26,11 @@ from streamproc.report.markup import Html, tag
 from streamproc.web.access.client_address import TrustedProxies, client_address
 from streamproc.web.access.headers import cookie_values
 from streamproc.web.access.login import (
+    AccessOptions,
     Fields,
     Identity,
+    LoginMethod,
     LoginRefused,
-    LoginSite,
     comes_from_elsewhere,
     continue_form,
 )
@@ -38,9 +38,6 @@ from streamproc.web.access.oidc_provider import OidcProvider
 from streamproc.web.access.own_address import own_path
 from streamproc.web.access.rights import rights_of
 from streamproc.web.access.throttle import network
-
-if TYPE_CHECKING:
-    from streamproc.web.access.session import Session
 
 log = logging.getLogger(__name__)
 
@@ -56,26 +53,15 @@ BUSY: Final = "Too many people log in from this address at once: try again."
 BEGIN_AGAIN: Final = "This login was begun in another browser, too long ago, or is over: begin again."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OidcOptions:
-    """How the provider is asked, and what its claims mean here."""
-
-    issuer: str
-    client_id: str
-    client_secret: str = field(default="", repr=False)
-    scope: str = "openid profile email"
-    name_claim: str = "email"
-    groups_claim: str = "groups"
-
-
-class OidcLogin:
+class OidcLogin(LoginMethod):
     """Logs in people by the provider; the groups in its token give rights, for as long as the session lasts."""
 
     name = "oidc"
 
     def __init__(
         self,
-        options: OidcOptions,
+        options: AccessOptions,
+        secret: str,
         granted: Mapping[str, frozenset[str]],
         proxies: TrustedProxies = (),
         *,
@@ -87,35 +73,25 @@ class OidcLogin:
         self._proxies = proxies
         self._exchanging: Counter[str] = Counter()
         self._now = now
-        self._provider = OidcProvider(options.issuer, options.client_id, options.client_secret)
+        self._provider = OidcProvider(options.oidc_issuer, options.oidc_client_id, secret)
         self._key = secrets.token_bytes(32)
         self._used: dict[str, None] = {}
-        self._site: LoginSite
 
     def form(self, _request: web.Request, back_to: str) -> Html:
         """Return a link that begins a login."""
-        host = urlsplit(self._options.issuer).netloc
+        host = urlsplit(self._options.oidc_issuer).netloc
         return tag("p", tag("a", f"Log in with {host}", href=f"/login/oidc?{urlencode({'next': back_to})}"))
 
-    def routes(self, site: LoginSite) -> Sequence[web.RouteDef]:
+    def routes(self) -> Sequence[web.RouteDef]:
         """Return the routes that begin a login, and to which the provider sends the browser back."""
-        self._site = site
         return (web.get("/login/oidc", self._begin), web.get(CALLBACK, self._returned))
-
-    def current(self, session: Session, _request: web.Request | None) -> frozenset[str] | None:
-        """Return the rights of the session: the provider is asked only at a login."""
-        return session.rights
-
-    def address_hint(self) -> str:
-        """Return nothing: the provider asks for the login."""
-        return ""
 
     async def identify(self, request: web.Request, fields: Fields) -> Identity:
         """End a login: check `state`, exchange the code, check the token."""
         state = fields.get("state", "")
         cookies = cookie_values(request, self._cookie)
         cookie = next((one for one in cookies if _equal(state, self._derived("state", one))), "")
-        if not self._is_fresh(cookie) or fields.get("iss", self._options.issuer) != self._options.issuer:
+        if not self._is_fresh(cookie) or fields.get("iss", self._options.oidc_issuer) != self._options.oidc_issuer:
             raise LoginRefused(BEGIN_AGAIN)
         if fields.get("error"):
             raise LoginRefused(f"The identity provider refused: {shown(fields['error'])}.")
@@ -123,7 +99,7 @@ class OidcLogin:
         if problem := self._problem(claims, self._derived("nonce", cookie)):
             log.warning("login with the identity provider failed: its token has a wrong %s", problem)
             raise LoginRefused(FAILED)
-        groups = claims.get(self._options.groups_claim)
+        groups = claims.get(self._options.oidc_groups_claim)
         named = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
         rights = rights_of((group for group in named if isinstance(group, str)), self._granted)
         back_to = _decoded(cookie.rpartition(".")[2])
@@ -153,7 +129,7 @@ class OidcLogin:
         back_to = own_path(request.query.get("next", ""))
         if comes_from_elsewhere(request):
             # Otherwise a site could end the login that a person has begun, again and again, by beginning another one.
-            return self._site.layout("Log in", tag("h1", "Log in") + self.form(request, back_to), request)
+            return self.site.layout("Log in", tag("h1", "Log in") + self.form(request, back_to), request)
         try:
             found = await self._provider.configuration()
         except Unavailable as error:
@@ -163,9 +139,9 @@ class OidcLogin:
         challenge = hashlib.sha256(self._derived("verifier", cookie).encode()).digest()
         query = {
             "response_type": "code",
-            "client_id": self._options.client_id,
+            "client_id": self._options.oidc_client_id,
             "redirect_uri": self._redirect_uri,
-            "scope": self._options.scope,
+            "scope": self._options.oidc_scope,
             "state": self._derived("state", cookie),
             "nonce": self._derived("nonce", cookie),
             "code_challenge": _encoded(challenge),
@@ -174,30 +150,22 @@ class OidcLogin:
         endpoint = found["authorization_endpoint"]
         to = f"{endpoint}{'&' if urlsplit(endpoint).query else '?'}{urlencode(query)}"
         response = web.Response(status=303, headers={"Location": to})
-        response.set_cookie(
-            self._cookie,
-            cookie,
-            max_age=LOGIN_S,
-            path="/",
-            secure=self._site.address.secure,
-            httponly=True,
-            samesite="Strict",
-        )
+        self.site.address.set_cookie(response, self._cookie, cookie, LOGIN_S)
         return response
 
     async def _returned(self, request: web.Request) -> web.Response:
         """Pass on what the provider says by a form of ours: its redirect brings no `SameSite=Strict` cookie."""
         fields = {name: request.query[name] for name in RETURNED if name in request.query}
         form = tag("div", tag("h1", "Log in"), continue_form(self.name, fields, "Continue"), class_="login")
-        return self._site.layout("Log in", form, request)
+        return self.site.layout("Log in", form, request)
 
     @property
     def _cookie(self) -> str:
-        return f"{self._site.address.cookie}-login"
+        return f"{self.site.address.cookie}-login"
 
     @property
     def _redirect_uri(self) -> str:
-        return self._site.address.origins[0] + CALLBACK
+        return self.site.address.origins[0] + CALLBACK
 
     def _derived(self, purpose: str, cookie: str) -> str:
         content = f"{purpose}\0{cookie}".encode("utf-8", "surrogateescape")
@@ -211,9 +179,9 @@ class OidcLogin:
         """Return the first claim that is wrong; empty if the token is for this login."""
         audience, party, now_s = claims.get("aud"), claims.get("azp"), self._now()
         audiences = audience if isinstance(audience, list) else [audience]
-        client = self._options.client_id
+        client = self._options.oidc_client_id
         checks = {
-            "iss": claims.get("iss") == self._options.issuer,
+            "iss": claims.get("iss") == self._options.oidc_issuer,
             "aud": client in audiences and (party == client or (party is None and len(audiences) == 1)),
             "exp": _number(claims.get("exp")) > now_s - LEEWAY_S,
             "iat": abs(_number(claims.get("iat")) - now_s) < LOGIN_S,
@@ -224,10 +192,10 @@ class OidcLogin:
         return next((claim for claim, right in checks.items() if not right), "")
 
     def _name(self, claims: Mapping[str, Any]) -> str:
-        name = claims.get(self._options.name_claim)
+        name = claims.get(self._options.oidc_name_claim)
         # Some providers send it as a text.
         verified = str(claims.get("email_verified", True)).lower() == "true"
-        unverified = self._options.name_claim == "email" and not verified
+        unverified = self._options.oidc_name_claim == "email" and not verified
         if not isinstance(name, str) or not name.strip() or unverified:
             name = str(claims["sub"])
         return escape(name.strip())[:NAME_MAX]

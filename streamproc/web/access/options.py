@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from streamproc.errors import InvalidSettings
 from streamproc.metrics.own_host import is_loopback
 from streamproc.web.access.client_address import TrustedProxies, read_networks, warn_of_wide
 from streamproc.web.access.gate import Access
+from streamproc.web.access.login import AccessOptions
 from streamproc.web.access.loopback import LoopbackLogin
 from streamproc.web.access.own_address import public_address
 from streamproc.web.access.passwords import PasswordLogin
@@ -25,27 +25,6 @@ if TYPE_CHECKING:
     from streamproc.web.access.login import Layout, LoginMethod
 
 NO_LOGIN = "name --users FILE, --oidc-issuer URL or --trust-header NAME; or listen on 127.0.0.1"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccessOptions:
-    """Where the page listens, and how people log in. Without a way to log in, it is the token of a loopback page.
-
-    `groups` are ``GROUP=RIGHT`` pairs, for the provider's groups and the header's.
-    """
-
-    host: str = "127.0.0.1"
-    public_url: str = ""
-    users_file: str = ""
-    oidc_issuer: str = ""
-    oidc_client_id: str = ""
-    oidc_scope: str = "openid profile email"
-    oidc_name_claim: str = "email"
-    oidc_groups_claim: str = "groups"
-    trust_header: str = ""
-    groups_header: str = ""
-    trusted_proxies: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()
 
 
 def build_access(
@@ -105,17 +84,6 @@ def _oidc(
         raise InvalidSettings("--oidc-client-id: name the client that the identity provider knows this page as")
     if find_spec("joserfc") is None:
         raise InvalidSettings("--oidc-issuer needs a package that is not installed: pip install 'streamproc[page]'")
-    from streamproc.web.access.oidc import OidcLogin, OidcOptions
+    from streamproc.web.access.oidc import OidcLogin
 
-    return OidcLogin(
-        OidcOptions(
-            issuer=options.oidc_issuer,
-            client_id=options.oidc_client_id,
-            client_secret=settings.page_oidc_secret.get_secret_value(),
-            scope=options.oidc_scope,
-            name_claim=options.oidc_name_claim,
-            groups_claim=options.oidc_groups_claim,
-        ),
-        granted,
-        proxies,
-    )
+    return OidcLogin(options, settings.page_oidc_secret.get_secret_value(), granted, proxies)

@@ -35,6 +35,12 @@ class OwnAddress:
         """The values of `Host` that are ours."""
         return frozenset(origin.partition("://")[2] for origin in self.origins)
 
+    def set_cookie(self, response: web.Response, name: str, value: str, max_age_s: int) -> None:
+        """Set a cookie that scripts cannot read and that other sites' links do not bring."""
+        response.set_cookie(
+            name, value, max_age=max_age_s, path="/", secure=self.secure, httponly=True, samesite="Strict"
+        )
+
     def is_host(self, request: web.Request) -> bool:
         """Return whether the request names us as its host."""
         return names_host(request, self.hosts)

@@ -14,7 +14,7 @@ import hmac
 import os
 import secrets
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -75,14 +75,8 @@ class PageUser:
 
 def new_user(name: str, right: str, password: str) -> PageUser:
     """Return a user with a fresh salt. Raises `InvalidSettings`."""
-    if (
-        not name
-        or len(name) > NAME_MAX
-        or not name.isprintable()
-        or ":" in name
-        or name != name.strip()
-        or name[0] == "#"
-    ):
+    usable = 0 < len(name) <= NAME_MAX and name.isprintable() and ":" not in name and name == name.strip()
+    if not usable or name[0] == "#":
         what = f"expected 1 to {NAME_MAX} printable characters, without a colon, and no # first"
         raise InvalidSettings(f"name {shown(name)}: {what}")
     if right not in ORDERED:
@@ -91,7 +85,7 @@ def new_user(name: str, right: str, password: str) -> PageUser:
         raise InvalidSettings(f"password: expected {PASSWORD_MIN} to {PASSWORD_MAX} characters")
     salt = secrets.token_bytes(SALT_BYTES)
     user = PageUser(name, right, LOG2_COST, BLOCK, PARALLEL, salt, b"")
-    return PageUser(name, right, LOG2_COST, BLOCK, PARALLEL, salt, user._hash_of(password))
+    return replace(user, hash=user._hash_of(password))
 
 
 def read_users(path: Path) -> dict[str, PageUser]:

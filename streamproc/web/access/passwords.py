@@ -9,7 +9,7 @@ import logging
 import math
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +21,7 @@ from streamproc.model.escaping import escape
 from streamproc.report.markup import Html, tag
 from streamproc.web.access.client_address import TrustedProxies, client_address
 from streamproc.web.access.headers import cookie_values
-from streamproc.web.access.login import Fields, Identity, LoginRefused, LoginSite, hidden, known_browser_cookie
+from streamproc.web.access.login import Fields, Identity, LoginMethod, LoginRefused, hidden, known_browser_cookie
 from streamproc.web.access.password_file import NAME_MAX, PASSWORD_MAX, PageUser, new_user, read_users
 from streamproc.web.access.rights import VIEW, rights_up_to
 from streamproc.web.access.throttle import LoginThrottle
@@ -38,7 +38,7 @@ BROWSER_BYTES: Final = 16
 WRONG: Final = "The name or the password is wrong."
 
 
-class PasswordLogin:
+class PasswordLogin(LoginMethod):
     """Logs in the users of a file. A user who is removed, or whose password changes, is logged out at once.
 
     Guesses are slowed down. A browser that has logged in before is known by a cookie, so guesses from elsewhere do not
@@ -60,7 +60,6 @@ class PasswordLogin:
         self._slowed = LogLimit(log, now)
         self._unknown = new_user("unknown", VIEW, "x" * PASSWORD_MAX)
         self._users = read_users(self._path)
-        self._site: LoginSite
 
     def form(self, _request: web.Request, back_to: str) -> Html:
         """Return the form for a name and a password."""
@@ -117,7 +116,7 @@ class PasswordLogin:
 
     def _known_browser(self, request: web.Request, user: PageUser | None) -> str:
         """Return what names the browser among those that have logged in to this account; empty if it has not."""
-        for value in cookie_values(request, known_browser_cookie(self._site.address)) if user else ():
+        for value in cookie_values(request, known_browser_cookie(self.site.address)) if user else ():
             name, _, seal = value.partition(".")
             if user and hmac.compare_digest(seal.encode("utf-8", "surrogateescape"), _seal(user, name).encode()):
                 return name
@@ -127,15 +126,6 @@ class PasswordLogin:
         """Return the rights that the file gives now; None if the user is gone or has another password."""
         user = self._current().get(session.name.partition(":")[2])
         return rights_up_to(user.right) if user is not None and _basis(user) == session.basis else None
-
-    def routes(self, site: LoginSite) -> Sequence[web.RouteDef]:
-        """Return no further routes."""
-        self._site = site
-        return ()
-
-    def address_hint(self) -> str:
-        """Return nothing: people know their passwords."""
-        return ""
 
     def _current(self) -> dict[str, PageUser]:
         """Return the users of the file as it is now. With a file that cannot be used, no user can log in."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
@@ -10,7 +10,7 @@ from aiohttp import web
 from streamproc.report.markup import Html, tag
 from streamproc.web.access.client_address import TrustedProxies, is_trusted
 from streamproc.web.access.headers import the_only
-from streamproc.web.access.login import Fields, Identity, LoginRefused, LoginSite, continue_form
+from streamproc.web.access.login import Fields, Identity, LoginMethod, LoginRefused, continue_form
 from streamproc.web.access.rights import rights_of
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ USER_MAX: Final = 120  # characters
 NOT_NAMED: Final = "The proxy in front of this page did not say who you are."
 
 
-class ProxyHeaderLogin:
+class ProxyHeaderLogin(LoginMethod):
     """Logs in the person that a trusted proxy names. From any other address, the header means nothing."""
 
     name = "header"
@@ -52,14 +52,6 @@ class ProxyHeaderLogin:
         if request is None:
             return session.rights
         return self._rights(request) if session.name == f"{self.name}:{self._user(request)}" else None
-
-    def routes(self, _site: LoginSite) -> Sequence[web.RouteDef]:
-        """Return no further routes."""
-        return ()
-
-    def address_hint(self) -> str:
-        """Return nothing: the proxy asks for the login."""
-        return ""
 
     def _user(self, request: web.Request) -> str:
         """Return the person that the proxy names; empty for a header from elsewhere, or one that comes twice."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -42,7 +41,6 @@ class Sessions:
         self.age_s = age_s
         self._now = now
         self._idle_s = idle_s
-        self._of_name: Counter[str] = Counter()
         self._sessions: dict[str, Session] = {}  # the one that was idle longest is first
 
     def __len__(self) -> int:
@@ -55,8 +53,9 @@ class Sessions:
             if self.alive(oldest) and len(self._sessions) < SESSIONS_MAX:
                 break
             self.end(oldest)
-        if self._of_name[name] >= OF_NAME_MAX:
-            self.end(next(session for session in self._sessions.values() if session.name == name))
+        own = [session for session in self._sessions.values() if session.name == name]
+        if len(own) >= OF_NAME_MAX:
+            self.end(own[0])
         now_s = self._now()
         session = Session(
             id=secrets.token_urlsafe(ID_BYTES),
@@ -68,7 +67,6 @@ class Sessions:
             used_s=now_s,
         )
         self._sessions[session.id] = session
-        self._of_name[name] += 1
         return session
 
     def find(self, session_id: str) -> Session | None:
@@ -93,7 +91,4 @@ class Sessions:
 
     def end(self, session: Session) -> None:
         """End a session."""
-        if self._sessions.pop(session.id, None) is not None:
-            self._of_name[session.name] -= 1
-            if not self._of_name[session.name]:
-                del self._of_name[session.name]
+        self._sessions.pop(session.id, None)
