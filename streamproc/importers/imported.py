@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -91,7 +91,7 @@ class Import:
     """One import: what files share. Pass the same object for all files that are read together."""
 
     seen: set[int] = field(default_factory=set)  # hashes of ids; a resumed session copies records of the former
-    agents: dict[str, str] = field(default_factory=dict)  # names of sub-agents by their ids
+    agents: MutableMapping[str, str] = field(default_factory=dict)  # names of sub-agents by their ids
     tallies: dict[str, ImportTally] = field(default_factory=dict)  # by format
     lenient: bool = False
     notes: dict[str, None] = field(default_factory=dict)  # sentences about no single format, each once

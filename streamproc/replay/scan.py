@@ -105,8 +105,9 @@ class Scan:
 
     def _read(self, source: Source) -> Iterator[Sequence[LogEvent]]:
         """Yield the events of a log. Those of a file come in batches; what is written meanwhile comes at once."""
-        events = source.read(self._key)
-        size = 1 if source.log.is_stream else BATCH_MAX
+        return self._batches(source.read(self._key), 1 if source.log.is_stream else BATCH_MAX)
+
+    def _batches(self, events: Iterator[LogEvent], size: int) -> Iterator[Sequence[LogEvent]]:
         while True:
             batch: list[LogEvent] = []
             failure: Exception | None = None
