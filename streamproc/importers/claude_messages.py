@@ -6,11 +6,10 @@ import re
 from typing import Any, Final
 
 from streamproc.importers.content import items, mapping, string, text_of
-from streamproc.importers.imported import Import, ImportTally
 from streamproc.importers.raw_turns import (
     PendingTurn,
+    RecordReader,
     RunScope,
-    TurnBuffer,
     is_human_text,
     name,
     result_text,
@@ -44,10 +43,8 @@ AGENT_FOOTER: Final = "\nagentId: "  # below the answer of a sub-agent: its id a
 class ClaudeMessages:
     """Turns from messages. A response may come in several records, and results in any order."""
 
-    def __init__(self, reading: Import, tally: ImportTally) -> None:
-        self.buffer = TurnBuffer()
-        self._reading = reading
-        self._tally = tally
+    def __init__(self, reader: RecordReader) -> None:
+        self.buffer, self._reading, self._tally = reader.buffer, reader.reading, reader.tally
         self._prompts: dict[str, str] = {}  # what open calls of sub-agents ask for, and their types
 
     def is_new(self, row: dict[str, Any], session: str) -> bool:

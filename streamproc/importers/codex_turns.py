@@ -16,9 +16,8 @@ class CodexTurns:
     have results. Old versions count the tokens before they write the response, newer ones after it.
     """
 
-    def __init__(self, scope: RunScope) -> None:
-        self.buffer = TurnBuffer()
-        self.scope = scope
+    def __init__(self, scope: RunScope, buffer: TurnBuffer) -> None:
+        self.buffer, self.scope = buffer, scope
         self.model = ""
         self.provider = ""
         self._sealed = True  # the next part begins a new turn
