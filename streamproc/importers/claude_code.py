@@ -18,7 +18,7 @@ from streamproc.importers.claude_messages import (
     session_scope,
     without_reminders,
 )
-from streamproc.importers.content import items, mapping, string, text_of
+from streamproc.importers.content import at_path, first_text, items, mapping, string, text_of
 from streamproc.importers.imported import Format, Import, Imported
 from streamproc.importers.log_bytes import read_beside
 from streamproc.importers.log_file import LogFile, Sample
@@ -180,7 +180,7 @@ class SessionFile(RecordReader):
         """Return the type of a sub-agent: as the session that started it says, or the file beside its own."""
         known = self.reading.agents.get(agent)
         if not known:
-            known = self.messages.asked_type(mapping(data.get("message")).get("content")) or agent_type(self._path)
+            known = self.messages.asked_type(at_path(data, "message.content")) or agent_type(self._path)
             if known:
                 self.reading.agents[agent] = known
         return known or agent
@@ -188,7 +188,7 @@ class SessionFile(RecordReader):
 
 def first_prompt(data: dict[str, Any]) -> str:
     """Return what a record asks for; empty if it is no prompt of a person or of the agent that started this one."""
-    content = mapping(data.get("message")).get("content")
+    content = at_path(data, "message.content")
     if data.get("type") != "user" or not (is_person(data) and is_human(content)):
         return ""
     blocks = [content] if isinstance(content, str) else items(content)
@@ -221,10 +221,9 @@ def error_message(error: Any) -> str:
     """Return what an error of the API says."""
     if isinstance(error, str):
         return error
-    found = mapping(error)
-    inner = mapping(mapping(found.get("error")).get("error")) or mapping(found.get("error"))
-    text = string(inner.get("message")) or string(found.get("message")) or string(found.get("formatted"))
-    status = found.get("status")
+    inner = mapping(at_path(error, "error.error")) or at_path(error, "error")
+    text = first_text(inner, "message") or first_text(error, "message", "formatted")
+    status = at_path(error, "status")
     return f"{status} {text}".strip() if isinstance(status, int) else text
 
 

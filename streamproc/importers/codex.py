@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from streamproc.importers.codex_results import answer_of, arguments_of, spawned_agent, tool_name
 from streamproc.importers.codex_turns import CodexTurns, difference, usage_of
-from streamproc.importers.content import items, mapping, string, text_of
+from streamproc.importers.content import at_path, first_text, items, mapping, string, text_of
 from streamproc.importers.imported import Format, Import, Imported
 from streamproc.importers.log_file import LogFile, Sample
 from streamproc.importers.raw_turns import RecordReader, RunScope, is_human_text, scope_name, time_ms
@@ -110,13 +110,12 @@ class Rollout(RecordReader):
         self._known = True
         run = string(meta.get("id")) or self.turns.scope.run_id
         self.tally.name(run, project=meta.get("cwd"))
-        source = mapping(meta.get("source")).get("subagent")
-        spawn = mapping(mapping(source).get("thread_spawn"))
-        parent = string(spawn.get("parent_thread_id")) or string(meta.get("parent_thread_id"))
-        role = next((text for text in map(string, (
-            spawn.get("agent_role"), meta.get("agent_role"), self.reading.agents.get(run), spawn.get("agent_nickname"),
-            meta.get("agent_nickname"), mapping(source).get("other"), source,
-        )) if text), NAME)  # fmt: skip
+        source = at_path(meta, "source.subagent")
+        spawn = at_path(source, "thread_spawn")
+        parent = first_text(spawn, "parent_thread_id") or string(meta.get("parent_thread_id"))
+        role = first_text(spawn, "agent_role") or string(meta.get("agent_role")) or self.reading.agents.get(run)
+        role = role or first_text(spawn, "agent_nickname") or string(meta.get("agent_nickname"))
+        role = role or first_text(source, "other") or string(source) or NAME
         session = scope_name(meta.get("session_id")) or scope_name(parent or run)
         self.turns.scope = RunScope(run, role, session, parent)
         self.turns.provider = string(meta.get("model_provider"))
@@ -155,7 +154,7 @@ class Rollout(RecordReader):
 
     def _call(self, kind: str, item: dict[str, Any], at: int | None) -> None:
         self._speak()
-        call_id = string(item.get("call_id")) or string(item.get("id"))
+        call_id = first_text(item, "call_id", "id")
         tool = tool_name(item) or kind
         args = item.get("input", item.get("action"))
         if "arguments" in item:
@@ -163,8 +162,7 @@ class Rollout(RecordReader):
         self.turns.call(call_id, tool, args, self._number, at, waits=kind not in UNANSWERED)
         self.reading.is_new(copy_key(self.turns.scope.run_id, call_id))
         if tool.endswith("spawn_agent"):
-            asked = mapping(args)
-            self._spawns[call_id] = string(asked.get("agent_type")) or string(asked.get("task_name"))
+            self._spawns[call_id] = first_text(args, "agent_type", "task_name")
 
     def _answer(self, item: dict[str, Any], at: int | None) -> None:
         call_id = string(item.get("call_id"))
@@ -219,7 +217,7 @@ class Rollout(RecordReader):
 
 def is_written_by_person(item: dict[str, Any]) -> bool:
     """Whether a message's metadata, which newer versions write, do not say that the harness wrote it."""
-    kinds = items(mapping(item.get("internal_chat_message_metadata_passthrough")).get("content_item_kinds"))
+    kinds = items(at_path(item, "internal_chat_message_metadata_passthrough.content_item_kinds"))
     return not kinds or any(isinstance(kind, str) and kind.startswith("user.") for kind in kinds)
 
 

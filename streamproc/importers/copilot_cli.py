@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from streamproc.importers.content import mapping, string, text_of
+from streamproc.importers.content import at_path, first_text, items, mapping, string, text_of
 from streamproc.importers.imported import Format, Import, Imported
 from streamproc.importers.log_file import STDIN, LogFile, Sample
 from streamproc.importers.raw_turns import PendingTurn, RecordReader, RunScope, name, scope_name, time_ms, tokens
@@ -75,14 +75,14 @@ class CopilotSession(RecordReader):
     def _begun(self, _row: dict[str, Any], data: dict[str, Any], _number: int, _at: int | None) -> None:
         self._session = string(data.get("sessionId")) or self._session
         self._model = string(data.get("selectedModel"))
-        self.tally.name(self._scope({"data": {}}).run_id, project=mapping(data.get("context")).get("cwd"))
+        self.tally.name(self._scope({"data": {}}).run_id, project=at_path(data, "context.cwd"))
 
     def _changed_model(self, row: dict[str, Any], data: dict[str, Any], _number: int, _at: int | None) -> None:
         if not _agent_of(row):
             self._model = string(data.get("newModel"))
 
     def _started_agent(self, row: dict[str, Any], data: dict[str, Any], _number: int, _at: int | None) -> None:
-        kind = string(data.get("agentName")) or string(data.get("agentDisplayName"))
+        kind = first_text(data, "agentName", "agentDisplayName")
         for one in (data.get("toolCallId"), data.get("parentToolCallId"), data.get("agentId"), row.get("agentId")):
             if isinstance(one, str) and one:
                 self._agents[one] = kind or one
@@ -124,9 +124,7 @@ class CopilotSession(RecordReader):
         turn.say(text_of(data.get("content")).strip())
         if output := tokens(data.get("outputTokens")):
             turn.event["usage"] = {"output_tokens": output}
-        requested = data.get("toolRequests")
-        for call in requested if isinstance(requested, list) else ():
-            found = mapping(call)
+        for found in map(mapping, items(data.get("toolRequests"))):
             self.buffer.call(turn, string(found.get("toolCallId")), found.get("name"), found.get("arguments"))
 
     def _started(self, row: dict[str, Any], data: dict[str, Any], number: int, at: int | None) -> None:
@@ -151,19 +149,15 @@ class CopilotSession(RecordReader):
             self.buffer.answer(call_id, string(error.get("message")) or "failed", at, failed=True)
         elif "result" in data:
             result = data["result"]
-            self.buffer.answer(call_id, text_of(result["content"] if _has_content(result) else result), at)
+            content = result["content"] if isinstance(result, dict) and "content" in result else result
+            self.buffer.answer(call_id, text_of(content), at)
         else:
             self.buffer.release(call_id, at)  # the log has not kept it
 
 
-def _has_content(result: Any) -> bool:
-    return isinstance(result, dict) and "content" in result
-
-
 def _agent_of(row: dict[str, Any]) -> str:
     """Return what identifies the sub-agent of a record; empty for the session's own agent."""
-    data = row["data"]
-    return string(row.get("agentId")) or string(data.get("parentToolCallId")) or string(data.get("agentId"))
+    return first_text(row, "agentId", "data.parentToolCallId", "data.agentId")
 
 
 PLACES: Final = (".copilot/session-state/*/events.jsonl", ".copilot/session-state/*.jsonl")

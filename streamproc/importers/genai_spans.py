@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from streamproc.importers import genai_names as names
-from streamproc.importers.content import count, items, mapping, string, text_of
+from streamproc.importers.content import count, items, mapping, string
 from streamproc.importers.genai_messages import (
     ModelAnswer,
     ModelInput,
@@ -169,11 +169,8 @@ def _read_tool(step: Step, span: SpanRecord) -> None:
         return
     message = _unwrapped_result(result)
     step.call_id = step.call_id or call_id_in(message)
-    text, is_error = tool_message(message)
-    if is_error:
-        failed(step, text if isinstance(text, str) else text_of(text))
-    else:
-        step.result = text
+    returned, is_error = tool_message(message)
+    step.returns(returned, is_error=is_error)
 
 
 def unwrapped_args(value: Any) -> Any:
@@ -202,10 +199,7 @@ def _read_model(step: Step, span: SpanRecord) -> None:
     step.model, step.provider = _text(attributes, names.MODEL), _text(attributes, names.PROVIDER)
     step.response = _text(attributes, names.RESPONSE)
     step.usage = usage_of(attributes)
-    answer = _answer(span)
-    step.output, step.calls = answer.text, answer.calls
-    heard = _heard(span)
-    step.hears(heard)
+    step.talks(_heard(span), _answer(span))
 
 
 def usage_of(attributes: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from streamproc.importers.content import count, items, mapping, string, text_of, utc_ms
+from streamproc.importers.content import count, first_text, items, mapping, string, utc_ms
 from streamproc.importers.genai_messages import arguments, as_id, call_id_in, said, told, tool_message
 from streamproc.importers.genai_names import CALL_ID, DEFERRED
 from streamproc.importers.genai_spans import agent_name, kind_by_attributes, unwrapped_args
@@ -93,7 +93,7 @@ def step_of(data: Any, trace: dict[str, Any]) -> Step | None:
     step.home = string(row["traceName"] or trace.get("name"))
     step.session = string(row["sessionId"] or trace.get("sessionId") or trace.get("session_id"))
     step.user = string(row["userId"] or trace.get("userId") or trace.get("user_id"))
-    step.source = string(mapping(metadata.get("scope")).get("name"))
+    step.source = first_text(metadata, "scope.name")
     if step.kind == TOOL:
         _read_tool(step, row, attributes)
     elif step.kind == MODEL:
@@ -144,17 +144,11 @@ def _read_tool(step: Step, row: _Row, attributes: dict[str, Any]) -> None:
     if output is None or DEFERRED in attributes:
         return
     result, is_error = tool_message(output)
-    if is_error:
-        failed(step, text_of(result))
-    else:
-        step.result = result
+    step.returns(result, is_error=is_error)
 
 
 def _read_model(step: Step, row: _Row) -> None:
-    answer = said(twice_parsed(row["output"]))
-    step.output, step.calls = answer.text, answer.calls
-    heard = told(twice_parsed(row["input"]))
-    step.hears(heard)
+    step.talks(told(twice_parsed(row["input"])), said(twice_parsed(row["output"])))
     step.model = string(row["model"]) or string(row["providedModelName"])
     step.usage = _usage(row)
 
