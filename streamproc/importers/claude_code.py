@@ -12,7 +12,6 @@ from streamproc.importers.claude_messages import (
     UUID,
     ClaudeMessages,
     is_human,
-    is_message,
     is_person,
     is_text,
     session_scope,
@@ -103,19 +102,14 @@ class SessionFile(RecordReader):
             self.tally.ignore(data.get("type"))
 
     def _message(self, data: dict[str, Any], number: int) -> None:
-        if not is_message(data):
-            self.tally.ignore(f"{data['type']} without a message")
-            return
-        if not self._is_new(data):
+        if not self.messages.is_unread(data, self._place(data)):
             return
         scope = self._scope(data)
         self.tally.name(scope.run_id, project=data.get("cwd"), prompt=first_prompt(data))
         if data["type"] == "assistant":
             self.messages.assistant(scope, data, number)
         else:
-            # The prompt that starts a sub-agent is not a person's.
-            asked = {"isMeta": True} if scope.parent_run_id else {}
-            self.messages.user(scope, data | asked, number)
+            self.messages.user(scope, data, number)
 
     def _progress(self, data: dict[str, Any], progress: dict[str, Any], number: int) -> None:
         """Take a record of a sub-agent in the session's file, unless the sub-agent has a file of its own."""
@@ -155,7 +149,10 @@ class SessionFile(RecordReader):
             self.messages.failure(self._scope(data), data, number, error_message(data.get("error")), "api_error")
 
     def _is_new(self, data: dict[str, Any]) -> bool:
-        return self.messages.is_new(data, f"{data.get('sessionId')}/{self._agent}")
+        return self.messages.is_new(data, self._place(data))
+
+    def _place(self, data: dict[str, Any]) -> str:
+        return f"{data.get('sessionId')}/{self._agent}"
 
     def _scope(self, data: dict[str, Any]) -> RunScope:
         session = self._session or string(data.get("sessionId"))

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from streamproc.importers.claude_messages import AGENT_TOOLS, ClaudeMessages, is_message, session_scope
-from streamproc.importers.content import items, mapping, string
-from streamproc.importers.imported import Format, Import, Imported
-from streamproc.importers.log_file import LogFile, Sample
+from streamproc.importers.content import at_path, first_text, items, mapping, string
+from streamproc.importers.imported import Format, Import, Imported, any_row
+from streamproc.importers.log_file import LogFile
 from streamproc.importers.raw_turns import NO_TIMES, RecordReader, RunScope
 
 NAME: Final = "claude-stream"
@@ -20,13 +20,9 @@ ASIDE: Final = frozenset({
 })  # fmt: skip
 
 
-def matches(sample: Sample) -> bool:
-    """Whether rows are those of `stream-json`: like a session file's, with `session_id` instead of `sessionId`."""
-    return any(map(_is_of_stream, sample.rows))
-
-
-def _is_of_stream(row: Any) -> bool:
-    if not isinstance(row, dict) or not isinstance(row.get("session_id"), str) or "run_id" in row:
+def is_of_stream(row: dict[str, Any]) -> bool:
+    """Whether a row is one of `stream-json`: like a session file's, with `session_id` instead of `sessionId`."""
+    if not isinstance(row.get("session_id"), str) or "run_id" in row:
         return False
     kind = row.get("type")
     if kind in ("system", "result"):
@@ -68,24 +64,16 @@ class MessageStream(RecordReader):
             self.tally.notes[NO_TIMES] = None
 
     def _message(self, data: dict[str, Any], number: int) -> None:
-        if not is_message(data):
-            self.tally.ignore(f"{data['type']} without a message")
-            return
-        if not self.messages.is_new(data, self._session):
+        if not self.messages.is_unread(data, self._session):
             return
         scope = self._scope(data)
         if data["type"] == "user":
-            asked = {"isMeta": True} if scope.parent_run_id else {}
-            self.messages.user(scope, data | asked, number)
+            self.messages.user(scope, data, number)
             return
         self._prompted(scope, number)
-        for block in items(mapping(data["message"]).get("content")):
-            if (
-                isinstance(block, dict)
-                and string(block.get("name")) in AGENT_TOOLS
-                and isinstance(block.get("id"), str)
-            ):
-                self._agents[block["id"]] = string(mapping(block.get("input")).get("subagent_type"))
+        for block in map(mapping, items(at_path(data, "message.content"))):
+            if string(block.get("name")) in AGENT_TOOLS and isinstance(block.get("id"), str):
+                self._agents[block["id"]] = first_text(block, "input.subagent_type")
         self.messages.assistant(scope, data, number)
 
     def _prompted(self, scope: RunScope, number: int) -> None:
@@ -108,4 +96,4 @@ class MessageStream(RecordReader):
         return session_scope(self._session, call_id, (self._agents.get(call_id) or call_id) if call_id else "main")
 
 
-FORMAT: Final = Format(NAME, "Claude Code's stream-json output", matches, read)
+FORMAT: Final = Format(NAME, "Claude Code's stream-json output", any_row(is_of_stream), read)

@@ -9,8 +9,8 @@ from typing import Any, Final
 from streamproc.importers.codex_results import ToolAnswer
 from streamproc.importers.codex_turns import CodexTurns, difference, usage_of
 from streamproc.importers.content import at_path, exited, first_text, mapping, string
-from streamproc.importers.imported import Format, Import, Imported
-from streamproc.importers.log_file import LogFile, Sample
+from streamproc.importers.imported import Format, Import, Imported, any_row
+from streamproc.importers.log_file import LogFile
 from streamproc.importers.raw_turns import NO_TIMES, RecordReader, RunScope, result_text, scope_name, time_ms
 
 NAME: Final = "codex-exec"
@@ -20,21 +20,17 @@ ASIDE: Final = frozenset({"item.plan.delta", "request_user_input", "turn.interru
 # The plan and its state, warnings, and what the model thinks.
 ITEMS_ASIDE: Final = frozenset({"todo_list", "plan", "error"})
 CALLS: Final = frozenset({"command_execution", "mcp_tool_call", "file_change", "web_search", "collab_tool_call"})
+ARGUMENTS: Final = {"command_execution": "command", "file_change": "changes", "web_search": "query"}
 DETAILS: Final = frozenset({"id", "type", "item_type", "status", "aggregated_output", "exit_code", "agents_states"})
 
 
-def matches(sample: Sample) -> bool:
-    """Whether rows are events of a thread and its items."""
-    return any(_is_event(row) for row in sample.rows)
-
-
-def _is_event(row: Any) -> bool:
-    if not isinstance(row, dict) or "run_id" in row:
+def is_event(row: dict[str, Any]) -> bool:
+    """Whether a row is an event of a thread or of its items."""
+    if "run_id" in row or not isinstance(kind := row.get("type"), str):
         return False
-    kind = row.get("type")
     if kind == "thread.started":
         return isinstance(row.get("thread_id"), str)
-    return isinstance(kind, str) and kind in ITEMS and isinstance(row.get("item"), dict)
+    return kind in ITEMS and isinstance(row.get("item"), dict)
 
 
 def read(log: LogFile, reading: Import) -> Iterator[Imported]:
@@ -125,14 +121,10 @@ class ExecOutput(RecordReader):
 
 def tool_of(kind: str, item: dict[str, Any]) -> tuple[str, Any]:
     """Return the name of an item's tool and its arguments."""
-    if kind == "command_execution":
-        return kind, item.get("command")
+    if kind in ARGUMENTS:
+        return kind, item.get(ARGUMENTS[kind])
     if kind == "mcp_tool_call":
         return f"mcp__{string(item.get('server'))}__{string(item.get('tool'))}", item.get("arguments")
-    if kind == "file_change":
-        return kind, item.get("changes")
-    if kind == "web_search":
-        return kind, item.get("query")
     return string(item.get("tool")) or kind, {part: item[part] for part in item.keys() - DETAILS}
 
 
@@ -154,4 +146,4 @@ def answer_of(kind: str, item: dict[str, Any]) -> ToolAnswer | None:
     return None
 
 
-FORMAT: Final = Format(NAME, "events of codex exec --json", matches, read)
+FORMAT: Final = Format(NAME, "events of codex exec --json", any_row(is_event), read)

@@ -47,7 +47,9 @@ def count(value: Any) -> int:
 def at_path(value: Any, path: str) -> Any:
     """Return what a record has at a path of names, such as `message.usage`; None if it has nothing there."""
     for name in path.split("."):
-        value = value.get(name) if isinstance(value, dict) else None
+        if not isinstance(value, dict):
+            return None
+        value = value.get(name)
     return value
 
 

@@ -231,9 +231,7 @@ def _answer(span: SpanRecord) -> ModelAnswer:
 
 def _answers(span: SpanRecord) -> list[Any]:
     attributes = span.attributes
-    places: list[Any] = [_value(attributes, names.OUTPUT_MESSAGES)]
-    places += _details(span, names.OUTPUT_MESSAGES)
-    places += [unflattened(attributes, prefix) for prefix in names.FLAT_OUTPUTS]
+    places = _recorded(span, names.OUTPUT_MESSAGES, names.FLAT_OUTPUTS)
     calls = items(parsed(attributes.get(names.AI_CALLS)))
     if calls or names.AI_TEXT in attributes:
         places.append([{"role": "assistant", "content": attributes.get(names.AI_TEXT, ""), "tool_calls": calls}])
@@ -248,9 +246,7 @@ def _answers(span: SpanRecord) -> list[Any]:
 def _heard(span: SpanRecord) -> ModelInput:
     """Return what the model was told since its last answer."""
     attributes = span.attributes
-    places: list[Any] = [_value(attributes, names.INPUT_MESSAGES)]
-    places += _details(span, names.INPUT_MESSAGES)
-    places += [unflattened(attributes, prefix) for prefix in names.FLAT_INPUTS]
+    places = _recorded(span, names.INPUT_MESSAGES, names.FLAT_INPUTS)
     places += [attributes.get(name) for name in names.AI_PROMPT]
     messages = [_as_message(event.name, _content(event)) for event in span.events]
     messages += [
@@ -263,10 +259,11 @@ def _heard(span: SpanRecord) -> ModelInput:
     return ModelInput({}, by_person=False)
 
 
-def _details(span: SpanRecord, wanted: Sequence[str]) -> list[Any]:
-    """Return messages that are in an event in place of the attributes."""
+def _recorded(span: SpanRecord, wanted: Sequence[str], prefixes: Sequence[str]) -> list[Any]:
+    """Return the messages of attributes, of an event in place of these, and of attributes with numbers in names."""
     events = (event for event in span.events if event.name in names.DETAIL_EVENTS)
-    return [_value({**event.attributes, **mapping(event.body)}, wanted) for event in events]
+    places = [span.attributes, *({**event.attributes, **mapping(event.body)} for event in events)]
+    return [*(_value(one, wanted) for one in places), *(unflattened(span.attributes, one) for one in prefixes)]
 
 
 def _as_message(name: str, content: Any) -> dict[str, Any]:

@@ -121,6 +121,11 @@ class Import:
         return found + [note for tally in self.tallies.values() for note in tally.notes] + list(self.notes)
 
 
+def any_row(is_one: Callable[[dict[str, Any]], object]) -> Callable[[Sample], bool]:
+    """Return what recognises a format by any of its records."""
+    return lambda sample: any(isinstance(row, dict) and is_one(row) for row in sample.rows)
+
+
 class Format(NamedTuple):
     """A format of logs: its name, how to recognise it, and how to read it."""
 

@@ -9,8 +9,8 @@ from streamproc.importers.content import count, first_text, items, mapping, stri
 from streamproc.importers.genai_messages import arguments, as_id, call_id_in, said, told, tool_message
 from streamproc.importers.genai_names import CALL_ID, DEFERRED
 from streamproc.importers.genai_spans import agent_name, kind_by_attributes, unwrapped_args
-from streamproc.importers.imported import Format, Import, Imported
-from streamproc.importers.log_file import LogFile, Sample
+from streamproc.importers.imported import Format, Import, Imported, any_row
+from streamproc.importers.log_file import LogFile
 from streamproc.importers.trace_buffer import TraceBuffer
 from streamproc.importers.trace_steps import AGENT, MODEL, QUERY, SCOPE, TOOL, Step, failed
 from streamproc.model.expansion import parsed
@@ -31,12 +31,8 @@ REASONING: Final = ("output_reasoning", "output_reasoning_tokens", "completion_d
 CACHE_WRITES: Final = ("input_cache_creation", "cache_creation_input_tokens", "prompt_details.cache_write")
 
 
-def matches(sample: Sample) -> bool:
-    """Whether these are traces with their observations, or rows of observations."""
-    return any(isinstance(row, dict) and _is_langfuse(row) for row in sample.rows)
-
-
-def _is_langfuse(row: dict[str, Any]) -> bool:
+def is_langfuse(row: dict[str, Any]) -> bool:
+    """Whether a row is a trace with its observations, or an observation."""
     observations = row.get("observations")
     if isinstance(observations, list):
         return isinstance(row.get("trace"), dict) or any(map(_is_observation, observations))
@@ -193,4 +189,4 @@ def _query(value: Any) -> Any:
     return found if isinstance(found, str) else None
 
 
-FORMAT: Final = Format(NAME, "Langfuse traces and observations", matches, read)
+FORMAT: Final = Format(NAME, "Langfuse traces and observations", any_row(is_langfuse), read)

@@ -10,8 +10,8 @@ from typing import Any, Final
 from streamproc.importers.content import at_path, count, items, mapping, string, utc_ms
 from streamproc.importers.genai_messages import arguments, as_id, call_id_in, said, told, tool_message
 from streamproc.importers.genai_spans import unwrapped_args
-from streamproc.importers.imported import Format, Import, Imported
-from streamproc.importers.log_file import LogFile, Sample
+from streamproc.importers.imported import Format, Import, Imported, any_row
+from streamproc.importers.log_file import LogFile
 from streamproc.importers.trace_buffer import TraceBuffer
 from streamproc.importers.trace_steps import AGENT, MODEL, QUERY, SCOPE, TOOL, Step, failed, size_of
 
@@ -31,9 +31,9 @@ CLASS_OF_ERROR: Final = re.compile(r"^\s*([A-Za-z_][\w.]*)\s*[(:]")
 QUOTED: Final = re.compile(r"^\s*[\w.]+\(\s*(['\"])(.*)\1,?\s*\)", re.DOTALL)
 
 
-def matches(sample: Sample) -> bool:
-    """Whether these are runs, or a document that lists runs."""
-    return any(isinstance(row, dict) and (_is_run(row) or any(map(_is_run, _listed(row)))) for row in sample.rows)
+def has_runs(row: dict[str, Any]) -> bool:
+    """Whether a row is a run, or a document that lists runs."""
+    return _is_run(row) or any(map(_is_run, _listed(row)))
 
 
 def _is_run(row: Any) -> bool:
@@ -209,4 +209,4 @@ def _read_failure(step: Step, error: str) -> None:
     failed(step, quoted[2] if quoted and quoted[2] else first, kind[1] if kind else "")
 
 
-FORMAT: Final = Format(NAME, "LangSmith runs", matches, read)
+FORMAT: Final = Format(NAME, "LangSmith runs", any_row(has_runs), read)

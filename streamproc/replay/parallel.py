@@ -91,10 +91,10 @@ class ParallelScan(Scan):
                 self._shared.withdraw()
                 yield from self._again(source, events, position)
                 return
-            for event, run_id in zip(chunk.events, chunk.run_ids, strict=True):
+            for event, *_, run_id in chunk.events:
                 source.identify(event, run_id or event.run_id)
             events += len(chunk.events)
-            yield list(map(ScanEvent, chunk.events, chunk.packed, chunk.numbers, chunk.units))
+            yield [ScanEvent(event, packed, number, unit) for event, packed, number, unit, _ in chunk.events]
             if self._on_progress is not None:
                 self._on_progress(chunk.position - position)
                 position = chunk.position
