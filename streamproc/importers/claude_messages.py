@@ -125,7 +125,8 @@ class ClaudeMessages:
         call = self.buffer.waiting_call(call_id)
         text = without_reminders(result_text(block.get("content")))
         if text.startswith(PERSISTED):
-            text = full_copy(details) or without_place(text)
+            whole = string(details.get("stdout")) + string(details.get("stderr"))
+            text = whole or without_place(text)
         if call.get("name") in AGENT_TOOLS:
             text = text.partition(AGENT_FOOTER)[0]
             asked = mapping(call.get("args"))
@@ -195,11 +196,6 @@ def without_reminders(text: str) -> str:
         kept.append(text[:start])
         text = text[end + len(closing) :]
     return "".join([*kept, text]).rstrip()
-
-
-def full_copy(details: dict[str, Any]) -> str:
-    """Return the whole output of a command whose result is only an excerpt."""
-    return string(details.get("stdout")) + string(details.get("stderr"))
 
 
 def without_place(text: str) -> str:

@@ -109,10 +109,7 @@ def format_of(log: LogFile, formats: Sequence[Format]) -> Format | None:
     if misspelt := _misspelt_run_id(sample.rows):
         remedy = "name it run_id; a turn needs run_id and node"
         raise InvalidEvent([Problem("format", f"it has {misspelt} in place of run_id", remedy, log.name)])
-    if sample.document is not None:
-        what = f"it is JSON {UNKNOWN}"
-    else:
-        what = f"its first lines are {UNKNOWN}"
+    what = f"it is JSON {UNKNOWN}" if sample.document is not None else f"its first lines are {UNKNOWN}"
     remedy = f"name the format with --from: {', '.join(names(formats))}; or leave the file out"
     raise InvalidEvent([Problem("format", what, remedy, log.name)])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from streamproc.importers.content import count, first_text, items, mapping, string, utc_ms
+from streamproc.importers.content import at_path, count, first_text, items, mapping, string, utc_ms
 from streamproc.importers.genai_messages import arguments, as_id, call_id_in, said, told, tool_message
 from streamproc.importers.genai_names import CALL_ID, DEFERRED
 from streamproc.importers.genai_spans import agent_name, kind_by_attributes, unwrapped_args
@@ -157,9 +157,7 @@ def _usage(row: _Row) -> dict[str, Any]:
     cached, written = _count(details, CACHE_READS), _count(details, CACHE_WRITES)
     beside = _counted_beside(total - tokens - answered, cached + written, _count(details, REASONING))
     tokens, answered = tokens + beside[0], answered + beside[1]
-    cost = mapping(parsed(row["costDetails"])).get("total")
-    for name in ("totalCost", "calculatedTotalCost"):
-        cost = cost or row[name]
+    cost = at_path(parsed(row["costDetails"]), "total") or row["totalCost"] or row["calculatedTotalCost"]
     return {
         "input_tokens": tokens,
         "output_tokens": answered,

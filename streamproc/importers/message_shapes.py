@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from streamproc.importers.content import count, first_text, items, mapping, string, text_of
+from streamproc.importers.content import at_path, count, first_text, items, mapping, string, text_of
 from streamproc.importers.fitting import seconds
 from streamproc.model.expansion import parsed
 
@@ -134,8 +134,8 @@ def _text(content: Any) -> str:
 
 def _calls(row: dict[str, Any], blocks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the calls of a message. LangChain keeps them three times: `tool_calls`, blocks, `additional_kwargs`."""
-    listed = [_call(call) for call in items(row.get("tool_calls")) if isinstance(call, dict)]
-    listed += [_call(call) for call in items(row.get("invalid_tool_calls")) if isinstance(call, dict)]
+    made = [*items(row.get("tool_calls")), *items(row.get("invalid_tool_calls"))]
+    listed = [_call(call) for call in made if isinstance(call, dict)]
     in_blocks = [
         {"name": block.get("name"), "id": string(block.get("id")), "args": block.get("input")}
         for block in blocks
@@ -148,8 +148,7 @@ def _calls(row: dict[str, Any], blocks: Sequence[dict[str, Any]]) -> list[dict[s
         return found
     if isinstance(row.get("function_call"), dict):  # the older form of OpenAI
         return [_call(row["function_call"])]
-    extra = mapping(row.get("additional_kwargs"))
-    return [_call(call) for call in items(extra.get("tool_calls")) if isinstance(call, dict)]
+    return [_call(call) for call in items(at_path(row, "additional_kwargs.tool_calls")) if isinstance(call, dict)]
 
 
 def _call(call: dict[str, Any]) -> dict[str, Any]:
@@ -161,13 +160,12 @@ def _call(call: dict[str, Any]) -> dict[str, Any]:
 def _result(block: dict[str, Any]) -> Result:
     content = block.get("content")
     if isinstance(content, list):  # found pages have a title and an address, and their text encrypted
-        content = [_found(part) if "url" in mapping(part) else part for part in content]
+        content = [
+            f"{string(part.get('title'))} {string(part.get('url'))}" if "url" in mapping(part) else part
+            for part in content
+        ]
     failed = block.get("is_error") is True or "error_code" in mapping(content)
     return Result(string(block.get("tool_use_id")), text_of(content), failed)
-
-
-def _found(page: dict[str, Any]) -> str:
-    return f"{string(page.get('title'))} {string(page.get('url'))}"
 
 
 def _fields(row: dict[str, Any]) -> dict[str, Any]:

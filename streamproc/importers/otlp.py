@@ -106,21 +106,14 @@ def _enum(value: Any, by_name: dict[str, int]) -> int:
 
 
 def _integer(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, str)):
-        return 0
-    try:
-        return max(0, int(value))
-    except ValueError:
-        return 0
+    known = isinstance(value, (int, str)) and not isinstance(value, bool)
+    return max(0, _signed(value) or 0) if known else 0
 
 
 def attributes_of(listed: Any) -> dict[str, Any]:
     """Return a list of `{key, value}` as a mapping."""
-    found: dict[str, Any] = {}
-    for one in items(listed):
-        if isinstance(one, dict) and isinstance(one.get("key"), str):
-            found[one["key"]] = value_of(one.get("value"), 0)
-    return found
+    found = (one for one in map(mapping, items(listed)) if isinstance(one.get("key"), str))
+    return {one["key"]: value_of(one.get("value")) for one in found}
 
 
 def value_of(value: Any, depth: int = 0) -> Any:
