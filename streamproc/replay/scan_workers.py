@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 else:
     TypedEvent = Union[TYPED]  # noqa: UP007  # of a tuple
 
-CHUNK_EVENTS: Final = 128  # 100 to 200 KB
+CHUNK_EVENTS: Final = 64  # 50 to 100 KB: a connection takes so much without waiting for the scan
 ALL_READ: Final = -1  # sent to a process in place of the number of a log
 LOG_READ: Final = b"."  # sent by a process after the last chunk of a log
 
