@@ -12,17 +12,16 @@ from streamproc.importers.claude_messages import (
     UUID,
     ClaudeMessages,
     is_human,
-    is_message,
     is_person,
     is_text,
     session_scope,
     without_reminders,
 )
-from streamproc.importers.content import items, mapping, string, text_of
+from streamproc.importers.content import at_path, first_text, items, mapping, string, text_of
 from streamproc.importers.imported import Format, Import, Imported
 from streamproc.importers.log_bytes import read_beside
-from streamproc.importers.log_file import LogFile, LogRow, Sample
-from streamproc.importers.raw_turns import RunScope, is_too_deep, time_ms
+from streamproc.importers.log_file import LogFile, Sample
+from streamproc.importers.raw_turns import RecordReader, RunScope, time_ms
 
 NAME: Final = "claude-code"
 AGENT_FILE: Final = re.compile(r"agent-(.+?)\.(?:jsonl|meta\.json)")
@@ -70,20 +69,15 @@ def read(log: LogFile, reading: Import) -> Iterator[Imported]:
     """Yield the raw events of a session and its sub-agents."""
     if is_beside(Path(log.path)):
         return
-    session = SessionFile(log, reading)
-    for row in log.rows():
-        session.take(row)
-        yield from session.messages.buffer.ready()
-    yield from session.messages.buffer.close()
+    yield from SessionFile(log, reading).events(log)
 
 
-class SessionFile:
+class SessionFile(RecordReader):
     """A session file that is read: which run each record belongs to, and what kind it is."""
 
     def __init__(self, log: LogFile, reading: Import) -> None:
-        self.tally = reading.tally(NAME)
-        self.messages = ClaudeMessages(reading, self.tally)
-        self._reading = reading
+        super().__init__(NAME, reading)
+        self.messages = ClaudeMessages(self)
         self._path = Path(log.path)
         found = AGENT_FILE.match(self._path.name)
         self._agent = found[1] if found else ""
@@ -92,40 +86,30 @@ class SessionFile:
         self._files: dict[str, bool] = {}  # whether sub-agents have files of their own, by their ids
         self._nodes: dict[str, str] = {}  # of sub-agents, by run; it does not change within a run
 
-    def take(self, row: LogRow) -> None:
-        """Take a record."""
-        data = row.data
-        if not isinstance(data, dict) or is_too_deep(data):
-            self.tally.ignore(data if not isinstance(data, dict) else "nested too deeply")
-            return
+    def record(self, data: dict[str, Any], number: int) -> None:
         kind = string(data.get("type"))
         if kind in MESSAGES:
-            self._message(data, row.number)
+            self._message(data, number)
         elif kind == PROGRESS:
-            self._progress(data, mapping(data.get("data")), row.number)
+            self._progress(data, mapping(data.get("data")), number)
         elif kind in TITLES:
             self.tally.name(self._scope(data).run_id, title=data.get(TITLES[kind]), chosen=kind == "custom-title")
         elif kind == "attachment":
-            self._attachment(data, row.number)
+            self._attachment(data, number)
         elif kind == "system" and data.get("subtype") == "api_error":
-            self._api_error(data, row.number)
+            self._api_error(data, number)
         elif kind not in ASIDE:
             self.tally.ignore(data.get("type"))
 
     def _message(self, data: dict[str, Any], number: int) -> None:
-        if not is_message(data):
-            self.tally.ignore(f"{data['type']} without a message")
-            return
-        if not self._is_new(data):
+        if not self.messages.is_unread(data, self._place(data)):
             return
         scope = self._scope(data)
         self.tally.name(scope.run_id, project=data.get("cwd"), prompt=first_prompt(data))
         if data["type"] == "assistant":
             self.messages.assistant(scope, data, number)
         else:
-            # The prompt that starts a sub-agent is not a person's.
-            asked = {"isMeta": True} if scope.parent_run_id else {}
-            self.messages.user(scope, data | asked, number)
+            self.messages.user(scope, data, number)
 
     def _progress(self, data: dict[str, Any], progress: dict[str, Any], number: int) -> None:
         """Take a record of a sub-agent in the session's file, unless the sub-agent has a file of its own."""
@@ -137,8 +121,8 @@ class SessionFile:
             or self._has_file(agent)
         ):
             return
-        if not self._reading.agents.get(agent) and (kind := self.messages.asked_type(progress.get("prompt"))):
-            self._reading.agents[agent] = kind
+        if not self.reading.agents.get(agent) and (kind := self.messages.asked_type(progress.get("prompt"))):
+            self.reading.agents[agent] = kind
         context = {"sessionId": data.get("sessionId"), "timestamp": data.get("timestamp"), "isSidechain": True}
         self._message({**context, **record, "agentId": agent}, number)
 
@@ -158,14 +142,17 @@ class SessionFile:
         if scope.parent_run_id or not is_person(attached) or not is_human(attached.get("prompt")):
             return
         if self._is_new(data):
-            self.messages.buffer.user_message(scope, number, string(data.get("uuid")), time_ms(data.get("timestamp")))
+            self.buffer.user_message(scope, number, string(data.get("uuid")), time_ms(data.get("timestamp")))
 
     def _api_error(self, data: dict[str, Any], number: int) -> None:
         if self._is_new(data):
             self.messages.failure(self._scope(data), data, number, error_message(data.get("error")), "api_error")
 
     def _is_new(self, data: dict[str, Any]) -> bool:
-        return self.messages.is_new(data, f"{data.get('sessionId')}/{self._agent}")
+        return self.messages.is_new(data, self._place(data))
+
+    def _place(self, data: dict[str, Any]) -> str:
+        return f"{data.get('sessionId')}/{self._agent}"
 
     def _scope(self, data: dict[str, Any]) -> RunScope:
         session = self._session or string(data.get("sessionId"))
@@ -188,17 +175,17 @@ class SessionFile:
 
     def _named(self, agent: str, data: dict[str, Any]) -> str:
         """Return the type of a sub-agent: as the session that started it says, or the file beside its own."""
-        known = self._reading.agents.get(agent)
+        known = self.reading.agents.get(agent)
         if not known:
-            known = self.messages.asked_type(mapping(data.get("message")).get("content")) or agent_type(self._path)
+            known = self.messages.asked_type(at_path(data, "message.content")) or agent_type(self._path)
             if known:
-                self._reading.agents[agent] = known
+                self.reading.agents[agent] = known
         return known or agent
 
 
 def first_prompt(data: dict[str, Any]) -> str:
     """Return what a record asks for; empty if it is no prompt of a person or of the agent that started this one."""
-    content = mapping(data.get("message")).get("content")
+    content = at_path(data, "message.content")
     if data.get("type") != "user" or not (is_person(data) and is_human(content)):
         return ""
     blocks = [content] if isinstance(content, str) else items(content)
@@ -231,10 +218,9 @@ def error_message(error: Any) -> str:
     """Return what an error of the API says."""
     if isinstance(error, str):
         return error
-    found = mapping(error)
-    inner = mapping(mapping(found.get("error")).get("error")) or mapping(found.get("error"))
-    text = string(inner.get("message")) or string(found.get("message")) or string(found.get("formatted"))
-    status = found.get("status")
+    inner = mapping(at_path(error, "error.error")) or at_path(error, "error")
+    text = first_text(inner, "message") or first_text(error, "message", "formatted")
+    status = at_path(error, "status")
     return f"{status} {text}".strip() if isinstance(status, int) else text
 
 

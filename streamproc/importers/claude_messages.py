@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from streamproc.importers.content import items, mapping, string, text_of
-from streamproc.importers.imported import Import, ImportTally
+from streamproc.importers.content import at_path, first_text, items, mapping, string, text_of
 from streamproc.importers.raw_turns import (
     PendingTurn,
+    RecordReader,
     RunScope,
-    TurnBuffer,
     is_human_text,
     name,
     result_text,
@@ -44,22 +43,27 @@ AGENT_FOOTER: Final = "\nagentId: "  # below the answer of a sub-agent: its id a
 class ClaudeMessages:
     """Turns from messages. A response may come in several records, and results in any order."""
 
-    def __init__(self, reading: Import, tally: ImportTally) -> None:
-        self.buffer = TurnBuffer()
-        self._reading = reading
-        self._tally = tally
+    def __init__(self, reader: RecordReader) -> None:
+        self.buffer, self._reading, self._tally = reader.buffer, reader.reading, reader.tally
         self._prompts: dict[str, str] = {}  # what open calls of sub-agents ask for, and their types
 
     def is_new(self, row: dict[str, Any], session: str) -> bool:
         """Whether a record was not read before: a resumed session copies those of the former."""
         uuid = string(row.get("uuid"))
-        original = string(mapping(row.get("forkedFrom")).get("messageUuid"))
+        original = first_text(row, "forkedFrom.messageUuid")
         # Only real ids are unique; others come from tests.
         known = uuid if UUID.fullmatch(uuid) else f"{session}/{uuid}"
         if not self._reading.knows(original) and (not uuid or self._reading.is_new(known)):
             return True
         self._tally.repeated += 1
         return False
+
+    def is_unread(self, row: dict[str, Any], session: str) -> bool:
+        """Whether a record has a message, and was not read before."""
+        if not is_message(row):
+            self._tally.ignore(f"{row['type']} without a message")
+            return False
+        return self.is_new(row, session)
 
     def assistant(self, scope: RunScope, row: dict[str, Any], number: int) -> None:
         """Add a record of a response."""
@@ -72,7 +76,7 @@ class ClaudeMessages:
         if message.get("model") == SYNTHETIC:
             return
         at = time_ms(row.get("timestamp"))
-        key = string(message.get("id")) or string(row.get("requestId")) or string(row.get("uuid"))
+        key = first_text(row, "message.id", "requestId", "uuid")
         turn = self.buffer.response(scope.run_id, key) if key else None
         if turn is None:
             event = scope.event(key, node=name(scope.node, "main"), model=name(message.get("model")))
@@ -105,13 +109,14 @@ class ClaudeMessages:
 
     def user(self, scope: RunScope, row: dict[str, Any], number: int) -> None:
         """Add a record of role user: results of calls, or a message, which may be a person's."""
-        content = mapping(row.get("message")).get("content")
+        content = at_path(row, "message.content")
         at = time_ms(row.get("timestamp"))
         results = [block for block in items(content) if isinstance(block, dict) and block.get("type") == "tool_result"]
         declined = False
         for block in results:
             declined |= self._result(block, at, mapping(row.get("toolUseResult", row.get("tool_use_result"))))
-        if declined or (not results and is_person(row) and is_human(content)):
+        asked = not scope.parent_run_id and not results and is_person(row)  # an agent asks what starts a sub-agent
+        if declined or (asked and is_human(content)):
             self.buffer.user_message(scope, number, string(row.get("uuid")), at)
 
     def _result(self, block: dict[str, Any], at: int | None, details: dict[str, Any]) -> bool:
@@ -120,7 +125,8 @@ class ClaudeMessages:
         call = self.buffer.waiting_call(call_id)
         text = without_reminders(result_text(block.get("content")))
         if text.startswith(PERSISTED):
-            text = full_copy(details) or without_place(text)
+            whole = string(details.get("stdout")) + string(details.get("stderr"))
+            text = whole or without_place(text)
         if call.get("name") in AGENT_TOOLS:
             text = text.partition(AGENT_FOOTER)[0]
             asked = mapping(call.get("args"))
@@ -148,14 +154,14 @@ class ClaudeMessages:
 
 def is_message(row: dict[str, Any]) -> bool:
     """Whether a record has a message that can be read."""
-    return isinstance(mapping(row.get("message")).get("content"), (str, list))
+    return isinstance(at_path(row, "message.content"), (str, list))
 
 
 def is_person(row: dict[str, Any]) -> bool:
     """Whether a record of role user can be a person's: not one that the harness or another agent sent."""
     if row.get("isMeta") or row.get("isCompactSummary") or row.get("isSynthetic"):
         return False
-    return string(mapping(row.get("origin")).get("kind")) in ("", "human")
+    return first_text(row, "origin.kind") in ("", "human")
 
 
 def is_human(content: Any) -> bool:
@@ -190,11 +196,6 @@ def without_reminders(text: str) -> str:
         kept.append(text[:start])
         text = text[end + len(closing) :]
     return "".join([*kept, text]).rstrip()
-
-
-def full_copy(details: dict[str, Any]) -> str:
-    """Return the whole output of a command whose result is only an excerpt."""
-    return string(details.get("stdout")) + string(details.get("stderr"))
 
 
 def without_place(text: str) -> str:

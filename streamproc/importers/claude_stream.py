@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from streamproc.importers.claude_messages import AGENT_TOOLS, ClaudeMessages, is_message, session_scope
-from streamproc.importers.content import items, mapping, string
-from streamproc.importers.imported import Format, Import, Imported
-from streamproc.importers.log_file import LogFile, LogRow, Sample
-from streamproc.importers.raw_turns import NO_TIMES, RunScope, is_too_deep
+from streamproc.importers.content import at_path, first_text, items, mapping, string
+from streamproc.importers.imported import Format, Import, Imported, any_row
+from streamproc.importers.log_file import LogFile
+from streamproc.importers.raw_turns import NO_TIMES, RecordReader, RunScope
 
 NAME: Final = "claude-stream"
 # Status of the run and parts of messages that follow as a whole.
@@ -20,13 +20,9 @@ ASIDE: Final = frozenset({
 })  # fmt: skip
 
 
-def matches(sample: Sample) -> bool:
-    """Whether rows are those of `stream-json`: like a session file's, with `session_id` instead of `sessionId`."""
-    return any(map(_is_of_stream, sample.rows))
-
-
-def _is_of_stream(row: Any) -> bool:
-    if not isinstance(row, dict) or not isinstance(row.get("session_id"), str) or "run_id" in row:
+def is_of_stream(row: dict[str, Any]) -> bool:
+    """Whether a row is one of `stream-json`: like a session file's, with `session_id` instead of `sessionId`."""
+    if not isinstance(row.get("session_id"), str) or "run_id" in row:
         return False
     kind = row.get("type")
     if kind in ("system", "result"):
@@ -36,70 +32,55 @@ def _is_of_stream(row: Any) -> bool:
 
 def read(log: LogFile, reading: Import) -> Iterator[Imported]:
     """Yield the raw events of the sessions of a stream."""
-    stream = MessageStream(log, reading)
-    for row in log.rows():
-        stream.take(row)
-        yield from stream.messages.buffer.ready()
-    yield from stream.messages.buffer.close()
-    if not stream.timed:
-        stream.tally.notes[NO_TIMES] = None
+    yield from MessageStream(log, reading).events(log)
 
 
-class MessageStream:
+class MessageStream(RecordReader):
     """A stream that is read: sessions, their sub-agents, and where the next prompt began."""
 
     def __init__(self, log: LogFile, reading: Import) -> None:
-        self.tally = reading.tally(NAME)
-        self.messages = ClaudeMessages(reading, self.tally)
+        super().__init__(NAME, reading)
+        self.messages = ClaudeMessages(self)
         self._session = Path(log.path).name.partition(".")[0]  # until a row has one
         self._agents: dict[str, str] = {}  # types of sub-agents by the calls that started them
-        self.timed = False  # whether a row has a time
+        self._timed = False  # whether a row has a time
         self._ended: set[str] = set()  # sessions that have answered: what follows answers a new prompt
 
-    def take(self, row: LogRow) -> None:
-        """Take a row."""
-        data = row.data
-        if not isinstance(data, dict) or is_too_deep(data):
-            self.tally.ignore(data if not isinstance(data, dict) else "nested too deeply")
-            return
+    def record(self, data: dict[str, Any], number: int) -> None:
         kind = data.get("type")
         self._session = string(data.get("session_id")) or self._session
-        self.timed |= "timestamp" in data
+        self._timed |= "timestamp" in data
         if kind in ("assistant", "user"):
-            self._message(data, row.number)
+            self._message(data, number)
         elif kind == "result":
             self._ended.add(self._session)
         elif kind == "system":
-            self._system(data, row.number)
+            self._system(data, number)
         elif not isinstance(kind, str) or kind not in ASIDE:
             self.tally.ignore(kind)
 
+    def end(self) -> None:
+        if not self._timed:
+            self.tally.notes[NO_TIMES] = None
+
     def _message(self, data: dict[str, Any], number: int) -> None:
-        if not is_message(data):
-            self.tally.ignore(f"{data['type']} without a message")
-            return
-        if not self.messages.is_new(data, self._session):
+        if not self.messages.is_unread(data, self._session):
             return
         scope = self._scope(data)
         if data["type"] == "user":
-            asked = {"isMeta": True} if scope.parent_run_id else {}
-            self.messages.user(scope, data | asked, number)
+            self.messages.user(scope, data, number)
             return
         self._prompted(scope, number)
-        for block in items(mapping(data["message"]).get("content")):
-            if (
-                isinstance(block, dict)
-                and string(block.get("name")) in AGENT_TOOLS
-                and isinstance(block.get("id"), str)
-            ):
-                self._agents[block["id"]] = string(mapping(block.get("input")).get("subagent_type"))
+        for block in map(mapping, items(at_path(data, "message.content"))):
+            if string(block.get("name")) in AGENT_TOOLS and isinstance(block.get("id"), str):
+                self._agents[block["id"]] = first_text(block, "input.subagent_type")
         self.messages.assistant(scope, data, number)
 
     def _prompted(self, scope: RunScope, number: int) -> None:
         """Add the prompt that is not in the log: the session goes on after it has answered."""
         if not scope.parent_run_id and scope.run_id in self._ended:
             self._ended.discard(scope.run_id)
-            self.messages.buffer.user_message(scope, number, f"{scope.run_id}/{number}", None)
+            self.buffer.user_message(scope, number, f"{scope.run_id}/{number}", None)
 
     def _system(self, data: dict[str, Any], number: int) -> None:
         subtype = data.get("subtype")
@@ -115,4 +96,4 @@ class MessageStream:
         return session_scope(self._session, call_id, (self._agents.get(call_id) or call_id) if call_id else "main")
 
 
-FORMAT: Final = Format(NAME, "Claude Code's stream-json output", matches, read)
+FORMAT: Final = Format(NAME, "Claude Code's stream-json output", any_row(is_of_stream), read)

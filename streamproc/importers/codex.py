@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from streamproc.importers.codex_results import answer_of, arguments_of, spawned_agent, tool_name
 from streamproc.importers.codex_turns import CodexTurns, difference, usage_of
-from streamproc.importers.content import items, mapping, string, text_of
+from streamproc.importers.content import at_path, first_text, items, mapping, string, text_of
 from streamproc.importers.imported import Format, Import, Imported
-from streamproc.importers.log_file import LogFile, LogRow, Sample
-from streamproc.importers.raw_turns import RunScope, is_human_text, is_too_deep, scope_name, time_ms
+from streamproc.importers.log_file import LogFile, Sample
+from streamproc.importers.raw_turns import RecordReader, RunScope, is_human_text, scope_name, time_ms
 
 NAME: Final = "codex"
 ROLLOUT_ID: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})", re.IGNORECASE)
@@ -58,24 +58,18 @@ def _is_record(row: Any) -> bool:
 
 def read(log: LogFile, reading: Import) -> Iterator[Imported]:
     """Yield the raw events of a rollout."""
-    rollout = Rollout(log, reading)
-    for row in log.rows():
-        rollout.take(row)
-        yield from rollout.turns.buffer.ready()
-    rollout.end()
-    yield from rollout.turns.buffer.close()
+    yield from Rollout(log, reading).events(log)
 
 
-class Rollout:
+class Rollout(RecordReader):
     """A rollout that is read."""
 
     def __init__(self, log: LogFile, reading: Import) -> None:
-        self.tally = reading.tally(NAME)
-        self._reading = reading
+        super().__init__(NAME, reading)
         self._log = log
         found = ROLLOUT_ID.findall(Path(log.path).name)
         run = found[-1] if found else Path(log.path).name.partition(".")[0] or "unknown"
-        self.turns = CodexTurns(RunScope(run, NAME, scope_name(run)))
+        self.turns = CodexTurns(RunScope(run, NAME, scope_name(run)), self.buffer)
         self._known = False  # whether the file's own metadata were read
         self._copied_to = 0  # the line up to which a fork repeats its parent's history
         self._total: dict[str, int] = {}
@@ -85,15 +79,10 @@ class Rollout:
         self._failed_patches: set[str] = set()
         self._spawns: dict[str, str] = {}  # types of sub-agents by the open calls that start them
 
-    def take(self, row: LogRow) -> None:
-        """Take a record."""
-        data = row.data
-        if not isinstance(data, dict) or is_too_deep(data):
-            self.tally.ignore(data if not isinstance(data, dict) else "nested too deeply")
-            return
-        self._number = row.number
+    def record(self, data: dict[str, Any], number: int) -> None:
+        self._number = number
         kind, payload, at = data.get("type"), mapping(data.get("payload")), time_ms(data.get("timestamp"))
-        if row.number <= self._copied_to:
+        if number <= self._copied_to:
             self.tally.repeated += 1
         elif kind == "session_meta":
             self._meta(payload, at)
@@ -111,7 +100,6 @@ class Rollout:
             self.tally.ignore(kind)
 
     def end(self) -> None:
-        """Take the end of the rollout."""
         self._speak()
         self.turns.end(self._number)
 
@@ -122,20 +110,19 @@ class Rollout:
         self._known = True
         run = string(meta.get("id")) or self.turns.scope.run_id
         self.tally.name(run, project=meta.get("cwd"))
-        source = mapping(meta.get("source")).get("subagent")
-        spawn = mapping(mapping(source).get("thread_spawn"))
-        parent = string(spawn.get("parent_thread_id")) or string(meta.get("parent_thread_id"))
-        role = next((text for text in map(string, (
-            spawn.get("agent_role"), meta.get("agent_role"), self._reading.agents.get(run), spawn.get("agent_nickname"),
-            meta.get("agent_nickname"), mapping(source).get("other"), source,
-        )) if text), NAME)  # fmt: skip
+        source = at_path(meta, "source.subagent")
+        spawn = at_path(source, "thread_spawn")
+        parent = first_text(spawn, "parent_thread_id") or string(meta.get("parent_thread_id"))
+        role = first_text(spawn, "agent_role") or string(meta.get("agent_role")) or self.reading.agents.get(run)
+        role = role or first_text(spawn, "agent_nickname") or string(meta.get("agent_nickname"))
+        role = role or first_text(source, "other") or string(source) or NAME
         session = scope_name(meta.get("session_id")) or scope_name(parent or run)
         self.turns.scope = RunScope(run, role, session, parent)
         self.turns.provider = string(meta.get("model_provider"))
         former = parent or string(meta.get("forked_from_id"))
         if former:
             began = time_ms(meta.get("timestamp")) or at
-            self._copied_to = last_copied(self._log, run, former, began, self._reading)
+            self._copied_to = last_copied(self._log, run, former, began, self.reading)
 
     def _item(self, item: dict[str, Any], at: int | None) -> None:
         kind = item.get("type")
@@ -167,16 +154,15 @@ class Rollout:
 
     def _call(self, kind: str, item: dict[str, Any], at: int | None) -> None:
         self._speak()
-        call_id = string(item.get("call_id")) or string(item.get("id"))
+        call_id = first_text(item, "call_id", "id")
         tool = tool_name(item) or kind
         args = item.get("input", item.get("action"))
         if "arguments" in item:
             args = arguments_of(item["arguments"])
         self.turns.call(call_id, tool, args, self._number, at, waits=kind not in UNANSWERED)
-        self._reading.is_new(copy_key(self.turns.scope.run_id, call_id))
+        self.reading.is_new(copy_key(self.turns.scope.run_id, call_id))
         if tool.endswith("spawn_agent"):
-            asked = mapping(args)
-            self._spawns[call_id] = string(asked.get("agent_type")) or string(asked.get("task_name"))
+            self._spawns[call_id] = first_text(args, "agent_type", "task_name")
 
     def _answer(self, item: dict[str, Any], at: int | None) -> None:
         call_id = string(item.get("call_id"))
@@ -187,7 +173,7 @@ class Rollout:
             answer = answer._replace(failed=True)
         started, role = spawned_agent(output), self._spawns.pop(call_id, "")
         if started and role:
-            self._reading.agents.setdefault(started, role)
+            self.reading.agents.setdefault(started, role)
         self.turns.answer(call_id, answer, self._number, at)
 
     def _event(self, event: dict[str, Any], at: int | None) -> None:
@@ -210,7 +196,7 @@ class Rollout:
         elif started := string(event.get("new_thread_id")):
             role = string(event.get("new_agent_role")) or self._spawns.get(string(event.get("call_id")), "")
             if role:
-                self._reading.agents.setdefault(started, role)
+                self.reading.agents.setdefault(started, role)
 
     def _count(self, info: dict[str, Any], at: int | None) -> None:
         """Take the usage of a response. The same total again only repeats it, with new limits of the account."""
@@ -231,7 +217,7 @@ class Rollout:
 
 def is_written_by_person(item: dict[str, Any]) -> bool:
     """Whether a message's metadata, which newer versions write, do not say that the harness wrote it."""
-    kinds = items(mapping(item.get("internal_chat_message_metadata_passthrough")).get("content_item_kinds"))
+    kinds = items(at_path(item, "internal_chat_message_metadata_passthrough.content_item_kinds"))
     return not kinds or any(isinstance(kind, str) and kind.startswith("user.") for kind in kinds)
 
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from streamproc.importers.codex_results import ToolAnswer
 from streamproc.importers.codex_turns import CodexTurns, difference, usage_of
-from streamproc.importers.content import exited, mapping, string
-from streamproc.importers.imported import Format, Import, Imported
-from streamproc.importers.log_file import LogFile, LogRow, Sample
-from streamproc.importers.raw_turns import NO_TIMES, RunScope, is_too_deep, result_text, scope_name, time_ms
+from streamproc.importers.content import at_path, exited, first_text, mapping, string
+from streamproc.importers.imported import Format, Import, Imported, any_row
+from streamproc.importers.log_file import LogFile
+from streamproc.importers.raw_turns import NO_TIMES, RecordReader, RunScope, result_text, scope_name, time_ms
 
 NAME: Final = "codex-exec"
 NODE: Final = "codex"
@@ -20,73 +20,62 @@ ASIDE: Final = frozenset({"item.plan.delta", "request_user_input", "turn.interru
 # The plan and its state, warnings, and what the model thinks.
 ITEMS_ASIDE: Final = frozenset({"todo_list", "plan", "error"})
 CALLS: Final = frozenset({"command_execution", "mcp_tool_call", "file_change", "web_search", "collab_tool_call"})
+ARGUMENTS: Final = {"command_execution": "command", "file_change": "changes", "web_search": "query"}
 DETAILS: Final = frozenset({"id", "type", "item_type", "status", "aggregated_output", "exit_code", "agents_states"})
 
 
-def matches(sample: Sample) -> bool:
-    """Whether rows are events of a thread and its items."""
-    return any(_is_event(row) for row in sample.rows)
-
-
-def _is_event(row: Any) -> bool:
-    if not isinstance(row, dict) or "run_id" in row:
+def is_event(row: dict[str, Any]) -> bool:
+    """Whether a row is an event of a thread or of its items."""
+    if "run_id" in row or not isinstance(kind := row.get("type"), str):
         return False
-    kind = row.get("type")
     if kind == "thread.started":
         return isinstance(row.get("thread_id"), str)
-    return isinstance(kind, str) and kind in ITEMS and isinstance(row.get("item"), dict)
+    return kind in ITEMS and isinstance(row.get("item"), dict)
 
 
 def read(log: LogFile, reading: Import) -> Iterator[Imported]:
     """Yield the raw events of the threads of an output."""
-    output = ExecOutput(log, reading)
-    for row in log.rows():
-        yield from output.take(row)
-        yield from output.turns.buffer.ready()
-    yield from output.turns.buffer.close()
-    if not output.timed:
-        output.tally.notes[NO_TIMES] = None
+    yield from ExecOutput(log, reading).events(log)
 
 
-class ExecOutput:
+class ExecOutput(RecordReader):
     """An output that is read."""
 
     def __init__(self, log: LogFile, reading: Import) -> None:
-        self.tally = reading.tally(NAME)
+        super().__init__(NAME, reading)
         thread = Path(log.path).name.partition(".")[0] or "unknown"
-        self.turns = CodexTurns(RunScope(thread, NODE, scope_name(thread)))
+        self.turns = CodexTurns(RunScope(thread, NODE, scope_name(thread)), self.buffer)
         self._calls: set[str] = set()  # items that have begun
         self._totals: dict[str, dict[str, int]] = {}  # tokens by thread, until its last prompt was answered
         self._error = ""
-        self.timed = False  # whether a row has a time
+        self._timed = False  # whether a row has a time
 
-    def take(self, row: LogRow) -> Iterator[Imported]:
-        """Take a row, and yield what is left of the thread before it, if it begins one."""
-        data = row.data
-        if not isinstance(data, dict) or is_too_deep(data):
-            self.tally.ignore(data if not isinstance(data, dict) else "nested too deeply")
-            return
+    def record(self, data: dict[str, Any], number: int) -> None:
         kind, at = data.get("type"), time_ms(data.get("timestamp"))
-        self.timed |= at is not None
+        self._timed |= at is not None
         if kind in ("thread.started", "session.created"):
-            yield from self._thread(string(data.get("thread_id")) or string(data.get("session_id")))
+            self._thread(first_text(data, "thread_id", "session_id"))
         elif kind == "turn.started":
-            self.turns.prompt(row.number, at)
+            self.turns.prompt(number, at)
         elif kind == "turn.completed":
-            self._completed(data, row.number, at)
+            self._completed(data, number, at)
         elif kind in ("error", "turn.failed"):
-            self._failed(kind, data, row.number, at)
+            self._failed(kind, data, number, at)
         elif isinstance(kind, str) and kind in ITEMS:
-            self._item(kind, mapping(data.get("item")), row.number, at)
+            self._item(kind, mapping(data.get("item")), number, at)
         elif not (isinstance(kind, str) and kind in ASIDE):
             self.tally.ignore(kind)
 
-    def _thread(self, thread: str) -> Iterator[Imported]:
-        yield from self.turns.buffer.close()
+    def end(self) -> None:
+        if not self._timed:
+            self.tally.notes[NO_TIMES] = None
+
+    def _thread(self, thread: str) -> None:
+        self.buffer.end_runs()
         self._calls.clear()  # ids of items begin again
         self._error = ""
         if thread:
-            self.turns = CodexTurns(RunScope(thread, NODE, scope_name(thread)))
+            self.turns = CodexTurns(RunScope(thread, NODE, scope_name(thread)), self.buffer)
 
     def _completed(self, data: dict[str, Any], number: int, at: int | None) -> None:
         """Take the tokens of the thread so far: they are not counted for each response."""
@@ -100,7 +89,7 @@ class ExecOutput:
 
     def _failed(self, kind: str, data: dict[str, Any], number: int, at: int | None) -> None:
         """Take an error. That of a turn repeats the last one of the stream."""
-        text = string(mapping(data.get("error")).get("message")) or string(data.get("message"))
+        text = first_text(data, "error.message", "message")
         if kind == "turn.failed" and text and text == self._error:
             self.tally.repeated += 1
             return
@@ -108,7 +97,7 @@ class ExecOutput:
         self.turns.failure(text, "turn_failed" if kind == "turn.failed" else "stream_error", number, at)
 
     def _item(self, event: str, item: dict[str, Any], number: int, at: int | None) -> None:
-        kind = string(item.get("type")) or string(item.get("item_type"))
+        kind = first_text(item, "type", "item_type")
         if kind in CALLS:
             self._call(event, kind, item, number, at)
         elif kind in ("agent_message", "assistant_message"):
@@ -132,14 +121,10 @@ class ExecOutput:
 
 def tool_of(kind: str, item: dict[str, Any]) -> tuple[str, Any]:
     """Return the name of an item's tool and its arguments."""
-    if kind == "command_execution":
-        return kind, item.get("command")
+    if kind in ARGUMENTS:
+        return kind, item.get(ARGUMENTS[kind])
     if kind == "mcp_tool_call":
         return f"mcp__{string(item.get('server'))}__{string(item.get('tool'))}", item.get("arguments")
-    if kind == "file_change":
-        return kind, item.get("changes")
-    if kind == "web_search":
-        return kind, item.get("query")
     return string(item.get("tool")) or kind, {part: item[part] for part in item.keys() - DETAILS}
 
 
@@ -152,10 +137,8 @@ def answer_of(kind: str, item: dict[str, Any]) -> ToolAnswer | None:
     if kind == "command_execution":
         return ToolAnswer(exited(string(item.get("aggregated_output")), code), failed)
     if kind == "mcp_tool_call":
-        error = mapping(item.get("error"))
-        result = mapping(item.get("result"))
-        text = string(error.get("message")) or result_text(result.get("content"))
-        return ToolAnswer(text, failed or bool(error))
+        text = first_text(item, "error.message") or result_text(at_path(item, "result.content"))
+        return ToolAnswer(text, failed or bool(mapping(item.get("error"))))
     if kind == "file_change":
         return ToolAnswer(string(status) or "completed", failed)
     if kind == "collab_tool_call":
@@ -163,4 +146,4 @@ def answer_of(kind: str, item: dict[str, Any]) -> ToolAnswer | None:
     return None
 
 
-FORMAT: Final = Format(NAME, "events of codex exec --json", matches, read)
+FORMAT: Final = Format(NAME, "events of codex exec --json", any_row(is_event), read)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final, NamedTuple
 
-from streamproc.importers.content import exited, mapping, string
+from streamproc.importers.content import exited, first_text, string
 from streamproc.importers.raw_turns import is_too_deep, result_text
 from streamproc.model.expansion import parsed
 
@@ -91,5 +91,4 @@ def tool_name(item: dict[str, Any]) -> str:
 
 def spawned_agent(output: Any) -> str:
     """Return the id of the sub-agent that a call has started, as far as its result says."""
-    found = mapping(parsed(result_text(output)))
-    return string(found.get("agent_id")) or string(found.get("thread_id"))
+    return first_text(parsed(result_text(output)), "agent_id", "thread_id")

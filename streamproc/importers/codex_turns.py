@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from streamproc.importers.codex_results import ToolAnswer
-from streamproc.importers.content import mapping
+from streamproc.importers.content import at_path
 from streamproc.importers.raw_turns import PendingTurn, RunScope, TurnBuffer, name, tokens
 
 
@@ -16,9 +16,8 @@ class CodexTurns:
     have results. Old versions count the tokens before they write the response, newer ones after it.
     """
 
-    def __init__(self, scope: RunScope) -> None:
-        self.buffer = TurnBuffer()
-        self.scope = scope
+    def __init__(self, scope: RunScope, buffer: TurnBuffer) -> None:
+        self.buffer, self.scope = buffer, scope
         self.model = ""
         self.provider = ""
         self._sealed = True  # the next part begins a new turn
@@ -126,13 +125,8 @@ class CodexTurns:
 
 def usage_of(usage: Any) -> dict[str, int]:
     """Return numbers of tokens; those of the input include cached ones, those of the output reasoning."""
-    found = mapping(usage)
-    numbers = {
-        "input_tokens": tokens(found.get("input_tokens")),
-        "cached_tokens": tokens(found.get("cached_input_tokens")),
-        "output_tokens": tokens(found.get("output_tokens")),
-    }
-    return {name: number for name, number in numbers.items() if number}
+    places = {"input_tokens": "input_tokens", "cached_tokens": "cached_input_tokens", "output_tokens": "output_tokens"}
+    return {name: number for name, place in places.items() if (number := tokens(at_path(usage, place)))}
 
 
 def difference(usage: dict[str, int], former: dict[str, int]) -> dict[str, int]:

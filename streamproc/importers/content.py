@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import orjson
 
 TEXT_KEYS: Final = ("text", "content", "input_text", "output_text")
+# Where a response of OpenAI, or of a library that follows it, counts tokens. Its input tokens include cached ones.
+OPENAI_USAGE: Final = {
+    "input_tokens": ("prompt_tokens", "input_tokens"),
+    "output_tokens": ("completion_tokens", "output_tokens"),
+    "cached_tokens": (
+        "prompt_tokens_details.cached_tokens", "input_tokens_details.cached_tokens", "cache_read_input_tokens",
+    ),
+}  # fmt: skip
 
 
 def mapping(value: Any) -> dict[str, Any]:
@@ -33,6 +42,26 @@ def count(value: Any) -> int:
         return max(0, int(value))
     except (ValueError, OverflowError):
         return 0
+
+
+def at_path(value: Any, path: str) -> Any:
+    """Return what a record has at a path of names, such as `message.usage`; None if it has nothing there."""
+    for name in path.split("."):
+        if not isinstance(value, dict):
+            return None
+        value = value.get(name)
+    return value
+
+
+def first_text(value: Any, *paths: str) -> str:
+    """Return the first text of a record at one of these paths; an empty one if there is none."""
+    return next((found for path in paths if (found := string(at_path(value, path)))), "")
+
+
+def usage_of(value: Any, places: Mapping[str, Sequence[str]] = OPENAI_USAGE, **fields: Any) -> dict[str, Any]:
+    """Return numbers of tokens, each from the first of its paths that has something, and other fields of a usage."""
+    found = {name: next(filter(None, (at_path(value, path) for path in paths)), 0) for name, paths in places.items()}
+    return {name: count(number) for name, number in found.items()} | fields
 
 
 def text_of(content: Any) -> str:

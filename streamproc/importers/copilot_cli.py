@@ -6,19 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from streamproc.importers.content import mapping, string, text_of
+from streamproc.importers.content import at_path, first_text, items, mapping, string, text_of
 from streamproc.importers.imported import Format, Import, Imported
 from streamproc.importers.log_file import STDIN, LogFile, Sample
-from streamproc.importers.raw_turns import (
-    PendingTurn,
-    RunScope,
-    TurnBuffer,
-    is_too_deep,
-    name,
-    scope_name,
-    time_ms,
-    tokens,
-)
+from streamproc.importers.raw_turns import PendingTurn, RecordReader, RunScope, name, scope_name, time_ms, tokens
 from streamproc.importers.run_names import stem
 
 NAME: Final = "copilot-cli"
@@ -49,20 +40,14 @@ def _is_event(row: Any) -> bool:
 
 def read(log: LogFile, reading: Import) -> Iterator[Imported]:
     """Yield a turn for each response of the model, with its calls and their results. A sub-agent has its own run."""
-    session = CopilotSession(log, reading)
-    for row in log.rows():
-        session.take(row.data, row.number)
-        yield from session.buffer.ready()
-    yield from session.buffer.close()
+    yield from CopilotSession(log, reading).events(log)
 
 
-class CopilotSession:
+class CopilotSession(RecordReader):
     """A session that is read."""
 
     def __init__(self, log: LogFile, reading: Import) -> None:
-        self.buffer = TurnBuffer()
-        self._reading = reading
-        self._tally = reading.tally(NAME)
+        super().__init__(NAME, reading)
         self._session = stem(log)
         if self._session == EVENTS and log.path != STDIN:
             self._session = Path(log.path).resolve().parent.name
@@ -75,36 +60,35 @@ class CopilotSession:
             "tool.execution_complete": self._ended, "session.error": self._failed,
         }  # fmt: skip
 
-    def take(self, row: Any, number: int) -> None:
-        """Take a record."""
-        if not isinstance(row, dict) or not isinstance(row.get("data"), dict) or is_too_deep(row):
-            self._tally.ignore(type(row).__name__ if not isinstance(row, dict) else row.get("type"))
+    def record(self, row: dict[str, Any], number: int) -> None:
+        if not isinstance(row.get("data"), dict):
+            self.tally.ignore(row.get("type"))
             return
         kind, event_id = string(row.get("type")), string(row.get("id"))
-        if kind in KINDS and event_id and not self._reading.is_new(f"{NAME} {self._session} {event_id}"):
-            self._tally.repeated += 1
+        if kind in KINDS and event_id and not self.reading.is_new(f"{NAME} {self._session} {event_id}"):
+            self.tally.repeated += 1
         elif (taken := self._takers.get(kind)) is not None:
             taken(row, row["data"], number, time_ms(row.get("timestamp")))
         elif not kind.startswith(ASIDE):
-            self._tally.ignore(kind)
+            self.tally.ignore(kind)
 
     def _begun(self, _row: dict[str, Any], data: dict[str, Any], _number: int, _at: int | None) -> None:
         self._session = string(data.get("sessionId")) or self._session
         self._model = string(data.get("selectedModel"))
-        self._tally.name(self._scope({"data": {}}).run_id, project=mapping(data.get("context")).get("cwd"))
+        self.tally.name(self._scope({"data": {}}).run_id, project=at_path(data, "context.cwd"))
 
     def _changed_model(self, row: dict[str, Any], data: dict[str, Any], _number: int, _at: int | None) -> None:
         if not _agent_of(row):
             self._model = string(data.get("newModel"))
 
     def _started_agent(self, row: dict[str, Any], data: dict[str, Any], _number: int, _at: int | None) -> None:
-        kind = string(data.get("agentName")) or string(data.get("agentDisplayName"))
+        kind = first_text(data, "agentName", "agentDisplayName")
         for one in (data.get("toolCallId"), data.get("parentToolCallId"), data.get("agentId"), row.get("agentId")):
             if isinstance(one, str) and one:
                 self._agents[one] = kind or one
 
     def _heard(self, row: dict[str, Any], data: dict[str, Any], number: int, at: int | None) -> None:
-        self._tally.name(self._scope(row).run_id, prompt=data.get("content"))
+        self.tally.name(self._scope(row).run_id, prompt=data.get("content"))
         if not _agent_of(row) and string(data.get("source")) in ("", "user"):
             self._stopped(row, data, number, at)
 
@@ -140,9 +124,7 @@ class CopilotSession:
         turn.say(text_of(data.get("content")).strip())
         if output := tokens(data.get("outputTokens")):
             turn.event["usage"] = {"output_tokens": output}
-        requested = data.get("toolRequests")
-        for call in requested if isinstance(requested, list) else ():
-            found = mapping(call)
+        for found in map(mapping, items(data.get("toolRequests"))):
             self.buffer.call(turn, string(found.get("toolCallId")), found.get("name"), found.get("arguments"))
 
     def _started(self, row: dict[str, Any], data: dict[str, Any], number: int, at: int | None) -> None:
@@ -167,19 +149,15 @@ class CopilotSession:
             self.buffer.answer(call_id, string(error.get("message")) or "failed", at, failed=True)
         elif "result" in data:
             result = data["result"]
-            self.buffer.answer(call_id, text_of(result["content"] if _has_content(result) else result), at)
+            content = result["content"] if isinstance(result, dict) and "content" in result else result
+            self.buffer.answer(call_id, text_of(content), at)
         else:
             self.buffer.release(call_id, at)  # the log has not kept it
 
 
-def _has_content(result: Any) -> bool:
-    return isinstance(result, dict) and "content" in result
-
-
 def _agent_of(row: dict[str, Any]) -> str:
     """Return what identifies the sub-agent of a record; empty for the session's own agent."""
-    data = row["data"]
-    return string(row.get("agentId")) or string(data.get("parentToolCallId")) or string(data.get("agentId"))
+    return first_text(row, "agentId", "data.parentToolCallId", "data.agentId")
 
 
 PLACES: Final = (".copilot/session-state/*/events.jsonl", ".copilot/session-state/*.jsonl")

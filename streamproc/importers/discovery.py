@@ -52,60 +52,46 @@ def _logs_of(path: str, away: list[str]) -> Iterator[str]:
     if path == STDIN:
         yield path
     elif Path(path).is_dir():
-        yield from _Folder(Path(path), away).logs()
+        yield from _logs_in(Path(path), Path(path).resolve(), away)
     elif glob.has_magic(path) and not Path(path).exists():
         for match in sorted(glob.glob(str(Path(path).expanduser()), recursive=True)):  # noqa: PTH207  # Path.glob takes no absolute pattern
             if Path(match).is_dir():
-                yield from _Folder(Path(match), away).logs()
+                yield from _logs_in(Path(match), Path(match).resolve(), away)
             elif not Path(match).is_fifo():  # opening one waits for its writer
                 yield match
     else:
         yield path  # reading it says what is wrong
 
 
-class _Folder:
-    """A directory that is searched for logs, and no link leads out of it."""
-
-    def __init__(self, folder: Path, away: list[str]) -> None:
-        self._root = folder
-        self._inside = folder.resolve()
-        self._away = away
-
-    def logs(self) -> Iterator[str]:
-        """Yield its logs."""
-        return self._logs_in(self._root)
-
-    def _logs_in(self, folder: Path) -> Iterator[str]:
-        """Yield the logs in a directory, and the paths of what may not be looked into: opening them says why."""
-        try:
-            yield from self._readable_logs_in(folder)
-        except OSError as error:
-            yield str(error.filename or folder)
-
-    def _readable_logs_in(self, folder: Path) -> Iterator[str]:
+def _logs_in(folder: Path, inside: Path, away: list[str]) -> Iterator[str]:
+    """Yield the logs in a directory, and the paths of what may not be looked into: opening them says why. No link leads
+    out of the directory `inside`; those that would are added to `away`."""
+    try:
         if event_files(folder):
             yield str(folder)
             for entry in sorted(folder.iterdir()):  # a conversation may hold those of its sub-agents
                 if entry.is_dir() and not entry.is_symlink() and entry.name != EVENT_FOLDER:
-                    yield from self._logs_in(entry)
+                    yield from _logs_in(entry, inside, away)
             return
         # In the order of paths, in which a session's file comes before the directory of its sub-agents.
         for entry in sorted(folder.iterdir(), key=lambda entry: f"{entry.name}/" if entry.is_dir() else entry.name):
             named = LOG_NAME.search(entry.name) is not None
-            if entry.is_symlink() and (named or entry.is_dir()) and self._leads_out(entry):
-                self._away.append(str(entry))
+            if entry.is_symlink() and (named or entry.is_dir()) and _leads_out(entry, inside):
+                away.append(str(entry))
             elif entry.is_dir():
                 if not entry.is_symlink() and entry.name != ".git":
-                    yield from self._logs_in(entry)
+                    yield from _logs_in(entry, inside, away)
             elif named and (entry.is_file() or not entry.exists()):
                 yield str(entry)  # also a broken link, but no pipe: opening one waits for its writer
+    except OSError as error:
+        yield str(error.filename or folder)
 
-    def _leads_out(self, link: Path) -> bool:
-        try:
-            target = link.resolve()
-        except (OSError, RuntimeError):  # a link to itself
-            return False
-        return not target.is_relative_to(self._inside)
+
+def _leads_out(link: Path, inside: Path) -> bool:
+    try:
+        return not link.resolve().is_relative_to(inside)
+    except (OSError, RuntimeError):  # a link to itself
+        return False
 
 
 def format_of(log: LogFile, formats: Sequence[Format]) -> Format | None:
@@ -123,10 +109,7 @@ def format_of(log: LogFile, formats: Sequence[Format]) -> Format | None:
     if misspelt := _misspelt_run_id(sample.rows):
         remedy = "name it run_id; a turn needs run_id and node"
         raise InvalidEvent([Problem("format", f"it has {misspelt} in place of run_id", remedy, log.name)])
-    if sample.document is not None:
-        what = f"it is JSON {UNKNOWN}"
-    else:
-        what = f"its first lines are {UNKNOWN}"
+    what = f"it is JSON {UNKNOWN}" if sample.document is not None else f"its first lines are {UNKNOWN}"
     remedy = f"name the format with --from: {', '.join(names(formats))}; or leave the file out"
     raise InvalidEvent([Problem("format", what, remedy, log.name)])
 

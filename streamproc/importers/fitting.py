@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import orjson
 
-from streamproc.importers.content import without_blanks
+from streamproc.importers.content import string, without_blanks
 from streamproc.model.budgets import INTEGER_MAX, usd_micro
 from streamproc.model.nesting import DEPTH_MAX, depth_exceeds
 from streamproc.model.raw_events import CALLS_MAX, ERRORS_MAX
@@ -106,13 +106,9 @@ def _shallow(value: Any) -> Any:
 
 
 def _error(error: dict[str, Any]) -> dict[str, Any]:
-    message = error.get("message")
-    found = {"message": message if isinstance(message, str) else "", "class": error.get("class")}
-    if not isinstance(found["class"], str):
-        del found["class"]
-    if isinstance(error.get("retryable"), bool):
-        found["retryable"] = error["retryable"]
-    return found
+    found: dict[str, Any] = {"message": string(error.get("message"))}
+    kept = (("class", str), ("retryable", bool))
+    return found | {field: error[field] for field, kind in kept if isinstance(error.get(field), kind)}
 
 
 def _usage(usage: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from streamproc.importers.content import count, exited, items, mapping, string, text_of, utc
+from streamproc.importers.content import at_path, count, exited, items, mapping, string, text_of, utc
 from streamproc.importers.fitting import fitted, name
 from streamproc.importers.imported import Format, Import, Imported, ImportTally
 from streamproc.importers.log_file import LogFile, Sample
@@ -82,14 +82,13 @@ def _events(message: dict[str, Any], session: str, message_id: str, tally: Impor
             return
         requested = [mapping(call) for call in items(message.get("toolCalls"))]
         ended = [done for call in requested if (done := utc(call.get("timestamp"))) is not None]
-        turn |= {
+        yield turn | {
             "at": max(ended, default=at),
             "output": text_of(message["content"] if "content" in message else message.get("parts")),
             "tool_calls": [_call(call) for call in requested],
             "model": string(message.get("model")),
             "usage": _usage(mapping(message.get("tokens"))),
         }
-        yield turn
         if any(call.get("status") == "cancelled" for call in requested):
             yield heard  # a person declined a call
     elif kind not in SKIPPED:
@@ -110,7 +109,7 @@ def _returned(call: dict[str, Any]) -> str:
     """Return what a tool gave to the model; if the log has not kept that, what it showed to the person."""
     parts = []
     for part in items(call.get("result")):
-        response = mapping(mapping(mapping(part).get("functionResponse")).get("response"))
+        response = mapping(at_path(part, "functionResponse.response"))
         if response:
             parts.append(text_of(next((response[key] for key in ("output", "error") if key in response), response)))
         elif isinstance(part, dict) and "inlineData" in part:

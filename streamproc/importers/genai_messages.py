@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from streamproc.fingerprint.requests import request_of
-from streamproc.importers.content import items, mapping, string, text_of
+from streamproc.importers.content import at_path, items, mapping, string, text_of
 from streamproc.model.expansion import parsed
 
 DEPTH_MAX: Final = 12  # levels of messages in messages; deeper ones are not read
@@ -93,12 +93,11 @@ def _collect_message(value: dict[str, Any], texts: list[str], calls: dict[str, d
     if call is not None:
         calls.setdefault(call["id"] or f"#{len(calls)}", call)
         return
-    listed = value.get("tool_calls") or value.get("toolCalls")
-    for source in (listed, None if listed else mapping(value.get("additional_kwargs")).get("tool_calls")):
-        for one in items(source):
-            found = call_of(mapping(mapping(one).get("tool_call")) or mapping(one))
-            if found is not None:
-                calls.setdefault(found["id"] or f"#{len(calls)}", found)
+    listed = value.get("tool_calls") or value.get("toolCalls") or at_path(value, "additional_kwargs.tool_calls")
+    for one in items(listed):
+        found = call_of(mapping(at_path(one, "tool_call")) or mapping(one))
+        if found is not None:
+            calls.setdefault(found["id"] or f"#{len(calls)}", found)
     for key in WRAPPERS:
         inner = value.get(key)
         if not isinstance(inner, (str, list, dict)) or not inner:
@@ -119,21 +118,12 @@ def call_of(value: Mapping[str, Any]) -> dict[str, Any] | None:
     function = mapping(value.get("function"))
     kind = value.get("type")
     name = function.get("name") or value.get("toolName") or value.get("name")
-    marked = (
-        string(kind) in CALL_KINDS
-        or function
-        or "toolName" in value
-        or (kind is None and {"name", "args"} <= value.keys())
-    )
-    if kind is None and {"name", "arguments"} <= value.keys():
-        marked = True
+    plain = kind is None and "name" in value and bool({"args", "arguments"} & value.keys())
+    marked = string(kind) in CALL_KINDS or function or "toolName" in value or plain
     if not marked or not isinstance(name, str) or not name:
         return None
-    args: Any = None
-    for source in (function, value):
-        for key in ("arguments", "args", "input"):
-            if args is None:
-                args = source.get(key)
+    places = ((source, key) for source in (function, value) for key in ("arguments", "args", "input"))
+    args = next((source[key] for source, key in places if source.get(key) is not None), None)
     call_id = value.get("call_id") or value.get("toolCallId") or value.get("toolUseId") or value.get("id")
     return {"name": name, "args": arguments(args), "id": as_id(call_id)}
 

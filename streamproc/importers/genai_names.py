@@ -11,14 +11,9 @@ from typing import Final
 
 OPERATION: Final = "gen_ai.operation.name"  # A, B, C
 OPERATION_KINDS: Final = {
-    "chat": "model",
-    "generate_content": "model",
-    "text_completion": "model",
-    "plan": "model",
-    "execute_tool": "tool",
-    "invoke_agent": "agent",
-    "retrieval": "query",
-}
+    "chat": "model", "generate_content": "model", "text_completion": "model", "plan": "model", "execute_tool": "tool",
+    "invoke_agent": "agent", "retrieval": "query",
+}  # fmt: skip
 OPENINFERENCE_KIND: Final = "openinference.span.kind"
 OPENINFERENCE_KINDS: Final = {"LLM": "model", "TOOL": "tool", "AGENT": "agent"}
 TRACELOOP_KIND: Final = "traceloop.span.kind"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from streamproc.importers import genai_names as names
-from streamproc.importers.content import count, items, mapping, string, text_of
+from streamproc.importers.content import count, items, mapping, string
 from streamproc.importers.genai_messages import (
     ModelAnswer,
     ModelInput,
@@ -169,11 +169,8 @@ def _read_tool(step: Step, span: SpanRecord) -> None:
         return
     message = _unwrapped_result(result)
     step.call_id = step.call_id or call_id_in(message)
-    text, is_error = tool_message(message)
-    if is_error:
-        failed(step, text if isinstance(text, str) else text_of(text))
-    else:
-        step.result = text
+    returned, is_error = tool_message(message)
+    step.returns(returned, is_error=is_error)
 
 
 def unwrapped_args(value: Any) -> Any:
@@ -202,10 +199,7 @@ def _read_model(step: Step, span: SpanRecord) -> None:
     step.model, step.provider = _text(attributes, names.MODEL), _text(attributes, names.PROVIDER)
     step.response = _text(attributes, names.RESPONSE)
     step.usage = usage_of(attributes)
-    answer = _answer(span)
-    step.output, step.calls = answer.text, answer.calls
-    heard = _heard(span)
-    step.hears(heard)
+    step.talks(_heard(span), _answer(span))
 
 
 def usage_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
@@ -237,9 +231,7 @@ def _answer(span: SpanRecord) -> ModelAnswer:
 
 def _answers(span: SpanRecord) -> list[Any]:
     attributes = span.attributes
-    places: list[Any] = [_value(attributes, names.OUTPUT_MESSAGES)]
-    places += _details(span, names.OUTPUT_MESSAGES)
-    places += [unflattened(attributes, prefix) for prefix in names.FLAT_OUTPUTS]
+    places = _recorded(span, names.OUTPUT_MESSAGES, names.FLAT_OUTPUTS)
     calls = items(parsed(attributes.get(names.AI_CALLS)))
     if calls or names.AI_TEXT in attributes:
         places.append([{"role": "assistant", "content": attributes.get(names.AI_TEXT, ""), "tool_calls": calls}])
@@ -254,9 +246,7 @@ def _answers(span: SpanRecord) -> list[Any]:
 def _heard(span: SpanRecord) -> ModelInput:
     """Return what the model was told since its last answer."""
     attributes = span.attributes
-    places: list[Any] = [_value(attributes, names.INPUT_MESSAGES)]
-    places += _details(span, names.INPUT_MESSAGES)
-    places += [unflattened(attributes, prefix) for prefix in names.FLAT_INPUTS]
+    places = _recorded(span, names.INPUT_MESSAGES, names.FLAT_INPUTS)
     places += [attributes.get(name) for name in names.AI_PROMPT]
     messages = [_as_message(event.name, _content(event)) for event in span.events]
     messages += [
@@ -269,10 +259,11 @@ def _heard(span: SpanRecord) -> ModelInput:
     return ModelInput({}, by_person=False)
 
 
-def _details(span: SpanRecord, wanted: Sequence[str]) -> list[Any]:
-    """Return messages that are in an event in place of the attributes."""
+def _recorded(span: SpanRecord, wanted: Sequence[str], prefixes: Sequence[str]) -> list[Any]:
+    """Return the messages of attributes, of an event in place of these, and of attributes with numbers in names."""
     events = (event for event in span.events if event.name in names.DETAIL_EVENTS)
-    return [_value({**event.attributes, **mapping(event.body)}, wanted) for event in events]
+    places = [span.attributes, *({**event.attributes, **mapping(event.body)} for event in events)]
+    return [*(_value(one, wanted) for one in places), *(unflattened(span.attributes, one) for one in prefixes)]
 
 
 def _as_message(name: str, content: Any) -> dict[str, Any]:

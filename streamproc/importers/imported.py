@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -91,7 +91,7 @@ class Import:
     """One import: what files share. Pass the same object for all files that are read together."""
 
     seen: set[int] = field(default_factory=set)  # hashes of ids; a resumed session copies records of the former
-    agents: dict[str, str] = field(default_factory=dict)  # names of sub-agents by their ids
+    agents: MutableMapping[str, str] = field(default_factory=dict)  # names of sub-agents by their ids
     tallies: dict[str, ImportTally] = field(default_factory=dict)  # by format
     lenient: bool = False
     notes: dict[str, None] = field(default_factory=dict)  # sentences about no single format, each once
@@ -119,6 +119,11 @@ class Import:
         """Say what was read, format by format, then what is noteworthy."""
         found = [tally.sentence(name) for name, tally in self.tallies.items()]
         return found + [note for tally in self.tallies.values() for note in tally.notes] + list(self.notes)
+
+
+def any_row(is_one: Callable[[dict[str, Any]], object]) -> Callable[[Sample], bool]:
+    """Return what recognises a format by any of its records."""
+    return lambda sample: any(isinstance(row, dict) and is_one(row) for row in sample.rows)
 
 
 class Format(NamedTuple):

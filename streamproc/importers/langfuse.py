@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from streamproc.importers.content import count, items, mapping, string, text_of, utc_ms
+from streamproc.importers.content import at_path, count, first_text, items, mapping, string, utc_ms
 from streamproc.importers.genai_messages import arguments, as_id, call_id_in, said, told, tool_message
 from streamproc.importers.genai_names import CALL_ID, DEFERRED
 from streamproc.importers.genai_spans import agent_name, kind_by_attributes, unwrapped_args
-from streamproc.importers.imported import Format, Import, Imported
-from streamproc.importers.log_file import LogFile, Sample
+from streamproc.importers.imported import Format, Import, Imported, any_row
+from streamproc.importers.log_file import LogFile
 from streamproc.importers.trace_buffer import TraceBuffer
 from streamproc.importers.trace_steps import AGENT, MODEL, QUERY, SCOPE, TOOL, Step, failed
 from streamproc.model.expansion import parsed
@@ -31,12 +31,8 @@ REASONING: Final = ("output_reasoning", "output_reasoning_tokens", "completion_d
 CACHE_WRITES: Final = ("input_cache_creation", "cache_creation_input_tokens", "prompt_details.cache_write")
 
 
-def matches(sample: Sample) -> bool:
-    """Whether these are traces with their observations, or rows of observations."""
-    return any(isinstance(row, dict) and _is_langfuse(row) for row in sample.rows)
-
-
-def _is_langfuse(row: dict[str, Any]) -> bool:
+def is_langfuse(row: dict[str, Any]) -> bool:
+    """Whether a row is a trace with its observations, or an observation."""
     observations = row.get("observations")
     if isinstance(observations, list):
         return isinstance(row.get("trace"), dict) or any(map(_is_observation, observations))
@@ -93,7 +89,7 @@ def step_of(data: Any, trace: dict[str, Any]) -> Step | None:
     step.home = string(row["traceName"] or trace.get("name"))
     step.session = string(row["sessionId"] or trace.get("sessionId") or trace.get("session_id"))
     step.user = string(row["userId"] or trace.get("userId") or trace.get("user_id"))
-    step.source = string(mapping(metadata.get("scope")).get("name"))
+    step.source = first_text(metadata, "scope.name")
     if step.kind == TOOL:
         _read_tool(step, row, attributes)
     elif step.kind == MODEL:
@@ -144,17 +140,11 @@ def _read_tool(step: Step, row: _Row, attributes: dict[str, Any]) -> None:
     if output is None or DEFERRED in attributes:
         return
     result, is_error = tool_message(output)
-    if is_error:
-        failed(step, text_of(result))
-    else:
-        step.result = result
+    step.returns(result, is_error=is_error)
 
 
 def _read_model(step: Step, row: _Row) -> None:
-    answer = said(twice_parsed(row["output"]))
-    step.output, step.calls = answer.text, answer.calls
-    heard = told(twice_parsed(row["input"]))
-    step.hears(heard)
+    step.talks(told(twice_parsed(row["input"])), said(twice_parsed(row["output"])))
     step.model = string(row["model"]) or string(row["providedModelName"])
     step.usage = _usage(row)
 
@@ -167,9 +157,7 @@ def _usage(row: _Row) -> dict[str, Any]:
     cached, written = _count(details, CACHE_READS), _count(details, CACHE_WRITES)
     beside = _counted_beside(total - tokens - answered, cached + written, _count(details, REASONING))
     tokens, answered = tokens + beside[0], answered + beside[1]
-    cost = mapping(parsed(row["costDetails"])).get("total")
-    for name in ("totalCost", "calculatedTotalCost"):
-        cost = cost or row[name]
+    cost = at_path(parsed(row["costDetails"]), "total") or row["totalCost"] or row["calculatedTotalCost"]
     return {
         "input_tokens": tokens,
         "output_tokens": answered,
@@ -199,4 +187,4 @@ def _query(value: Any) -> Any:
     return found if isinstance(found, str) else None
 
 
-FORMAT: Final = Format(NAME, "Langfuse traces and observations", matches, read)
+FORMAT: Final = Format(NAME, "Langfuse traces and observations", any_row(is_langfuse), read)

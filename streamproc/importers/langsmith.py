@@ -7,11 +7,11 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, Final
 
-from streamproc.importers.content import count, items, mapping, string, text_of, utc_ms
+from streamproc.importers.content import at_path, count, items, mapping, string, utc_ms
 from streamproc.importers.genai_messages import arguments, as_id, call_id_in, said, told, tool_message
 from streamproc.importers.genai_spans import unwrapped_args
-from streamproc.importers.imported import Format, Import, Imported
-from streamproc.importers.log_file import LogFile, Sample
+from streamproc.importers.imported import Format, Import, Imported, any_row
+from streamproc.importers.log_file import LogFile
 from streamproc.importers.trace_buffer import TraceBuffer
 from streamproc.importers.trace_steps import AGENT, MODEL, QUERY, SCOPE, TOOL, Step, failed, size_of
 
@@ -26,21 +26,14 @@ CUT_NOTE: Final = "some runs have no end in this log, as the updates of their re
 STORED_NOTE: Final = "some inputs or outputs are stored elsewhere (S3): they count as unknown"
 THREADS: Final = ("thread_id", "session_id", "conversation_id")
 MODEL_NAMES: Final = ("ls_model_name", "model_name", "model")
-PLUMBING: Final = (
-    "Runnable",
-    "ChannelWrite",
-    "ChannelRead",
-    "Branch<",
-    "_write",
-    "should_",
-)  # chains that name no agent
+PLUMBING: Final = ("Runnable", "ChannelWrite", "ChannelRead", "Branch<", "_write", "should_")  # chains of no agent
 CLASS_OF_ERROR: Final = re.compile(r"^\s*([A-Za-z_][\w.]*)\s*[(:]")
 QUOTED: Final = re.compile(r"^\s*[\w.]+\(\s*(['\"])(.*)\1,?\s*\)", re.DOTALL)
 
 
-def matches(sample: Sample) -> bool:
-    """Whether these are runs, or a document that lists runs."""
-    return any(isinstance(row, dict) and (_is_run(row) or any(map(_is_run, _listed(row)))) for row in sample.rows)
+def has_runs(row: dict[str, Any]) -> bool:
+    """Whether a row is a run, or a document that lists runs."""
+    return _is_run(row) or any(map(_is_run, _listed(row)))
 
 
 def _is_run(row: Any) -> bool:
@@ -130,7 +123,7 @@ def step_of(run: dict[str, Any]) -> Step | None:
     trace = as_id(run.get("trace_id")) or order[0].partition("Z")[2] or as_id(run.get("id"))
     if kind is None:
         return None
-    metadata = mapping(mapping(run.get("extra")).get("metadata"))
+    metadata = mapping(at_path(run, "extra.metadata"))
     step = Step(kind, trace, as_id(run.get("id")), _parent(run, order), string(run.get("name")))
     step.start, step.end = utc_ms(run.get("start_time")), utc_ms(run.get("end_time"))
     step.end = step.end or step.start
@@ -144,7 +137,7 @@ def step_of(run: dict[str, Any]) -> Step | None:
     elif kind == MODEL:
         _read_model(step, run, metadata)
     elif kind == QUERY:
-        query = mapping(run.get("inputs")).get("query")
+        query = at_path(run, "inputs.query")
         step.args = query if isinstance(query, str) else None
     if isinstance(run.get("error"), str) and run["error"]:
         _read_failure(step, run["error"])
@@ -170,18 +163,12 @@ def _read_tool(step: Step, run: dict[str, Any]) -> None:
     output = mapping(outputs).get("output", outputs)
     step.call_id = call_id_in(output)
     result, is_error = tool_message(output)
-    if is_error:
-        failed(step, text_of(result))
-    else:
-        step.result = result
+    step.returns(result, is_error=is_error)
 
 
 def _read_model(step: Step, run: dict[str, Any], metadata: dict[str, Any]) -> None:
     outputs = run.get("outputs")
-    answer = said(outputs) if outputs else said("")
-    step.output, step.calls = answer.text, answer.calls
-    heard = told(run.get("inputs"))
-    step.hears(heard)
+    step.talks(told(run.get("inputs")), said(outputs or ""))
     step.model = next((found for name in MODEL_NAMES if (found := string(metadata.get(name)))), "")
     step.provider = string(metadata.get("ls_provider"))
     step.usage = _usage(run, mapping(outputs))
@@ -189,15 +176,17 @@ def _read_model(step: Step, run: dict[str, Any], metadata: dict[str, Any]) -> No
 
 def _usage(run: dict[str, Any], outputs: dict[str, Any]) -> dict[str, Any]:
     message = _usage_of_message(outputs)
-    legacy = mapping(mapping(outputs.get("llm_output")).get("token_usage")) or mapping(outputs.get("usage"))
-    details = mapping(message.get("input_token_details"))
+    legacy = mapping(at_path(outputs, "llm_output.token_usage")) or mapping(outputs.get("usage"))
+
+    def tokens(name: str, name_in_message: str) -> int:
+        values = run.get(name), message.get(name_in_message), legacy.get(name)
+        return next((found for value in values if (found := count(value))), 0)
+
     return {
-        "input_tokens": _first(run.get("prompt_tokens"), message.get("input_tokens"), legacy.get("prompt_tokens")),
-        "output_tokens": _first(
-            run.get("completion_tokens"), message.get("output_tokens"), legacy.get("completion_tokens")
-        ),
-        "cached_tokens": count(details.get("cache_read")),
-        "total_tokens": _first(run.get("total_tokens"), message.get("total_tokens"), legacy.get("total_tokens")),
+        "input_tokens": tokens("prompt_tokens", "input_tokens"),
+        "output_tokens": tokens("completion_tokens", "output_tokens"),
+        "cached_tokens": count(at_path(message, "input_token_details.cache_read")),
+        "total_tokens": tokens("total_tokens", "total_tokens"),
         "cost_usd": run.get("total_cost"),
     }
 
@@ -206,15 +195,10 @@ def _usage_of_message(outputs: dict[str, Any]) -> dict[str, Any]:
     generations = outputs.get("generations")
     while isinstance(generations, list) and generations:
         generations = generations[0]
-    message = mapping(mapping(generations).get("message")) or mapping(outputs.get("message"))
-    listed = items(outputs.get("messages"))
-    message = message or mapping(listed[-1] if listed else None)
+    message = mapping(at_path(generations, "message")) or mapping(outputs.get("message"))
+    message = message or mapping(next(reversed(items(outputs.get("messages"))), None))
     message = mapping(message.get("kwargs")) or message
     return mapping(message.get("usage_metadata")) or mapping(outputs.get("usage_metadata"))
-
-
-def _first(*values: Any) -> int:
-    return next((found for value in values if (found := count(value))), 0)
 
 
 def _read_failure(step: Step, error: str) -> None:
@@ -225,4 +209,4 @@ def _read_failure(step: Step, error: str) -> None:
     failed(step, quoted[2] if quoted and quoted[2] else first, kind[1] if kind else "")
 
 
-FORMAT: Final = Format(NAME, "LangSmith runs", matches, read)
+FORMAT: Final = Format(NAME, "LangSmith runs", any_row(has_runs), read)

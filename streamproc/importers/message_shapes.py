@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from streamproc.importers.content import count, items, mapping, string, text_of
+from streamproc.importers.content import at_path, count, first_text, items, mapping, string, text_of
 from streamproc.importers.fitting import seconds
 from streamproc.model.expansion import parsed
 
@@ -101,7 +101,7 @@ def _constructed_role(row: dict[str, Any]) -> str:
 def _read(row: dict[str, Any], role: str) -> ChatMessage:
     if role not in (ASSISTANT, USER, TOOL):
         return ChatMessage(role)
-    blocks = _blocks(row.get("content"))
+    blocks = [block for block in items(row.get("content")) if isinstance(block, dict)]
     message = ChatMessage(role, _text(row.get("content")), fields=_fields(row))
     if role == TOOL:
         failed = row.get("status") == "error" or row.get("is_error") is True
@@ -113,10 +113,6 @@ def _read(row: dict[str, Any], role: str) -> ChatMessage:
     if role == ASSISTANT and not message.text:
         message.text = string(row.get("refusal"))
     return message
-
-
-def _blocks(content: Any) -> list[dict[str, Any]]:
-    return [block for block in items(content) if isinstance(block, dict)]
 
 
 def _is(block: dict[str, Any], kind: str) -> bool:
@@ -138,8 +134,8 @@ def _text(content: Any) -> str:
 
 def _calls(row: dict[str, Any], blocks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the calls of a message. LangChain keeps them three times: `tool_calls`, blocks, `additional_kwargs`."""
-    listed = [_call(call) for call in items(row.get("tool_calls")) if isinstance(call, dict)]
-    listed += [_call(call) for call in items(row.get("invalid_tool_calls")) if isinstance(call, dict)]
+    made = [*items(row.get("tool_calls")), *items(row.get("invalid_tool_calls"))]
+    listed = [_call(call) for call in made if isinstance(call, dict)]
     in_blocks = [
         {"name": block.get("name"), "id": string(block.get("id")), "args": block.get("input")}
         for block in blocks
@@ -152,8 +148,7 @@ def _calls(row: dict[str, Any], blocks: Sequence[dict[str, Any]]) -> list[dict[s
         return found
     if isinstance(row.get("function_call"), dict):  # the older form of OpenAI
         return [_call(row["function_call"])]
-    extra = mapping(row.get("additional_kwargs"))
-    return [_call(call) for call in items(extra.get("tool_calls")) if isinstance(call, dict)]
+    return [_call(call) for call in items(at_path(row, "additional_kwargs.tool_calls")) if isinstance(call, dict)]
 
 
 def _call(call: dict[str, Any]) -> dict[str, Any]:
@@ -165,23 +160,21 @@ def _call(call: dict[str, Any]) -> dict[str, Any]:
 def _result(block: dict[str, Any]) -> Result:
     content = block.get("content")
     if isinstance(content, list):  # found pages have a title and an address, and their text encrypted
-        content = [_found(part) if isinstance(part, dict) and "url" in part else part for part in content]
+        content = [
+            f"{string(part.get('title'))} {string(part.get('url'))}" if "url" in mapping(part) else part
+            for part in content
+        ]
     failed = block.get("is_error") is True or "error_code" in mapping(content)
     return Result(string(block.get("tool_use_id")), text_of(content), failed)
 
 
-def _found(page: dict[str, Any]) -> str:
-    return f"{string(page.get('title'))} {string(page.get('url'))}"
-
-
 def _fields(row: dict[str, Any]) -> dict[str, Any]:
-    metadata = mapping(row.get("response_metadata"))
     at = next((row[key] for key in ("timestamp", "created_at", "created") if key in row), None)
     return {
         "at": at if isinstance(at, str) else seconds(at),
         "node": string(row.get("name")) if row.get("role", "ai") in ("assistant", "ai") else "",
-        "model": string(row.get("model")) or string(metadata.get("model_name")) or string(metadata.get("model")),
-        "provider": string(metadata.get("model_provider")),
+        "model": first_text(row, "model", "response_metadata.model_name", "response_metadata.model"),
+        "provider": first_text(row, "response_metadata.model_provider"),
         "usage": _usage(mapping(row.get("usage_metadata")) or mapping(row.get("usage")), row),
     }
 

@@ -115,7 +115,7 @@ class _Conversation:
             self._add_turn(message, number, unit)
         elif message.role == USER and not message.results and message.text:
             # Anthropic sends results in the user's role, so what stands beside them is not known to be a person's.
-            self._pairing.add({"type": "user.message", "run_id": self._base["run_id"]}, number, unit)
+            self._pairing.add_person(self._base["run_id"], number, unit)
         elif message.role not in (USER, TOOL, SILENT):
             self._tally.ignore(row.get("role") or row.get("type"))
         self._is_item = message.is_item or (self._is_item and message.role == SILENT)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from streamproc.importers.content import count, exited, items, mapping, string, text_of
+from streamproc.importers.content import at_path, exited, first_text, items, mapping, string, text_of, usage_of
 from streamproc.importers.fitting import fitted, seconds
 from streamproc.importers.imported import Format, Import, Imported
 from streamproc.importers.log_file import LogFile, Sample
@@ -50,9 +50,8 @@ def _is_marked(message: Any) -> bool:
 def read(log: LogFile, reading: Import) -> Iterator[Imported]:
     """Yield a turn for each answer of the model, paired with what its commands returned."""
     document = log.document()
-    messages = document if isinstance(document, list) else items(mapping(document).get("messages"))
-    info = {} if isinstance(document, list) else mapping(mapping(document).get("info"))
-    run = _Run(run_name(log, reading), info)
+    messages = document if isinstance(document, list) else items(at_path(document, "messages"))
+    run = _Run(run_name(log, reading), mapping(at_path(document, "info")))
     for number, message in enumerate(messages, start=1):
         if isinstance(message, dict):
             yield from run.take(number, message, reading)
@@ -69,8 +68,7 @@ class _Run:
         self._pairing = Pairing()
         self._asked = False  # whether the task was seen
         self._info = info
-        config = mapping(mapping(info.get("config")).get("model"))
-        self._model = string(config.get("model_name"))
+        self._model = first_text(info, "config.model.model_name")
 
     def take(self, number: int, message: dict[str, Any], reading: Import) -> Iterator[Imported]:
         role, extra = message.get("role"), mapping(message.get("extra"))
@@ -82,7 +80,7 @@ class _Run:
         elif role == "user":
             self._hear(number, message, extra)
         elif role == "exit" or "exit_status" in extra:
-            self._info = {**extra, **{key: value for key, value in self._info.items() if value}}
+            self._end_with(extra)
         elif role not in ("system", "developer"):
             reading.tally(NAME).ignore(role)
         yield from self._pairing.complete()
@@ -97,19 +95,17 @@ class _Run:
         self._pairing.add(self._turn(number, extra) | {"output": text, "tool_calls": calls}, number, UNIT)
 
     def _turn(self, number: int, extra: dict[str, Any]) -> dict[str, Any]:
-        response = mapping(extra.get("response"))
         return {
             **self._base,
             "event_id": f"{self._base['run_id']}/{number}",
             "at": seconds(extra.get("timestamp")),
-            "model": string(response.get("model")) or self._model,
-            "usage": _usage(extra, response),
+            "model": first_text(extra, "response.model") or self._model,
+            "usage": usage_of(at_path(extra, "response.usage"), cost_usd=extra.get("cost")),
         }
 
     def _answer(self, message: dict[str, Any], extra: dict[str, Any]) -> bool:
         text, code = _returned(message, extra)
-        call_id = string(message.get("tool_call_id")) or string(message.get("call_id"))
-        at = seconds(extra.get("timestamp"))
+        call_id, at = first_text(message, "tool_call_id", "call_id"), seconds(extra.get("timestamp"))
         return self._pairing.answer(call_id, exited(text, code), failed=code != 0, at=at)
 
     def _hear(self, number: int, message: dict[str, Any], extra: dict[str, Any]) -> None:
@@ -124,9 +120,12 @@ class _Run:
             unread["tool_calls"] = [_refused(unread.get("output") or f"message {number}", message)]
         elif interrupt or not self._asked or not extra:
             self._asked = True
-            self._pairing.add({"type": "user.message", "run_id": self._base["run_id"]}, number, UNIT)
+            self._pairing.add_person(self._base["run_id"], number, UNIT)
         if "exit_status" in extra:
-            self._info = {**extra, **{key: value for key, value in self._info.items() if value}}
+            self._end_with(extra)
+
+    def _end_with(self, extra: dict[str, Any]) -> None:
+        self._info = {**extra, **{key: value for key, value in self._info.items() if value}}
 
     def _turn_without_command(self) -> dict[str, Any] | None:
         newest = self._pairing.newest
@@ -134,8 +133,8 @@ class _Run:
 
     def _add_failure(self, number: int, message: dict[str, Any], extra: dict[str, Any], kind: str) -> None:
         """Add the turn of an answer that could not be parsed: only the reprimand is in the log, with the response."""
-        choice = mapping((items(mapping(extra.get("response")).get("choices")) or [None])[0])
-        said = text_of(mapping(choice.get("message")).get("content"))
+        choices = items(at_path(extra, "response.choices")) or [None]
+        said = text_of(at_path(choices[0], "message.content"))
         turn = self._turn(number, extra) | {"output": said}
         if kind == UNREADABLE:
             turn["tool_calls"] = [_refused(said or f"message {number}", message)]
@@ -177,12 +176,8 @@ def _refused(answer: str, reprimand: dict[str, Any]) -> dict[str, Any]:
 
 
 def _requested(call: Any) -> dict[str, Any]:
-    function = mapping(mapping(call).get("function"))
-    return {
-        "name": function.get("name"),
-        "id": string(mapping(call).get("id")),
-        "args": parsed(function.get("arguments")),
-    }
+    name, args = at_path(call, "function.name"), parsed(at_path(call, "function.arguments"))
+    return {"name": name, "id": first_text(call, "id"), "args": args}
 
 
 def _returned(message: dict[str, Any], extra: dict[str, Any]) -> tuple[str, int]:
@@ -208,17 +203,6 @@ def _untagged(content: str) -> tuple[str, int]:
     body = ELIDED.sub("characters elided", content[mark.end() :])
     inner = OUTPUT.match(body)
     return (inner[1] if inner else body), int(mark[1][:9])
-
-
-def _usage(extra: dict[str, Any], response: dict[str, Any]) -> dict[str, Any]:
-    usage = mapping(response.get("usage"))
-    details = mapping(usage.get("prompt_tokens_details")) or mapping(usage.get("input_tokens_details"))
-    return {
-        "input_tokens": count(usage.get("prompt_tokens") or usage.get("input_tokens")),
-        "output_tokens": count(usage.get("completion_tokens") or usage.get("output_tokens")),
-        "cached_tokens": count(details.get("cached_tokens")),
-        "cost_usd": extra.get("cost"),
-    }
 
 
 FORMAT: Final = Format(NAME, "mini-SWE-agent trajectories", matches, read)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from streamproc.errors import InvalidEvent, Problem
-from streamproc.importers.content import count, items, mapping, string
+from streamproc.importers.content import at_path, count, first_text, items, mapping, string
 from streamproc.importers.fitting import fitted, name
 from streamproc.importers.imported import Format, Import, Imported, ImportTally
 from streamproc.importers.log_bytes import open_regular, read_beside
@@ -165,6 +165,7 @@ class SessionReader:
                 self._tally.repeated += 1
                 continue
             at = mapping(info.get("time"))
+            ended = at.get("completed") or at.get("created")
             if info.get("role") == "user":
                 for text in (mapping(part).get("text") for part in items(data.get("parts")) if _is_said(part)):
                     self._tally.name(self.run_id, prompt=text)
@@ -173,10 +174,10 @@ class SessionReader:
                 continue
             self._message, self._steps = info, 0
             for part in items(data.get("parts")):
-                yield from self.part(mapping(part), number, at.get("completed") or at.get("created"))
+                yield from self.part(mapping(part), number, ended)
             yield from self.end()
             if error := mapping(info.get("error")):
-                yield from self.failed(error, number, at.get("completed") or at.get("created"))
+                yield from self.failed(error, number, ended)
 
     def part(self, part: dict[str, Any], number: int, at: Any) -> Iterator[Imported]:
         """Take a part of a response, and yield the turn that it ends."""
@@ -190,11 +191,11 @@ class SessionReader:
         elif kind == "text":
             if not part.get("synthetic"):
                 turn["output"] = "\n".join(filter(None, (turn.get("output"), string(part.get("text")))))
-                turn["at"] = _latest(turn.get("at"), mapping(part.get("time")).get("end") or at)
+                turn["at"] = _latest(turn.get("at"), at_path(part, "time.end") or at)
         elif kind == "tool":
             state = mapping(part.get("state"))
             turn.setdefault("tool_calls", []).append(_call(part, state))
-            turn["at"] = _latest(turn.get("at"), mapping(state.get("time")).get("end") or at)
+            turn["at"] = _latest(turn.get("at"), at_path(state, "time.end") or at)
             if string(state.get("error")).startswith(DECLINED):
                 turn["declined"] = True
         elif kind == "retry":
@@ -210,11 +211,10 @@ class SessionReader:
         declined = turn.pop("declined", False)
         self._steps += 1
         message = self._message
-        model, provider = message.get("modelID"), message.get("providerID")
         scope = {
-            "node": string(message.get("agent")) or string(message.get("mode")) or NAME,
+            "node": first_text(message, "agent", "mode") or NAME,
             "event_id": f"{message.get('id') or self.run_id}/{self._number}/{self._steps}",
-            "model": model, "provider": provider,
+            "model": message.get("modelID"), "provider": message.get("providerID"),
         }  # fmt: skip
         yield Imported(fitted({**self._base, **scope, **turn}), self._number, self._unit)
         if declined:
@@ -259,10 +259,9 @@ def _call(part: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
 
 def _usage(part: dict[str, Any]) -> dict[str, Any]:
     tokens = mapping(part.get("tokens"))
-    cache = mapping(tokens.get("cache"))
-    read_tokens = count(cache.get("read"))
+    read_tokens = count(at_path(tokens, "cache.read"))
     return {
-        "input_tokens": count(tokens.get("input")) + read_tokens + count(cache.get("write")),
+        "input_tokens": count(tokens.get("input")) + read_tokens + count(at_path(tokens, "cache.write")),
         "output_tokens": count(tokens.get("output")) + count(tokens.get("reasoning")),
         "cached_tokens": read_tokens,
         "cost_usd": part.get("cost"),
@@ -272,9 +271,8 @@ def _usage(part: dict[str, Any]) -> dict[str, Any]:
 def _error(error: dict[str, Any]) -> dict[str, Any]:
     data = mapping(error.get("data")) or error
     kind = string(error.get("name")) or "error"
-    return {
-        "message": string(data.get("message")) or kind, "class": kind, "retryable": data.get("isRetryable") is True
-    }  # fmt: skip
+    message = string(data.get("message")) or kind
+    return {"message": message, "class": kind, "retryable": data.get("isRetryable") is True}
 
 
 PLACES: Final = (".local/share/opencode/opencode.db", ".local/share/opencode/storage/session/*/ses*.json")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from streamproc.importers.content import count, exited, items, mapping, string, text_of, utc
+from streamproc.importers.content import at_path, exited, first_text, items, mapping, string, text_of, usage_of, utc
 from streamproc.importers.fitting import fitted, name
 from streamproc.importers.imported import Format, Import, Imported, ImportTally
 from streamproc.importers.log_bytes import read_beside
 from streamproc.importers.log_file import LogFile, Sample
-from streamproc.importers.openhands_v0 import RUNNING, stripped
+from streamproc.importers.openhands_v0 import RUNNING, are_events, read_rows, stripped
 from streamproc.importers.pairing import Pairing
 from streamproc.importers.run_names import run_name
 from streamproc.model.expansion import parsed
@@ -28,6 +28,9 @@ SILENT: Final = frozenset({
     "HookExecutionEvent",
 })  # fmt: skip
 ENDINGS: Final = ("Event", "Observation", "Condensation", "CondensationRequest")
+USAGE: Final = {
+    "input_tokens": ("prompt_tokens",), "output_tokens": ("completion_tokens",), "cached_tokens": ("cache_read_tokens",)
+}  # fmt: skip
 NO_ARGUMENTS: Final = ("security_risk", "summary")
 FINAL_STATES: Final = ("finished", "error", "stuck")
 
@@ -41,34 +44,19 @@ def is_event(row: Any) -> bool:
 
 def matches(sample: Sample) -> bool:
     """Whether the rows are events, or results of an evaluation with a history of them."""
-    rows = [row for row in sample.rows if isinstance(row, dict)]
-    histories = [items(row.get("history")) for row in rows]
-    if any(history and all(map(is_event, history[:3])) for history in histories):
-        return True
-    return sum(map(is_event, rows)) * 2 > len(rows)
+    return are_events([row for row in sample.rows if isinstance(row, dict)], is_event)
 
 
 def read(log: LogFile, reading: Import) -> Iterator[Imported]:
     """Yield a turn for each response of the model. The run is the conversation's id, which `base_state.json` says; in
     the results of an evaluation it is the instance."""
+    state, base = {}, {"node": "agent"}
     if log.is_folder:
         folder = Path(log.path).resolve()
         state = _state(folder)
-        conversation = Conversation(_base(folder, state), reading, state)
-        yield from conversation.read((row.number, row.data) for row in log.rows())
-        return
-    run_id = run_name(log, reading)
-    flat: Conversation | None = None
-    for row in log.rows():
-        if isinstance(row.data, dict) and isinstance(row.data.get("history"), list):
-            instance = name(row.data.get("instance_id")) or str(row.number)
-            base = {"run_id": f"{run_id}/{instance}", "node": "agent"}
-            yield from Conversation(base, reading, {}).read(enumerate(row.data["history"], start=1))
-        else:
-            flat = flat or Conversation({"run_id": run_id, "node": "agent"}, reading, {})
-            yield from flat.take(row.number, row.data)
-    if flat is not None:
-        yield from flat.end()
+        base = _base(folder, state)
+    run_id = base.get("run_id") or run_name(log, reading)
+    yield from read_rows(log, run_id, lambda run_id: Conversation({"run_id": run_id, **base}, reading, state))
 
 
 def _state(folder: Path) -> dict[str, Any]:
@@ -97,20 +85,12 @@ class Conversation:
         self._tally: ImportTally = reading.tally(NAME)
         self._pairing = Pairing()
         self._usage = _usage_by_response(state)
-        self._model = string(mapping(mapping(state.get("agent")).get("llm")).get("model"))
+        self._model = first_text(state, "agent.llm.model")
         self._status = string(state.get("execution_status"))
-        self._response = ""  # id of the response whose calls the newest turn has
-        self._turn: dict[str, Any] | None = None
         self._ids: set[str] = set()
         self._ended: set[str] = set()  # calls of other vendors' agents
         self._last = ""  # id of the event before
         self._number = 0
-
-    def read(self, events: Iterable[tuple[int, Any]]) -> Iterator[Imported]:
-        """Yield the raw events of a whole conversation."""
-        for number, event in events:
-            yield from self.take(number, event)
-        yield from self.end()
 
     def take(self, number: int, event: Any) -> Iterator[Imported]:
         """Read an event; yield what is complete."""
@@ -160,18 +140,16 @@ class Conversation:
             self._tally.ignore(kind)
 
     def _hear(self, number: int, event: dict[str, Any]) -> None:
-        at = utc(event.get("timestamp"))
-        self._pairing.add({"type": "user.message", "run_id": self._base["run_id"], "at": at}, number, UNIT)
+        self._pairing.add_person(self._base["run_id"], number, UNIT, utc(event.get("timestamp")))
 
     def _act(self, number: int, event: dict[str, Any]) -> None:
-        requested = mapping(event.get("tool_call"))
-        tool = string(event.get("tool_name")) or string(requested.get("name"))
-        args = parsed(requested.get("arguments"))
+        tool = first_text(event, "tool_name", "tool_call.name")
+        args = parsed(at_path(event, "tool_call.arguments"))
         if not isinstance(args, dict):
             args = {key: value for key, value in mapping(event.get("action")).items() if key != "kind"} or args
-        call_id = string(event.get("tool_call_id")) or string(requested.get("id"))
+        call_id = first_text(event, "tool_call_id", "tool_call.id")
         if tool == "finish":  # its text is the answer
-            said = string(mapping(args).get("message")) or text_of(event.get("thought"))
+            said = first_text(args, "message") or text_of(event.get("thought"))
             self._add_turn(number, event, said, None)
             return
         if isinstance(args, dict):
@@ -181,23 +159,17 @@ class Conversation:
     def _add_turn(self, number: int, event: dict[str, Any], said: str, call: dict[str, Any] | None) -> None:
         """Add a turn, or a call to the turn of the same response."""
         response = string(event.get("llm_response_id"))
-        newest = self._pairing.newest
-        if response and response == self._response and newest is not None and newest is self._turn:
+        if (newest := self._pairing.newest_of(response)) is not None:
             if call is not None:
                 self._pairing.add_call(call)
             newest["output"] = newest.get("output") or said
             return
-        turn = {
-            **self._base,
-            "event_id": string(event.get("id")),
-            "at": utc(event.get("timestamp")),
-            "output": said,
-            "tool_calls": [] if call is None else [call],
-            "model": self._model,
-            "usage": self._usage.pop(response, {}),
-        }
-        self._response, self._turn = response, turn
-        self._pairing.add(turn, number, UNIT)
+        calls, usage = [] if call is None else [call], self._usage.pop(response, {})
+        turn = self._turn(event, output=said, tool_calls=calls, model=self._model, usage=usage)
+        self._pairing.add(turn, number, UNIT, response)
+
+    def _turn(self, event: dict[str, Any], **fields: Any) -> dict[str, Any]:
+        return {**self._base, "event_id": string(event.get("id")), "at": utc(event.get("timestamp")), **fields}
 
     def _observe(self, event: dict[str, Any], at: str | None) -> None:
         seen = mapping(event.get("observation"))
@@ -216,16 +188,14 @@ class Conversation:
     def _message(self, number: int, event: dict[str, Any]) -> None:
         source = event.get("source")
         if source == "agent":
-            self._add_turn(number, event, text_of(mapping(event.get("llm_message")).get("content")), None)
+            self._add_turn(number, event, text_of(at_path(event, "llm_message.content")), None)
         elif source == "user" and not event.get("sender"):  # else an agent is the sender
             self._hear(number, event)
 
     def _fail(self, number: int, event: dict[str, Any]) -> None:
-        classified = mapping(event.get("classification"))
         error = {"message": string(event.get("detail")), "class": event.get("code")}
-        error["retryable"] = classified.get("retryable")
-        turn = {**self._base, "event_id": string(event.get("id")), "at": utc(event.get("timestamp")), "errors": [error]}
-        self._pairing.add(turn, number, UNIT)
+        error["retryable"] = at_path(event, "classification.retryable")
+        self._pairing.add(self._turn(event, errors=[error]), number, UNIT)
 
     def _delegated_call(self, number: int, event: dict[str, Any]) -> None:
         """Add a call that an agent of another vendor made, which reports it when it starts and while it goes on."""
@@ -235,8 +205,7 @@ class Conversation:
                 return  # reported again after its end
             args = event.get("raw_input") if event.get("raw_input") is not None else event.get("title")
             call = {"name": event.get("tool_kind") or event.get("title"), "id": call_id, "args": args}
-            turn = {**self._base, "event_id": string(event.get("id")), "at": utc(event.get("timestamp"))}
-            self._pairing.add({**turn, "tool_calls": [call]}, number, UNIT)
+            self._pairing.add(self._turn(event, tool_calls=[call]), number, UNIT)
         if status in ("completed", "failed"):
             self._ended.add(call_id)
             text = text_of(event.get("raw_output") if event.get("raw_output") is not None else event.get("content"))
@@ -254,16 +223,11 @@ class Conversation:
 def _usage_by_response(state: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return what each response spent, which only the state says. Costs have no ids, and are in the same order."""
     found: dict[str, dict[str, Any]] = {}
-    for metrics in mapping(mapping(state.get("stats")).get("usage_to_metrics")).values():
+    for metrics in mapping(at_path(state, "stats.usage_to_metrics")).values():
         spent, costs = items(mapping(metrics).get("token_usages")), items(mapping(metrics).get("costs"))
         for place, usage in enumerate(map(mapping, spent)):
             cost = mapping(costs[place]).get("cost") if len(costs) == len(spent) else None
-            found[string(usage.get("response_id"))] = {
-                "input_tokens": count(usage.get("prompt_tokens")),
-                "output_tokens": count(usage.get("completion_tokens")),
-                "cached_tokens": count(usage.get("cache_read_tokens")),
-                "cost_usd": cost,
-            }
+            found[string(usage.get("response_id"))] = usage_of(usage, USAGE, cost_usd=cost)
     found.pop("", None)
     return found
 

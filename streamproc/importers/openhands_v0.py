@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from streamproc.importers.content import count, exited, items, mapping, string, text_of, utc
+from streamproc.importers.content import at_path, exited, first_text, items, mapping, string, text_of, usage_of, utc
 from streamproc.importers.fitting import fitted, name
 from streamproc.importers.imported import Format, Import, Imported, ImportTally
 from streamproc.importers.log_file import LogFile, Sample
@@ -59,7 +59,11 @@ def is_event(row: Any) -> bool:
 
 def matches(sample: Sample) -> bool:
     """Whether the rows are events, or results of an evaluation with a history of them."""
-    rows = [row for row in sample.rows if isinstance(row, (dict, list))]
+    return are_events([row for row in sample.rows if isinstance(row, (dict, list))], is_event)
+
+
+def are_events(rows: list[Any], is_event: Callable[[Any], bool]) -> bool:
+    """Whether most rows are events, or one has a history of them."""
     histories = [items(row.get("history")) for row in rows if isinstance(row, dict)]
     if any(history and all(map(is_event, history[:3])) for history in histories):
         return True
@@ -69,21 +73,34 @@ def matches(sample: Sample) -> bool:
 def read(log: LogFile, reading: Import) -> Iterator[Imported]:
     """Yield a turn for each response of the model, run by run. The session is the directory, or the file's name, after
     which the instance of an evaluation is named."""
-    if log.is_folder:
-        run_id = Path(log.path).resolve().name
-    else:
-        run_id = run_name(log, reading)
-    stream: EventStream | None = None
+    run_id = Path(log.path).resolve().name if log.is_folder else run_name(log, reading)
+    yield from read_rows(log, run_id, lambda run_id: EventStream(run_id, reading, check=log.is_folder))
+
+
+def read_rows(log: LogFile, run_id: str, begin: Callable[[str], EventReader]) -> Iterator[Imported]:
+    """Yield the raw events of rows that are events, and of rows with the history of one instance of an evaluation."""
+    flat: EventReader | None = None
     for row in log.rows():
         if isinstance(row.data, dict) and isinstance(row.data.get("history"), list):
-            instance = name(row.data.get("instance_id")) or str(row.number)
-            history = EventStream(f"{run_id}/{instance}", reading, check=False)
-            yield from history.read(enumerate(row.data["history"], start=1))
+            instance = begin(f"{run_id}/{name(row.data.get('instance_id')) or str(row.number)}")
+            for number, event in enumerate(row.data["history"], start=1):
+                yield from instance.take(number, event)
+            yield from instance.end()
         else:
-            stream = stream or EventStream(run_id, reading, check=log.is_folder)
-            yield from stream.take(row.number, row.data)
-    if stream is not None:
-        yield from stream.end()
+            flat = flat or begin(run_id)
+            yield from flat.take(row.number, row.data)
+    if flat is not None:
+        yield from flat.end()
+
+
+class EventReader(Protocol):
+    """Reads the events of one conversation."""
+
+    def take(self, number: int, event: Any) -> Iterator[Imported]:
+        """Read an event; yield what is complete."""
+
+    def end(self) -> Iterator[Imported]:
+        """Yield what is left."""
 
 
 class EventStream:
@@ -97,12 +114,6 @@ class EventStream:
         self._spent = 0.0  # cost so far, which events repeat
         self._state = ""
         self._number = 0
-
-    def read(self, events: Iterable[tuple[int, Any]]) -> Iterator[Imported]:
-        """Yield the raw events of a whole session."""
-        for number, event in events:
-            yield from self.take(number, event)
-        yield from self.end()
 
     def take(self, number: int, event: Any) -> Iterator[Imported]:
         """Read an event; yield what is complete."""
@@ -141,11 +152,7 @@ class EventStream:
     def _act(self, number: int, event: dict[str, Any], pair: str) -> None:
         action, source, agent = event["action"], event.get("source"), self._agents[-1]
         if source == "user" and action == "message":
-            agent.pairing.add(
-                {"type": "user.message", "run_id": agent.base["run_id"], "at": utc(event.get("timestamp"))},
-                number,
-                UNIT,
-            )
+            agent.pairing.add_person(agent.base["run_id"], number, UNIT, utc(event.get("timestamp")))
             self._state = ""
             return
         if action in HARNESS_ACTIONS or (source != "agent" and not pair):
@@ -155,23 +162,22 @@ class EventStream:
         agent.act(number, event, key, self._cost(event))
 
     def _cost(self, event: dict[str, Any]) -> float | None:
-        total = mapping(event.get("llm_metrics")).get("accumulated_cost")
+        total = at_path(event, "llm_metrics.accumulated_cost")
         if isinstance(total, bool) or not isinstance(total, (int, float)) or total <= self._spent:
             return None
         spent, self._spent = total - self._spent, total
         return round(spent, 9)
 
     def _delegate(self, event: dict[str, Any]) -> None:
-        kind = name(mapping(event.get("args")).get("agent")) or "delegate"
-        run_id = f"{self._session}/{kind}-{event.get('id')}"
-        parent = self._agents[-1].base["run_id"]
+        kind = name(at_path(event, "args.agent")) or "delegate"
+        run_id, parent = f"{self._session}/{kind}-{event.get('id')}", self._agents[-1].base["run_id"]
         base = {"run_id": run_id, "node": kind, "parent_run_id": parent, "session_id": self._session}
         self._agents.append(_Agent(base))
 
     def _observe(self, number: int, event: dict[str, Any], pair: str) -> Iterator[Imported]:
         kind = event["observation"]
         if kind == "agent_state_changed":
-            state = string(mapping(event.get("extras")).get("agent_state"))
+            state = first_text(event, "extras.agent_state")
             self._state = state if state in FINAL_STATES else ""
             return
         if kind == "delegate" and len(self._agents) > 1:
@@ -182,7 +188,7 @@ class EventStream:
         at = utc(event.get("timestamp"))
         if agent.answer(key, event, at):
             if kind == "user_rejected":
-                agent.pairing.add({"type": "user.message", "run_id": agent.base["run_id"], "at": at}, number, UNIT)
+                agent.pairing.add_person(agent.base["run_id"], number, UNIT, at)
         elif kind == "error":
             agent.fail(number, event)
         elif kind not in HARNESS_OBSERVATIONS and event.get("source") == "agent" and key in ("", "None"):
@@ -203,9 +209,6 @@ class _Agent:
     def __init__(self, base: dict[str, Any]) -> None:
         self.base = base
         self.pairing = Pairing()
-        self._response = ""  # id of the response whose calls the newest turn has
-        self._turn: dict[str, Any] | None = None
-        self._calls: dict[str, str] = {}  # ids of calls by the ids of actions: observations of delegates name no cause
 
     def act(self, number: int, event: dict[str, Any], key: str, cost: float | None) -> None:
         """Add a turn, or a call to the turn of the same response."""
@@ -214,25 +217,22 @@ class _Agent:
         says = event["action"] in SAYING
         calls = [] if says else [_call(event, metadata, response, key)]
         response_id = string(response.get("id"))
-        newest = self.pairing.newest
-        if response_id and response_id == self._response and newest is self._turn and newest is not None:
+        if (newest := self.pairing.newest_of(response_id)) is not None:
             for call in calls:
                 self.pairing.add_call(call)
             if says:
                 newest["output"] = _said(event)
             return
-        arguments = mapping(event.get("args"))
         turn = {
             **self.base,
             "event_id": f"{self.base['run_id']}/{key}",
             "at": utc(event.get("timestamp")),
-            "output": _said(event) if says else string(arguments.get("thought")),
+            "output": _said(event) if says else first_text(event, "args.thought"),
             "tool_calls": calls,
             "model": string(response.get("model")),
-            "usage": {**_usage(mapping(response.get("usage"))), "cost_usd": cost},
+            "usage": usage_of(response.get("usage"), cost_usd=cost),
         }
-        self._response, self._turn = response_id, turn
-        self.pairing.add(turn, number, UNIT)
+        self.pairing.add(turn, number, UNIT, response_id)
 
     def answer(self, key: str, event: dict[str, Any], at: str | None) -> bool:
         """Give the call of an action its result."""
@@ -245,7 +245,7 @@ class _Agent:
     def fail(self, number: int, event: dict[str, Any]) -> None:
         """Add a turn for an error that answers no call: the provider, the runtime, or the harness itself failed."""
         message = text_of(event.get("content")) or string(event.get("message"))
-        kind = string(mapping(event.get("extras")).get("error_id")) or message.partition(":")[0]
+        kind = first_text(event, "extras.error_id") or message.partition(":")[0]
         error: dict[str, Any] = {"message": message, "class": kind if CLASS.fullmatch(kind) else ""}
         if PROVIDER_FAILED.search(kind):
             error["retryable"] = True
@@ -255,18 +255,16 @@ class _Agent:
 
 
 def _said(event: dict[str, Any]) -> str:
-    arguments = mapping(event.get("args"))
-    texts = (arguments.get("final_thought"), arguments.get("content"), event.get("message"), arguments.get("thought"))
-    return next((text for text in texts if isinstance(text, str) and text), "")
+    return first_text(event, "args.final_thought", "args.content", "message", "args.thought")
 
 
 def _call(event: dict[str, Any], metadata: dict[str, Any], response: dict[str, Any], key: str) -> dict[str, Any]:
     """Return an action as a call, with the arguments that the model gave. The action's id is what results name."""
     arguments = mapping(event.get("args"))
-    choice = mapping((items(response.get("choices")) or [None])[0])
-    for requested in items(mapping(choice.get("message")).get("tool_calls")):
+    choices = items(response.get("choices")) or [None]
+    for requested in items(at_path(choices[0], "message.tool_calls")):
         if isinstance(requested, dict) and requested.get("id") == metadata.get("tool_call_id"):
-            given = parsed(mapping(requested.get("function")).get("arguments"))
+            given = parsed(at_path(requested, "function.arguments"))
             if isinstance(given, dict):
                 arguments = given
     called = {field: value for field, value in arguments.items() if field not in NO_ARGUMENTS}
@@ -276,7 +274,7 @@ def _call(event: dict[str, Any], metadata: dict[str, Any], response: dict[str, A
 def _observed(event: dict[str, Any]) -> str:
     text = text_of(event.get("content"))
     if not text and event["observation"] == "delegate":
-        text = text_of(mapping(event.get("extras")).get("outputs"))
+        text = text_of(at_path(event, "extras.outputs"))
     return stripped(text)
 
 
@@ -298,19 +296,5 @@ def _exit_code(event: dict[str, Any]) -> Any:
     return mapping(extras.get("metadata")).get("exit_code", extras.get("exit_code"))
 
 
-def _usage(usage: dict[str, Any]) -> dict[str, Any]:
-    """Return what a response spent; its input tokens include those of the cache."""
-    details = mapping(usage.get("prompt_tokens_details"))
-    return {
-        "input_tokens": count(usage.get("prompt_tokens")),
-        "output_tokens": count(usage.get("completion_tokens")),
-        "cached_tokens": count(details.get("cached_tokens") or usage.get("cache_read_input_tokens")),
-    }
-
-
-PLACES: Final = (
-    ".openhands/sessions/*",
-    ".openhands/users/*/conversations/*",
-    ".openhands-state/sessions/*",
-)
+PLACES: Final = (".openhands/sessions/*", ".openhands/users/*/conversations/*", ".openhands-state/sessions/*")
 FORMAT: Final = Format(NAME, "OpenHands before 1.0", matches, read, PLACES)

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from streamproc.importers.content import items, mapping, string
 from streamproc.importers.genai_spans import SpanEvent, SpanRecord, is_known, step_of
-from streamproc.importers.imported import Format, Import, Imported
-from streamproc.importers.log_file import LogFile, Sample
+from streamproc.importers.imported import Format, Import, Imported, any_row
+from streamproc.importers.log_file import LogFile
 from streamproc.importers.trace_buffer import TraceBuffer
 
 NAME: Final = "otlp"
@@ -22,11 +22,6 @@ LOGS_NOTE: Final = "log records are not read: content that is recorded in logs i
 ID_LENGTHS: Final = (16, 32)  # of ids of spans and traces in hex; in base64 they have 12 and 24 characters
 
 
-def matches(sample: Sample) -> bool:
-    """Whether these are documents or lines of OTLP/JSON."""
-    return any(isinstance(row, dict) and isinstance(row.get("resourceSpans"), list) for row in sample.rows)
-
-
 def read(log: LogFile, reading: Import) -> Iterator[Imported]:
     """Yield the raw events of a log."""
     unit = "span" if log.is_document() else "line"
@@ -34,20 +29,16 @@ def read(log: LogFile, reading: Import) -> Iterator[Imported]:
     number = 0
     for row in log.rows():
         if not isinstance(row.data, dict) or "resourceSpans" not in row.data:
-            _ignore(row.data, buffer)
+            kind = next(iter(row.data), "empty") if isinstance(row.data, dict) else row.data
+            buffer.tally.ignore(kind)
+            if kind == "resourceLogs":
+                buffer.tally.notes[LOGS_NOTE] = None
             continue
         for span in spans_of(row.data):
             number += 1
             span.number = number if log.is_document() else row.number
             yield from _taken(span, buffer)
     yield from buffer.rest()
-
-
-def _ignore(row: Any, buffer: TraceBuffer) -> None:
-    kind = next(iter(row), "empty") if isinstance(row, dict) else row
-    buffer.tally.ignore(kind)
-    if kind == "resourceLogs":
-        buffer.tally.notes[LOGS_NOTE] = None
 
 
 def _taken(span: SpanRecord, buffer: TraceBuffer) -> Iterator[Imported]:
@@ -115,21 +106,14 @@ def _enum(value: Any, by_name: dict[str, int]) -> int:
 
 
 def _integer(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, str)):
-        return 0
-    try:
-        return max(0, int(value))
-    except ValueError:
-        return 0
+    known = isinstance(value, (int, str)) and not isinstance(value, bool)
+    return max(0, _signed(value) or 0) if known else 0
 
 
 def attributes_of(listed: Any) -> dict[str, Any]:
     """Return a list of `{key, value}` as a mapping."""
-    found: dict[str, Any] = {}
-    for one in items(listed):
-        if isinstance(one, dict) and isinstance(one.get("key"), str):
-            found[one["key"]] = value_of(one.get("value"), 0)
-    return found
+    found = (one for one in map(mapping, items(listed)) if isinstance(one.get("key"), str))
+    return {one["key"]: value_of(one.get("value")) for one in found}
 
 
 def value_of(value: Any, depth: int = 0) -> Any:
@@ -158,4 +142,6 @@ def _signed(value: Any) -> int | None:
         return None
 
 
-FORMAT: Final = Format(NAME, "OpenTelemetry spans (OTLP/JSON)", matches, read)
+FORMAT: Final = Format(
+    NAME, "OpenTelemetry spans (OTLP/JSON)", any_row(lambda row: isinstance(row.get("resourceSpans"), list)), read
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 from streamproc.importers.fitting import fitted
@@ -12,16 +13,15 @@ from streamproc.importers.imported import Imported
 WAITING_MAX: Final = 32  # events of a run that a call without a result holds back: memory stays flat
 
 
+@dataclass(slots=True, eq=False)
 class _Waiting:
     """An event that waits for the results of its calls, or for the events before it."""
 
-    __slots__ = ("event", "number", "open", "unit")
-
-    def __init__(self, event: dict[str, Any], number: int, unit: str) -> None:
-        self.event = event
-        self.number = number
-        self.unit = unit
-        self.open = 0  # calls without a result so far
+    event: dict[str, Any]
+    number: int
+    unit: str
+    response: str
+    open: int = 0  # calls without a result so far
 
 
 class Pairing:
@@ -49,11 +49,19 @@ class Pairing:
         """Whether a call of this id waits for its result."""
         return call_id in self._open
 
-    def add(self, event: dict[str, Any], number: int, unit: str) -> None:
+    def newest_of(self, response: str) -> dict[str, Any] | None:
+        """Return the newest event if it is a turn of this response, parts of which may come one by one."""
+        return self.newest if response and self._events and self._events[-1].response == response else None
+
+    def add(self, event: dict[str, Any], number: int, unit: str, response: str = "") -> None:
         """Add an event. Its calls may get their results later, by their ids, which need not be unique in a log."""
-        self._events.append(_Waiting(event, number, unit))
+        self._events.append(_Waiting(event, number, unit, response))
         for call in event.get("tool_calls") or ():
             self._expect(call)
+
+    def add_person(self, run_id: str, number: int, unit: str, at: Any = None) -> None:
+        """Add that a person sent a message."""
+        self.add({"type": "user.message", "run_id": run_id, "at": at}, number, unit)
 
     def add_call(self, call: dict[str, Any]) -> None:
         """Add a call to the newest event."""

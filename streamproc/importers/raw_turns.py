@@ -10,7 +10,8 @@ from typing import Any, Final, NamedTuple
 import xxhash
 
 from streamproc.importers.content import count, items, string, text_of, without_blanks
-from streamproc.importers.imported import Imported
+from streamproc.importers.imported import Import, Imported
+from streamproc.importers.log_file import LogFile, LogRow
 from streamproc.model.budgets import INTEGER_MAX
 from streamproc.model.nesting import depth_exceeds
 from streamproc.model.raw_events import CALLS_MAX
@@ -216,10 +217,14 @@ class TurnBuffer:
         yield from self._done
         self._done.clear()
 
-    def close(self) -> Iterator[Imported]:
-        """Yield all that is left, as the log is at its end."""
+    def end_runs(self) -> None:
+        """End all runs: calls that wait for results get none."""
         for run_id in list(self._runs):
             self._close(run_id)
+
+    def close(self) -> Iterator[Imported]:
+        """Yield all that is left, as the log is at its end."""
+        self.end_runs()
         yield from sorted(self._done, key=lambda one: one.number)
         self._done.clear()
 
@@ -235,6 +240,39 @@ class TurnBuffer:
             self._responses.pop((turn.run_id, turn.key), None)
         if (done := turn.finished()) is not None:
             self._done.append(done)
+
+
+class RecordReader:
+    """Reads a log record by record into turns of a buffer. A format says what its records mean."""
+
+    def __init__(self, format_name: str, reading: Import) -> None:
+        self.tally = reading.tally(format_name)
+        self.reading = reading
+        self.buffer = TurnBuffer()
+
+    def events(self, log: LogFile) -> Iterator[Imported]:
+        """Yield the raw events of a log."""
+        for row in log.rows():
+            self.take(row)
+            yield from self.buffer.ready()
+        self.end()
+        yield from self.buffer.close()
+
+    def take(self, row: LogRow) -> None:
+        """Take a row; one that is no record is counted."""
+        if not isinstance(row.data, dict):
+            self.tally.ignore(row.data)
+        elif is_too_deep(row.data):
+            self.tally.ignore("nested too deeply")
+        else:
+            self.record(row.data, row.number)
+
+    def record(self, data: dict[str, Any], number: int) -> None:
+        """Take a record."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Take the end of the log."""
 
 
 def is_human_text(content: Any, harness: tuple[str, ...]) -> bool:

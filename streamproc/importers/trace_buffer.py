@@ -31,7 +31,6 @@ class TraceBuffer:
         self.name = name
         self.unit = unit
         self.counts = TraceCounts()
-        self.early = 0  # traces that were read before the log's end
         self._reading = reading
         self._run_is_trace = run_is_trace
         self._bytes_max = bytes_max
@@ -59,7 +58,6 @@ class TraceBuffer:
         self._sizes[step.trace] = self._sizes.get(step.trace, 0) + size
         while self._bytes > self._bytes_max:
             quiet = next(iter(self._traces))
-            self.early += 1
             self.tally.notes[EARLY] = None
             yield from self._imported(self._read(quiet, complete=False))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,7 +24,6 @@ class TraceEvent:
 class TraceCounts:
     """What traces showed: which detectors can see something in them."""
 
-    traces: int = 0
     repeated: int = 0  # records of a call that another one records
     models: int = 0
     said: int = 0  # model calls whose answer is known
@@ -33,7 +31,6 @@ class TraceCounts:
     with_args: int = 0
     with_result: int = 0
     blind: int = 0  # traces with calls of tools and no result of any
-    kinds: Counter[str] = field(default_factory=Counter)
 
     def notes(self) -> Iterator[str]:
         """Say what detectors cannot see in these traces."""

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from streamproc.fingerprint.requests import Prompt
+from streamproc.importers.content import text_of
 
 if TYPE_CHECKING:
-    from streamproc.importers.genai_messages import ModelInput
+    from streamproc.importers.genai_messages import ModelAnswer, ModelInput
 
 MODEL: Final = "model"  # a call of a model
 TOOL: Final = "tool"
@@ -77,10 +78,18 @@ class Step:
     frame: bool = False  # whether it names who acts in the steps below it, where nothing else does
     source: str = ""  # the library that recorded the step
 
-    def hears(self, heard: ModelInput) -> None:
-        """Note what the model was told and asked."""
+    def talks(self, heard: ModelInput, answer: ModelAnswer) -> None:
+        """Note what the model was told and asked, and what it answered."""
         self.answers, self.asked = heard.answers, heard.by_person
         self.request, self.prompt = heard.request, heard.prompt
+        self.output, self.calls = answer.text, answer.calls
+
+    def returns(self, result: Any, *, is_error: bool) -> None:
+        """Note what a tool returned."""
+        if is_error:
+            failed(self, result if isinstance(result, str) else text_of(result))
+        else:
+            self.result = result
 
     def follows(self, before: Prompt | None) -> Prompt | None:
         """Return the prompt of a model call, after the one before of its node."""

@@ -14,18 +14,7 @@ from streamproc.fingerprint.requests import Prompt
 from streamproc.importers.content import without_blanks
 from streamproc.importers.fitting import fitted, name
 from streamproc.importers.trace_events import TraceCounts, TraceEvent, TraceOptions, places_beside
-from streamproc.importers.trace_steps import (
-    AGENT,
-    MODEL,
-    QUERY,
-    RETRYABLE,
-    SCOPE,
-    TOOL,
-    UNSET,
-    WORKING,
-    Step,
-    Tree,
-)
+from streamproc.importers.trace_steps import AGENT, MODEL, QUERY, RETRYABLE, SCOPE, TOOL, UNSET, WORKING, Step, Tree
 from streamproc.model.raw_fields import SCOPE_MAX
 
 NODE: Final = "agent"  # of a step whose trace names no agent
@@ -77,12 +66,10 @@ class _Trace:
                 self.called_names.add(step.name)
 
     def events(self) -> list[TraceEvent]:
-        self.counts.traces += 1
         self.counts.repeated += self.tree.repeated
         calls, results = self.counts.calls, self.counts.with_result
         self._begin()
         for step in self.order:
-            self.counts.kinds[step.kind] += 1
             if step.kind == MODEL:
                 self._model(step)
             elif step.kind == TOOL:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
+from operator import add
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -20,11 +21,11 @@ from streamproc.core.compiled import core_kind
 from streamproc.core.decision import Decision
 from streamproc.core.kept_runs import OBJECTS_MAX, KeptRuns
 from streamproc.core.local_accounts import LocalAccounts
-from streamproc.core.run_state import RunState
 from streamproc.core.scope import short_name
 from streamproc.model.wire import Event, OperatorResume
 from streamproc.policy import Policy, load_policy
 from streamproc.policy.variants import Settings, variant
+from streamproc.replay.scan import Spent
 from streamproc.replay.spool import SpooledRun, spooled
 
 # Events times policies: below it, starting processes takes longer than the work.
@@ -73,30 +74,16 @@ class PolicyResult:
         self.micro_usd += other.micro_usd
 
 
-class _Spent(NamedTuple):
-    turns: int
-    tokens: int
-    micro_usd: int
-
-    @classmethod
-    def of(cls, run: RunState) -> _Spent:
-        return cls(run.turns, run.ledger.total_tokens, run.ledger.cost_usd_micro)
-
-
-NOTHING: Final = _Spent(0, 0, 0)
-
-
 @dataclass(slots=True)
 class _Halted:
     code: str
     turn: int
-    since: _Spent | None  # what the run had spent when it was halted; None: it goes on after a resume
-    after: _Spent  # spent while it was halted before
+    since: Spent | None  # what the run had spent when it was halted; None: it goes on after a resume
+    after: Spent  # spent while it was halted before
 
-    def close(self, now: _Spent) -> None:
+    def close(self, now: Spent) -> None:
         if self.since is not None:
-            more = (max(0, new - old) for new, old in zip(now, self.since, strict=True))
-            self.after = _Spent(*(old + new for old, new in zip(self.after, more, strict=True)))
+            self.after = Spent(*map(add, self.after, now.since(self.since)))
             self.since = None
 
 
@@ -119,7 +106,7 @@ class PolicyReplay:
         if type(event) is OperatorResume and (halted := self._halted.get(event.run_id)) is not None:
             run = self._runs.read(event.run_id)
             if run is not None and run.halted < 0:
-                halted.close(_Spent.of(run))
+                halted.close(Spent.by(run))
 
     def _halt(self, decision: Decision) -> None:
         known = self._halted.get(decision.run_id)
@@ -127,9 +114,9 @@ class PolicyReplay:
         assert run is not None
         if known is None:
             turn = decision.trigger.turn if decision.trigger is not None else None
-            self._halted[decision.run_id] = _Halted(decision.code, turn or 0, _Spent.of(run), NOTHING)
+            self._halted[decision.run_id] = _Halted(decision.code, turn or 0, Spent.by(run), Spent())
         elif known.since is None:
-            known.since = _Spent.of(run)
+            known.since = Spent.by(run)
 
     def result(self, runs: Iterable[str]) -> PolicyResult:
         """Return what was decided on these runs."""
@@ -138,9 +125,9 @@ class PolicyReplay:
             run = self._runs.read(run_id)
             if run is None:
                 continue
-            spent = _Spent.of(run)
+            spent = Spent.by(run)
             found.tokens += spent.tokens
-            found.micro_usd += spent.micro_usd
+            found.micro_usd += spent.cost_usd_micro
             found.warned += run_id in self._warned
             if (halted := self._halted.get(run_id)) is not None:
                 halted.close(spent)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, Literal, NamedTuple
 
 from streamproc.core.decision import Decision, PolicyRef
@@ -174,10 +175,8 @@ def _shown(found: Mapping[str, Any], name: str) -> str:
 def _presets() -> list[Policy]:
     found = []
     for name in preset_names():
-        try:
+        with suppress(InvalidPolicy):  # one that needs a plug-in
             found.append(load_policy(name))
-        except InvalidPolicy:  # one that needs a plug-in
-            continue
     return found
 
 

@@ -6,11 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Set
 from typing import Final, NamedTuple
 
-import msgspec
-
 from streamproc.core.decision import Decision, PolicyRef
 from streamproc.fleet.command_events import ALL
 from streamproc.kafka.reading import Extent
+from streamproc.replay.stats import read_decision
 
 
 class PublishedDecision(NamedTuple):
@@ -72,14 +71,10 @@ class Difference(NamedTuple):
 
 NEAREST_MAX: Final = 10_000  # possible pairs of one run and detector; with more, decisions are paired in their order
 
-_decoder = msgspec.json.Decoder(Decision)
-
 
 def read_published(value: bytes | None, *, signed: bool = True) -> PublishedDecision | None:
     """Decode a control event; None if it is none."""
-    try:
-        found = _decoder.decode(value or b"")
-    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors, and so are Unicode errors
+    if (found := read_decision(value)) is None:
         return None
     trigger, policy, evidence = found.trigger, found.policy, found.evidence
     return PublishedDecision(
@@ -144,7 +139,9 @@ def _pair(
 ) -> tuple[list[Moved], list[Decision], list[PublishedDecision]]:
     """Pair decisions of one run, detector and severity: those of the same turn under another policy (`exactly`), or
     else the nearest ones. Return the pairs and what is left of both sides."""
-    groups: defaultdict[tuple[object, ...], tuple[list[Decision], list[PublishedDecision]]] = defaultdict(_two_lists)
+    groups: defaultdict[tuple[object, ...], tuple[list[Decision], list[PublishedDecision]]] = defaultdict(
+        lambda: ([], [])
+    )
     for decision in decided:
         turn = turn_of(decision) if exactly else None
         groups[decision.run_id, decision.code, decision.severity, turn][0].append(decision)
@@ -160,10 +157,6 @@ def _pair(
         [decision for decision in decided if decision.id not in paired[0]],
         [control for control in published if control.id not in paired[1]],
     )
-
-
-def _two_lists() -> tuple[list[Decision], list[PublishedDecision]]:
-    return [], []
 
 
 def _nearest(ours: list[Decision], theirs: list[PublishedDecision]) -> list[Moved]:

@@ -11,13 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from streamproc.importers import LogFile, LogRow
-from streamproc.importers.log_bytes import (
-    bounded_line,
-    is_compressed,
-    open_regular,
-    read_beside,
-    without_mark,
-)
+from streamproc.importers.log_bytes import bounded_line, is_compressed, open_regular, read_beside, without_mark
 from streamproc.importers.log_file import event_files
 
 POLL_S: Final = 0.25  # between two looks at a log

@@ -7,12 +7,11 @@ session that copies the records of the former one, are read again by the scan it
 
 from __future__ import annotations
 
-import multiprocessing
+import multiprocessing.connection
 import pickle
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from streamproc.errors import InvalidEvent, StreamprocError
@@ -20,18 +19,18 @@ from streamproc.fingerprint import HashKey
 from streamproc.importers import FORMATS, Import
 from streamproc.importers.discovery import RAW
 from streamproc.policy import Policy
-from streamproc.replay.scan import Scan, ScanEvent, size_of
+from streamproc.replay.scan import BATCH_MAX, Scan, ScanEvent, size_of
 from streamproc.replay.scan_workers import ALL_READ, LOG_READ, Chunk, LogSummary, ReadingPlan, decode_chunk, read_logs
 from streamproc.replay.shared_import import SharedState
 from streamproc.replay.source import ImportedSource, LogEvent, Source
 from streamproc.replay.turn_log import TurnLog
 
 if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
+    from multiprocessing.context import SpawnProcess
 
     from streamproc.core.decision import Decision
 
-AHEAD_BYTES_MAX: Final = 16 << 20  # that one process may send ahead of the scan
+AHEAD_BYTES_MAX: Final = 16 << 20  # that each process may send ahead of the scan
 PARALLEL_BYTES_MIN: Final = 20 << 20  # of all logs: below, starting processes takes longer than reading
 FIRST_BYTES_MAX: Final = 16 << 20  # of a first log that the scan reads itself while the processes start
 JOIN_S: Final = 5.0  # for a process to end after its last log
@@ -67,6 +66,7 @@ class ParallelScan(Scan):
                 self._shared.begin()
                 for batch in self._read(source) if number < here else self._sent(number, source, readers):
                     yield from self.step(number, batch)
+                    readers.receive(number)
 
     def _plan(self) -> ReadingPlan:
         formats = [one.format if isinstance(one, ImportedSource) else None for one in self.sources]
@@ -91,10 +91,10 @@ class ParallelScan(Scan):
                 self._shared.withdraw()
                 yield from self._again(source, events, position)
                 return
-            for event, run_id in zip(chunk.events, chunk.run_ids, strict=True):
+            for event, *_, run_id in chunk.events:
                 source.identify(event, run_id or event.run_id)
             events += len(chunk.events)
-            yield list(map(ScanEvent, chunk.events, chunk.packed, chunk.numbers, chunk.units))
+            yield [ScanEvent(event, packed, number, unit) for event, packed, number, unit, _ in chunk.events]
             if self._on_progress is not None:
                 self._on_progress(chunk.position - position)
                 position = chunk.position
@@ -115,131 +115,87 @@ class ParallelScan(Scan):
 
     def _again(self, source: Source, skipped: int, position: int) -> Iterator[Sequence[LogEvent]]:
         """Read a log here, without the events that were stepped already."""
-        for number, found in enumerate(source.read_without_ids(self._key)):
-            if number >= skipped:
-                source.identify(found.event, found.raw["run_id"])
-                yield [found]
+        yield from self._batches(self._identified(source, skipped), BATCH_MAX)
         if self._on_progress is not None:
             self._on_progress(size_of(source.log) - position)
+
+    def _identified(self, source: Source, skipped: int) -> Iterator[LogEvent]:
+        for found in islice(source.read_without_ids(self._key), skipped, None):
+            source.identify(found.event, found.raw["run_id"])
+            yield found
 
 
 class Readers:
     """The processes of a scan, and what they have sent. A context manager, which ends them."""
 
     def __init__(self, plan: ReadingPlan, jobs: int, first: int = 0) -> None:
-        context = multiprocessing.get_context("spawn")  # forking a process that has threads is not safe
+        self._plan, self._jobs = plan, jobs
         self._left = iter(range(first, len(plan.paths)))
-        self._reader_of: dict[int, _Reader] = {}
-        self._changed = threading.Condition()
-        self._readers = [_Reader(context, plan, self) for _ in range(jobs)]
+        self._processes: dict[Any, SpawnProcess] = {}  # by connection
+        self._log_of: dict[Any, int] = {}  # the log that is read, by connection
+        self._received: dict[int, deque[bytes]] = {}  # by log
+        self._bytes = 0
 
     def __enter__(self) -> Readers:
-        for reader in self._readers:
-            reader.start()
+        context = multiprocessing.get_context("spawn")  # forking a process that has threads is not safe
+        for _ in range(self._jobs):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=read_logs, args=(self._plan, theirs), daemon=True)
+            process.start()
+            theirs.close()  # so that the end of the process ends the connection
+            self._processes[ours] = process
+            self._next_log(ours)
         return self
 
     def __exit__(self, *_: object) -> None:
-        for reader in self._readers:
-            reader.stop()
-        for reader in self._readers:
-            reader.join()
-
-    def next_log(self, reader: _Reader) -> int:
-        """Give the next log to a process; `ALL_READ` if there is none."""
-        with self._changed:
-            number = next(self._left, ALL_READ)
-            if number != ALL_READ:
-                self._reader_of[number] = reader
-            self._changed.notify_all()
-            return number
+        for process in self._processes.values():
+            process.terminate()
+        for connection, process in self._processes.items():
+            process.join(JOIN_S)
+            connection.close()
 
     def chunks(self, number: int) -> Iterator[Chunk]:
-        """Yield what a process sends of a log. Raises `StreamprocError` if it dies."""
-        with self._changed:
-            while number not in self._reader_of:
-                self._check_all()
-                self._changed.wait(1.0)
-            reader = self._reader_of.pop(number)
-        while True:
-            chunk = reader.take()
-            if chunk.number != number:
-                continue  # the rest of a log that the scan has read again
-            yield chunk
-            if chunk.summary:
-                return
-
-    def _check_all(self) -> None:
-        for reader in self._readers:
-            reader.check()
-
-
-class _Reader:
-    """One process, and the thread that receives from it."""
-
-    def __init__(self, context: Any, plan: ReadingPlan, readers: Readers) -> None:
-        self._connection: Connection
-        self._connection, self._theirs = context.Pipe()
-        self._process = context.Process(target=read_logs, args=(plan, self._theirs), daemon=True)
-        self._thread = threading.Thread(target=self._receive, daemon=True)
-        self._readers = readers
-        self._received: deque[bytes] = deque()
-        self._bytes = 0
-        self._changed = threading.Condition()
-        self._stopped = self._ended = False
-
-    def start(self) -> None:
-        self._process.start()
-        self._theirs.close()  # so that the end of the process ends the connection
-        self._thread.start()
-
-    def take(self) -> Chunk:
-        """Return the next chunk. Raises `StreamprocError` if the process has died."""
-        with self._changed:
-            while not self._received:
-                self.check()
-                self._changed.wait(1.0)
-            raw = self._received.popleft()
+        """Yield what a process sends of a log. Raises `StreamprocError` if one dies."""
+        for former in [one for one in self._received if one < number]:  # the rest of logs that the scan read itself
+            self._bytes -= sum(map(len, self._received.pop(former)))
+        received = self._received.setdefault(number, deque())
+        is_last = False
+        while not is_last:
+            while not received:
+                self.receive(number, wait_s=None)
+            raw = received.popleft()
             self._bytes -= len(raw)
-            self._changed.notify_all()
-        return decode_chunk(raw)
+            chunk = decode_chunk(raw)
+            is_last = bool(chunk.summary)
+            yield chunk
 
-    def check(self) -> None:
-        """Raise `StreamprocError` if the process has died and sends nothing more."""
-        if self._ended and not self._received and not self._stopped:
-            self._process.join(JOIN_S)
-            code = self._process.exitcode
-            raise StreamprocError(
-                f"a reading process ended early (exit code {code}); it may lack memory: use fewer with -j, or -j 1"
-            )
+    def receive(self, wanted: int, wait_s: float | None = 0.0) -> None:
+        """Take what processes send while the scan is at the `wanted` log. Those that are far ahead have to wait.
 
-    def stop(self) -> None:
-        with self._changed:
-            self._stopped = True
-            self._changed.notify_all()
-        self._process.terminate()
-
-    def join(self) -> None:
-        self._process.join(JOIN_S)
-        self._thread.join(JOIN_S)
-        self._connection.close()
-
-    def _receive(self) -> None:
-        with suppress(EOFError, OSError):
-            number = self._readers.next_log(self)
-            self._connection.send(number)
-            while number != ALL_READ and not self._stopped:
-                raw = self._connection.recv_bytes()
+        Raises `StreamprocError` if a process has died.
+        """
+        full = self._bytes > AHEAD_BYTES_MAX * self._jobs
+        readers = [one for one, number in self._log_of.items() if number <= wanted or not full]
+        connection: Any
+        for connection in multiprocessing.connection.wait(readers, wait_s):
+            try:
+                raw = connection.recv_bytes()
                 if raw == LOG_READ:
-                    number = self._readers.next_log(self)
-                    self._connection.send(number)
+                    self._next_log(connection)
                     continue
-                with self._changed:
-                    self._received.append(raw)
-                    self._bytes += len(raw)
-                    self._changed.notify_all()
-                    while self._bytes > AHEAD_BYTES_MAX and len(self._received) > 1 and not self._stopped:
-                        self._changed.wait()
-            return
-        with self._changed:
-            self._ended = True
-            self._changed.notify_all()
+            except (EOFError, OSError):
+                process = self._processes[connection]
+                process.join(JOIN_S)
+                raise StreamprocError(
+                    f"a reading process ended early (exit code {process.exitcode}); it may lack memory: use fewer"
+                    " with -j, or -j 1"
+                ) from None
+            if (number := self._log_of[connection]) >= wanted:
+                self._received.setdefault(number, deque()).append(raw)
+                self._bytes += len(raw)
+
+    def _next_log(self, connection: Any) -> None:
+        number = self._log_of[connection] = next(self._left, ALL_READ)
+        if number == ALL_READ:
+            del self._log_of[connection]
+        connection.send(number)

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from streamproc.core.decision import Decision
 from streamproc.core.kept_runs import KeptRuns
 from streamproc.core.local_accounts import LocalAccounts
+from streamproc.core.run_state import RunState
 from streamproc.fingerprint import HashKey
 from streamproc.importers import LogFile
 from streamproc.model.wire import Event, Turn
@@ -44,6 +45,15 @@ class Spent(NamedTuple):
     turns: int = 0
     tokens: int = 0
     cost_usd_micro: int = 0
+
+    @classmethod
+    def by(cls, run: RunState) -> Spent:
+        """Return what a run has spent so far."""
+        return cls(run.turns, run.ledger.total_tokens, run.ledger.cost_usd_micro)
+
+    def since(self, before: Spent) -> Spent:
+        """Return what was spent after another point of the same run."""
+        return Spent(*(max(0, end - begin) for begin, end in zip(before, self, strict=True)))
 
 
 class Scan:
@@ -105,8 +115,9 @@ class Scan:
 
     def _read(self, source: Source) -> Iterator[Sequence[LogEvent]]:
         """Yield the events of a log. Those of a file come in batches; what is written meanwhile comes at once."""
-        events = source.read(self._key)
-        size = 1 if source.log.is_stream else BATCH_MAX
+        return self._batches(source.read(self._key), 1 if source.log.is_stream else BATCH_MAX)
+
+    def _batches(self, events: Iterator[LogEvent], size: int) -> Iterator[Sequence[LogEvent]]:
         while True:
             batch: list[LogEvent] = []
             failure: Exception | None = None
@@ -132,12 +143,11 @@ class Scan:
     def spent_by(self, run_id: str) -> Spent:
         """Return what a run has spent so far."""
         run = self.runs.read(run_id)
-        return Spent() if run is None else Spent(run.turns, run.ledger.total_tokens, run.ledger.cost_usd_micro)
+        return Spent() if run is None else Spent.by(run)
 
     def spent_after_halt(self, run_id: str) -> Spent:
         """Return what a halted run has spent after its halt."""
-        before, whole = self._at_halt[run_id], self.spent_by(run_id)
-        return Spent(*(max(0, end - begin) for begin, end in zip(before, whole, strict=True)))
+        return self.spent_by(run_id).since(self._at_halt[run_id])
 
     def sources_of(self, run_id: str) -> list[str]:
         """Return the paths of the logs that a run comes from, in the order in which they were read."""

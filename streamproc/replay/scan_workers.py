@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 else:
     TypedEvent = Union[TYPED]  # noqa: UP007  # of a tuple
 
-CHUNK_EVENTS: Final = 128  # 100 to 200 KB
+CHUNK_EVENTS: Final = 64  # 50 to 100 KB: a connection takes so much without waiting for the scan
 ALL_READ: Final = -1  # sent to a process in place of the number of a log
 LOG_READ: Final = b"."  # sent by a process after the last chunk of a log
 
@@ -50,14 +50,11 @@ class ReadingPlan(NamedTuple):
 
 
 class Chunk(msgspec.Struct, array_like=True):
-    """Some events of a log, in parallel lists, and how far it is read."""
+    """Some events of a log, and how far it is read."""
 
     number: int  # of the log
-    events: list[TypedEvent] = []
-    run_ids: list[str] = []  # before redaction; empty where that changed nothing
-    packed: list[bytes | None] = []
-    numbers: list[int] = []
-    units: list[str] = []
+    events: list[tuple[TypedEvent, bytes | None, int, str, str]] = []
+    """An event and its place, as `ScanEvent` has them, and its run's id before redaction; empty if that is the same."""
     position: int = 0  # in bytes
     claims: Claims | None = None
     summary: bytes = b""  # of the last chunk of a log
@@ -65,12 +62,9 @@ class Chunk(msgspec.Struct, array_like=True):
     def add(self, found: LogEvent, *, pack: bool) -> None:
         """Add an event."""
         event, raw, number, unit = found
+        packed = packed_turn(event, raw, number, unit) if pack and type(event) is Turn else None
         run_id = raw["run_id"]
-        self.events.append(event)
-        self.run_ids.append("" if run_id == event.run_id else run_id)
-        self.packed.append(packed_turn(event, raw, number, unit) if pack and type(event) is Turn else None)
-        self.numbers.append(number)
-        self.units.append(unit)
+        self.events.append((event, packed, number, unit, "" if run_id == event.run_id else run_id))
 
 
 class LogSummary(NamedTuple):

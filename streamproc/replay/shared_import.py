@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections import UserDict
+from collections.abc import MutableMapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from streamproc.importers import Import, ImportTally
 from streamproc.importers.imported import id_hash
@@ -19,7 +20,7 @@ class Claims(NamedTuple):
     agents_written: list[tuple[str, str]]
 
 
-class _Agents(dict[str, str]):
+class _Agents(UserDict[str, str]):
     """Names of sub-agents, which notes what is looked up and what is written."""
 
     def __init__(self) -> None:
@@ -27,26 +28,15 @@ class _Agents(dict[str, str]):
         self.read: list[tuple[str, str | None]] = []
         self.written: list[tuple[str, str]] = []
 
-    def _note(self, key: Hashable) -> None:
-        if isinstance(key, str) and not super().__contains__(key):
+    def __contains__(self, key: object) -> bool:
+        known = super().__contains__(key)
+        if not known and isinstance(key, str):
             self.read.append((key, None))
+        return known
 
     def __getitem__(self, key: str) -> str:
-        self._note(key)
-        return super().__getitem__(key)
-
-    def __contains__(self, key: object) -> bool:
-        self._note(key if isinstance(key, str) else "")
-        return super().__contains__(key)
-
-    def get(self, key: str, default: Any = None) -> Any:
-        self._note(key)
-        return super().get(key, default)
-
-    def setdefault(self, key: str, default: str = "") -> str:
-        self._note(key)
-        if not super().__contains__(key):
-            self[key] = default
+        if key not in self:
+            raise KeyError(key)
         return super().__getitem__(key)
 
     def __setitem__(self, key: str, value: str) -> None:
@@ -60,7 +50,7 @@ class ClaimingImport(Import):
 
     claimed: list[int] = field(default_factory=list)
     absent: list[int] = field(default_factory=list)
-    agents: dict[str, str] = field(default_factory=_Agents)
+    agents: MutableMapping[str, str] = field(default_factory=_Agents)
 
     def is_new(self, record_id: str) -> bool:
         digest = id_hash(record_id)

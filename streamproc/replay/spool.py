@@ -12,7 +12,6 @@ from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Final, NamedTuple, Self
 
 from streamproc.model.wire import Event, Turn, decode, encode
@@ -69,9 +68,7 @@ class Spool:
         self._file = self.path.open("wb", buffering=BUFFER_BYTES)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._file is not None:
             self._file.close()
 
