@@ -8,7 +8,7 @@ import logging
 
 import pytest
 
-from streamproc.client import TurnPublisher
+from streamproc.client import BlockingTurnPublisher, TurnPublisher
 from streamproc.errors import InvalidEvent, Undelivered, UnsafeCycle
 from streamproc.model.raw_events import parse_raw
 from streamproc.settings import load_settings
