@@ -43,7 +43,7 @@ def play(monitor: Monitor, events: list[dict[str, Any]]) -> None:
             print(f"  repair    : {event['output']}")
         for control in controls:
             if control.halts:
-                print(f"  Same error after repair attempt, stopping. {control.message}")
+                print(f"  {control.message}")
                 print(f"  {control.halt_reason} ({control.code}): {', or '.join(control.suggested_actions)}")
                 print(f"  {attempt} attempts instead of {attempt + spared_attempts(events[place + 1 :])}, ", end="")
                 print(f"{spared_usd(events[place + 1 :])} USD spared")

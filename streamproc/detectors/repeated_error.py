@@ -25,7 +25,19 @@ is universal: works for any error type".
 from __future__ import annotations
 
 from streamproc.core.decision import REPEATED_ERROR
-from streamproc.detectors.base import Detector, Example, Finding, RuleSettings, View, call, hex16, kind, level, said
+from streamproc.detectors.base import (
+    Detector,
+    Example,
+    Finding,
+    Level,
+    RuleSettings,
+    View,
+    call,
+    hex16,
+    kind,
+    level,
+    said,
+)
 
 
 class RepeatedError(Detector):
@@ -62,6 +74,8 @@ class RepeatedError(Detector):
         if errors is view.turn.call_errors:
             excerpt = excerpt or f"{errors.error_class} failed (the text of a call's error is not published)"
         message = f"{message}: {excerpt}"
+        if reached is Level.HALT:
+            message = f"Same error after repair attempt, stopping: {message}"
         return self.finding(
             reached, loop, message, onset=first,
             count=count, first_error=errors.excerpt or None, hashes=[hex16(errors.signature)], match="normalised",

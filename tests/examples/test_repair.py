@@ -23,7 +23,7 @@ def test_the_same_error_after_a_repair_is_the_last(run_id: str) -> None:
     assert (halt.action, halt.terminal_status) == ("halt", "aborted_stuck")
     lines = chapter(NAME, run_id)
     assert [line for line in lines if line.startswith("  attempt")] == lines[0:3:2]
-    assert lines[3].startswith("  Same error after repair attempt, stopping.")
+    assert lines[3].startswith("  Same error after repair attempt, stopping: ")
 
 
 @pytest.mark.parametrize("run_id", GOES_ON)

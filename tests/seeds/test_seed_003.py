@@ -49,7 +49,7 @@ def test_2_a_repair_that_is_stuck() -> None:
     [halt] = halts(repaired(*[failed("API error: channel_not_found")] * 9))
     assert (halt.code, short(halt).at, halt.halt_reason) == ("ERROR001", 2, "repeated_error")
     assert halt.action == "halt"  # "return result  # Stop trying, we're stuck"
-    assert "the same error in 2 consecutive attempts" in halt.message  # "Same error after repair attempt, stopping"
+    assert halt.message.startswith("Same error after repair attempt, stopping: executor reported the same error in 2 ")
 
 
 def test_3_several_nodes_fail_and_the_first_three_messages_count() -> None:
