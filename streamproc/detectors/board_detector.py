@@ -10,6 +10,7 @@ from streamproc.core.board.owners import owner_of
 from streamproc.core.board.state import Task
 from streamproc.core.decision import STALLED
 from streamproc.detectors.base import Detector, Finding, Level, View, actor, kind, level
+from streamproc.model.wire import Event
 
 CAUSE: Final = "a root cause or a person's approval"
 
@@ -48,7 +49,7 @@ class BoardDetector(Detector):
             missing=list(step.missing) or None,
             attempts=step.attempts or None,
             agent=actor(event),
-            module=getattr(event, "module", "") or None,
+            module=module_of(event, step.task) or None,
         )  # fmt: skip
 
     def override(self, view: View) -> Finding | None:
@@ -108,6 +109,11 @@ class GuardDetector(BoardDetector):
     def advice(self, view: View, task: Task) -> str:
         """Return what a person should do about the task."""
         return "a person should look at it"
+
+
+def module_of(event: Event, task: Task) -> str:
+    """Return the module that an event names, or else that of its task; empty: none is known."""
+    return getattr(event, "module", "") or task.module_name
 
 
 def level_at(count: int, warn: int, halt: int) -> Level | None:

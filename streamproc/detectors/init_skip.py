@@ -19,7 +19,7 @@ from __future__ import annotations
 from streamproc.core.board.change import BoardChange
 from streamproc.core.board.state import Task
 from streamproc.detectors.base import Example, View, moved
-from streamproc.detectors.board_detector import GuardDetector
+from streamproc.detectors.board_detector import GuardDetector, module_of
 
 
 class InitSkip(GuardDetector):
@@ -34,7 +34,7 @@ class InitSkip(GuardDetector):
         return limits.ask
 
     def problem(self, view: View, step: BoardChange, task: Task) -> str:
-        of = f" of {module}" if (module := getattr(view.event, "module", "")) else " of its module"
+        of = f" of {module}" if (module := module_of(view.event, task)) else " of its module"
         to = step.config.name(step.target)
         return f"{task.id} cannot move to {to}: {', '.join(step.missing)}{of} missing or failing"
 

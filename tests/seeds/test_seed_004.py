@@ -269,6 +269,8 @@ def test_initialization_skip() -> None:
     # "ACTION: Block IMPLEMENTING, return ticket to REWORK, log violation with module name and missing checklist items"
     assert first.evidence is not None
     assert (first.code, first.evidence.last_valid, first.evidence.missing) == ("TASK006", "REWORK", ["fixtures"])
+    assert first.evidence.module == "billing"  # only the task's creation named it
+    assert "fixtures of billing missing or failing" in first.message
     # "ESCALATE: … if module scaffolding cannot be completed after 2 attempts → user notification"
     assert (second.action, notified(second)) == ("ask_human", "BLOCKED Backend T1 HIGH")
 

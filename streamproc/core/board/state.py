@@ -13,6 +13,7 @@ TASKS_MAX: Final = 32  # tasks on a board; a run works on a few at a time, and f
 BOARD_BYTES: Final = 1_024  # of the encoded board: a quarter of the state of a run
 DEPENDENCIES_MAX: Final = 6  # of one task: chains need one each, and a design ticket is among the first
 MODULES_MAX: Final = 8  # modules whose initialisation has passed
+MODULE_CHARS: Final = 24  # of its name
 ENTERED_MAX: Final = 16  # states for which entries of a task are counted
 REJECTIONS_MAX: Final = 3  # rejections kept of one task; the third escalates it
 FAILED_MAX: Final = 8  # tasks that failed in a row
@@ -59,6 +60,7 @@ class Task(msgspec.Struct, array_like=True):
     items: dict[int, int] = {}  # by number of the guard: items that exist, as bits
     rejections: list[list[str]] = []  # [validator, reason] of the last verdicts against it
     failure: list[int] = []  # [tag of the class, times in a row, turn, reporter (`transitions`)] of the last failure
+    module_name: str = ""  # its beginning, for messages
 
 
 class Board(msgspec.Struct, array_like=True):

@@ -26,6 +26,7 @@ from streamproc.core.board.state import (
     HELD_APPROVAL,
     HELD_ERROR,
     HELD_REPORTED,
+    MODULE_CHARS,
     PASSED,
     PLAIN,
     REJECTIONS_MAX,
@@ -118,7 +119,7 @@ def _created(change: BoardChange, task: Task, event: TaskCreated) -> None:
 
 def _describe(change: BoardChange, task: Task, module: str, ui: bool | None) -> None:
     if module:
-        task.module = change.tag(module)
+        task.module, task.module_name = change.tag(module), module[:MODULE_CHARS]
     if ui is not None:
         task.flags = task.flags | UI if ui else task.flags & ~UI
 
