@@ -39,14 +39,13 @@ class BoardDetector(Detector):
         step, event = view.board_change, view.event
         assert step is not None
         assert step.task is not None
-        config = step.config
+        config, known = step.config, {"missing": list(step.missing) or None}
         return self.task_finding(
-            view, message, type="transition.blocked", halt_reason=STALLED, **more,
+            view, message, type="transition.blocked", halt_reason=STALLED, **known | more,
             from_state=config.name(step.source) or None,
             to_state=config.name(step.target) or getattr(event, "to", "") or None,
             last_valid=config.name(step.task.state) or None,
             guard=step.guard or None,
-            missing=list(step.missing) or None,
             attempts=step.attempts or None,
             agent=actor(event),
             module=module_of(event, step.task) or None,
@@ -82,7 +81,7 @@ class BoardDetector(Detector):
             return self.override(view)
         state = step.config.name(step.task.state)
         message = f"{step.task.id} stays in {state} until {required} is recorded."
-        return self.refusal(view, message, action="ask_human")
+        return self.refusal(view, message, action="ask_human", missing=[required])
 
 
 class GuardDetector(BoardDetector):

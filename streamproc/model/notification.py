@@ -124,4 +124,6 @@ def _line(notice: Notice) -> str:
     notification = notice.notification
     head = f"{notification.urgency} {notification.type} {notification.agent or '-'} {notice.run_id}"
     text = f"{head}: {notification.evidence}"
+    if notice.trigger == "escalation":  # a person has to choose
+        return inert(f"{text} | {notification.recommendation}")
     return inert(text if len(text) <= LINE_MAX else f"{text[: LINE_MAX - 1]}…")

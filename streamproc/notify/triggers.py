@@ -9,6 +9,7 @@ from streamproc.model.advice import ADVICE
 from streamproc.model.controls import ControlEvent, ControlEvidence
 from streamproc.model.notification import Notice, Notification, NotificationType, Urgency, UrgencyName
 
+APPROVAL: Final = ", or record a person's approval"
 EVIDENCE_MAX: Final = 1_000  # characters; phones and chat windows show fewer
 TASK_TOKENS_PERCENT: Final = 80  # ticket rules: "token budget exceeds 80 % for any task"
 SESSION_PERCENT: Final = 70  # ticket rules: "session budget exceeds 70 %"
@@ -221,6 +222,7 @@ def _evidence(control: ControlEvent) -> str:
             ("first error", seen.first_error),
             ("spent", figures),
             ("by", seen.by),
+            ("rejections", "; ".join(f"{one.validator}: {one.reason}" for one in seen.rejections or ())),
         )
         parts += [f"{name}: {value}" for name, value in facts if value]
     text = " | ".join(" ".join(part.split()) for part in parts)
@@ -244,9 +246,32 @@ _ADVICE_BY_TRIGGER: Final[dict[str, str]] = {
 }
 
 
+def _opening(control: ControlEvent) -> list[str]:
+    """Say what was blocked and how it opens, or what a person can choose; nothing for other decisions."""
+    seen, task = control.evidence, control.task_id or "the task"
+    if seen is None:
+        return []
+    if seen.options:
+        return [f"decide about {task}: {', '.join(seen.options)}"]
+    if control.type == "transition.blocked":
+        state = f"{task} stays in {seen.last_valid}" if seen.last_valid else f"{task} does not move"
+        if not seen.missing:
+            return [f"{state}: move it through the states in their order"]
+        to = f" to {seen.to_state}" if seen.to_state else ""
+        missing = ", ".join(seen.missing)
+        return [f"{state}: move it{to} with {missing}{'' if 'approval' in missing else APPROVAL}"]
+    if control.type == "delegation.rejected" and seen.unit == "tasks":
+        return [f"the batch of {seen.count} tasks is rejected: delegate at most {seen.limit} in one cycle"]
+    if control.type == "delegation.rejected":
+        return ["nothing new is delegated: let running work finish, or raise the budget"]
+    return []
+
+
 def _recommendation(control: ControlEvent, trigger: NotificationTrigger) -> str:
     if trigger.name in _ADVICE_BY_TRIGGER:
         return _ADVICE_BY_TRIGGER[trigger.name]
     actions = [action for action in (control.action, *control.suggested_actions) if action]
-    advice = [ADVICE.get(action, action) for action in dict.fromkeys(actions)]
+    opening = _opening(control)
+    advice = [ADVICE.get(action, action) for action in dict.fromkeys(actions) if not opening or action != "warn"]
+    advice = [*opening, *advice]
     return "; or ".join(advice) or f"investigate: see `streamproc explain {control.code}`"

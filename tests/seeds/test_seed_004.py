@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamproc import Monitor
-from streamproc.model.notification import Urgency
+from streamproc.model.notification import Urgency, message_of, summary_of
 from streamproc.notify.triggers import notice_of, trigger_of
 
 if TYPE_CHECKING:
@@ -73,6 +73,15 @@ def notified(control: ControlEvent) -> str:
         return ""
     sent = notice_of(control, trigger, trigger.urgency).notification
     return f"{sent.type} {sent.agent} {sent.task_id} {sent.urgency}"
+
+
+def bodies_of(control: ControlEvent) -> list[str]:
+    """Return the notification as text, as JSON, and in a summary of several."""
+    trigger = trigger_of(control)
+    assert trigger is not None
+    notice = notice_of(control, trigger, trigger.urgency)
+    messages = [message_of(notice), message_of(notice, as_json=True), summary_of([notice] * 2)]
+    return [message.body for message in messages]
 
 
 def board_state(*raws: Raw) -> str | None:
@@ -161,12 +170,16 @@ def test_oscillating_state() -> None:
     swings = moves("T1", "IMPLEMENTING", *ROUND * 3)
     [blocked] = played(*working(), *swings)
     # "ACTION: Halt, force BLOCKED status"
-    assert (blocked.code, blocked.terminal_status) == ("TASK001", "blocked")
+    assert (blocked.code, blocked.type, blocked.terminal_status) == ("TASK001", "task.ended", "blocked")
     assert "stop Backend" in blocked.message
     assert board_state(*working(), *swings) == "BLOCKED"
     assert notified(blocked) == "LOOP_DETECTED Backend T1 HIGH"
     # "ESCALATE: Root cause analysis required before retry"
     retry = moves("T1", "BLOCKED", "IMPLEMENTING")
+    refused = played(*working(), *swings, *retry)[-1]
+    assert (
+        "T1 stays in BLOCKED: move it to IMPLEMENTING with a root cause or a person's approval" in bodies_of(refused)[0]
+    )
     assert [one.type for one in played(*working(), *swings, *retry)][1:] == ["transition.blocked"]
     assert len(played(*working(), *swings, *(one | {"root_cause": "a shared fixture"} for one in retry))) == 1
 
@@ -332,6 +345,9 @@ def test_validator_rejection_loop() -> None:
     assert [one.reason for one in escalated.evidence.rejections or []] == [f"criterion {n}" for n in range(3)]
     assert escalated.evidence.options == ["force-approve", "cancel", "reassign"]
     assert (escalated.evidence.agent, notified(escalated)) == ("Backend", "ESCALATION Backend T1 CRITICAL")
+    for body in bodies_of(escalated):
+        assert all(f"criterion {n}" in body for n in range(3))
+        assert "decide about T1: force-approve, cancel, reassign" in body
     # "force-approve (override logged in `decisionLog.md`)"
     force = {"type": "decision.recorded", "task_id": "T1", "decision": "force-approve", "by": "ann", "reason": "enough"}
     onwards = [*moves("T1", "ESCALATED", "VALIDATION"), *moves("T1", *PATH[4:])]
