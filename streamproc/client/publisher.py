@@ -313,8 +313,8 @@ def _coroutine_function(method: Callable[..., Coroutine[Any, Any, str]]) -> Call
     """Return a method as an `async def`: mocks and frameworks look whether it is one."""
 
     @wraps(method)
-    async def publish(self: TurnPublisher, **fields: Any) -> str:
-        return await method(self, **fields)
+    async def publish(self: TurnPublisher, *kind: str, **fields: Any) -> str:
+        return await method(self, *kind, **fields)
 
     return publish
 

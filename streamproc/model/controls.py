@@ -70,8 +70,10 @@ class PublishedRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def model_json_schema(cls, **_: Any) -> dict[str, Any]:
-        """Return its JSON Schema."""
-        return msgspec.json.schema(cls)
+        """Return its JSON Schema: of an object, whose parts are defined in it."""
+        parts = msgspec.json.schema(cls)["$defs"]
+        whole: dict[str, Any] = parts.pop(cls.__name__)
+        return whole | {"$defs": parts} if parts else whole
 
     def model_dump(self, *, exclude_none: bool = False, **_: Any) -> dict[str, Any]:
         """Return all fields as JSON types; without those that are None, if you exclude them."""

@@ -134,10 +134,6 @@ export interface ControlEvidence {
    */
   cycles?: string[][] | null;
   /**
-   * redacted excerpt of a repeated query, where content is published
-   */
-  query?: string | null;
-  /**
    * failing tests at the trigger
    */
   failing?: number | null;
@@ -279,6 +275,10 @@ export interface ControlEvidence {
    * the last known state of a run that timed out
    */
   snapshot?: ControlSnapshot | null;
+  /**
+   * redacted excerpt of a repeated query, where content is published
+   */
+  query?: string | null;
   /**
    * facts of a plug-in, at most 16; texts are redacted excerpts of up to 256 characters
    */

@@ -31,23 +31,23 @@ export interface RunStatus {
    */
   capped_budgets?: string[];
   /**
+   * events that were refused because they lack the token of the run
+   */
+  strangers?: number;
+  /**
    * handovers in a row without progress on each edge, such as planner_to_researcher; counted where the policy counts each edge apart, as `planner` does
    */
   loop_counters?: {
     [k: string]: number;
   };
   /**
-   * tasks that have ended while the run goes on, and were not resumed: at most eight
-   */
-  ended_tasks?: EndedTask[];
-  /**
    * cycles of its graph that it has entered
    */
   cycles?: CycleStatus[];
   /**
-   * events that were refused because they lack the token of the run
+   * tasks that have ended while the run goes on, and were not resumed: at most eight
    */
-  strangers?: number;
+  ended_tasks?: EndedTask[];
   /**
    * partition of the turns topic; -1: not on Kafka
    */
@@ -195,10 +195,6 @@ export interface ControlEvidence {
    */
   cycles?: string[][] | null;
   /**
-   * redacted excerpt of a repeated query, where content is published
-   */
-  query?: string | null;
-  /**
    * failing tests at the trigger
    */
   failing?: number | null;
@@ -341,6 +337,10 @@ export interface ControlEvidence {
    */
   snapshot?: ControlSnapshot | null;
   /**
+   * redacted excerpt of a repeated query, where content is published
+   */
+  query?: string | null;
+  /**
    * facts of a plug-in, at most 16; texts are redacted excerpts of up to 256 characters
    */
   details?: {
@@ -404,21 +404,6 @@ export interface ControlPolicy {
   hash: string;
 }
 /**
- * A task that has ended while its run goes on: guards for it, and for its agent, refuse work.
- */
-export interface EndedTask {
-  task_id: string;
-  terminal_status: "aborted_stuck" | "budget_exceeded" | "timed_out" | "blocked" | "stalled" | "escalated" | "stopped";
-  /**
-   * of the rule that ended it
-   */
-  code: string;
-  /**
-   * that owns it; empty: not known
-   */
-  agent?: string;
-}
-/**
  * What a run keeps of one cycle of its graph.
  */
 export interface CycleStatus {
@@ -444,4 +429,19 @@ export interface CycleStatus {
   windows?: {
     [k: string]: number;
   };
+}
+/**
+ * A task that has ended while its run goes on: guards for it, and for its agent, refuse work.
+ */
+export interface EndedTask {
+  task_id: string;
+  terminal_status: "aborted_stuck" | "budget_exceeded" | "timed_out" | "blocked" | "stalled" | "escalated" | "stopped";
+  /**
+   * of the rule that ended it
+   */
+  code: string;
+  /**
+   * that owns it; empty: not known
+   */
+  agent?: string;
 }
