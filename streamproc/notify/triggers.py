@@ -253,6 +253,8 @@ def _opening(control: ControlEvent) -> list[str]:
         return []
     if seen.options:
         return [f"decide about {task}: {', '.join(seen.options)}"]
+    if seen.root:
+        return [f"unblock {seen.root} first: {', '.join((seen.chain or [])[1:]) or 'others'} wait for it"]
     if control.type == "transition.blocked":
         state = f"{task} stays in {seen.last_valid}" if seen.last_valid else f"{task} does not move"
         if not seen.missing:

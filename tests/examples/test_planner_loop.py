@@ -9,7 +9,7 @@ from tests.examples.playing import chapter, first_halts, scanned, turn_of
 NAME = "planner_loop"
 LOOPS = {
     "assess/already-done": (14, "researcher", 6, 5),
-    "code/no-new-files": (12, "coder", 6, 5),
+    "code/no-new-files": (10, "coder", 6, 5),
     "verify/nothing-changed": (12, "verifier", 4, 3),
 }
 HONEST = ["assess/slow-progress", "assess/found-in-time", "verify/gets-better"]
