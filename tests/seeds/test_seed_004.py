@@ -307,6 +307,19 @@ def test_ui_ux_gate_bypass() -> None:
     assert (recorded.evidence.by, recorded.evidence.reason) == ("ann", "one word changes")
 
 
+def test_an_approval_opens_its_gate_whenever_it_is_given() -> None:
+    # "Override requires explicit user approval logged in `decisionLog.md`"
+    approval = {"type": "decision.recorded", "task_id": "T1", "decision": "approve", "by": "ann", "reason": "a word"}
+    ticket, frontend = created("D1", kind="design"), created("T1", ui_touching="yes", depends_on=["D1"])
+    start = moves("T1", "READY", "LOCKED", "IMPLEMENTING")
+    told = [one | {"ui_touching": "yes"} for one in start]
+    assert [one.type for one in played(ticket, frontend, approval, *start)] == ["decision.recorded"]
+    for early in ([ticket, approval, frontend, *start], [approval, frontend, *start], [approval, *told]):
+        assert played(*early) == []
+    refused = played(frontend, approval | {"decision": "reject"}, *start)
+    assert [one.code for one in refused] == ["TASK007"]
+
+
 def test_artifacts_may_be_named_by_their_paths() -> None:
     # "(b) design artifacts on disk at `docs/uiux/<feature>/` (mockup, interaction-spec, component-hierarchy, …)"
     names = ("mockup", "interaction-spec", "component-hierarchy", "state-variations", "accessibility-checklist")

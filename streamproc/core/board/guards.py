@@ -75,10 +75,12 @@ def unmet(
 
 
 def open_gates(board: Board, config: BoardConfig, task: Task, overridden: list[tuple[str, str]]) -> None:
-    """Open the guards that a person may override, before the move."""
+    """Open the guards that a person may override, before the move. One that does not apply to the task so far opens as
+    well, and replaces nothing yet: the task may not be described before it is approved."""
     for number, guard in enumerate(config.guards):
-        if guard.override and guard.code in config.enforced and _missing(board, config, task, number, {}):
-            _open(config, task, number, overridden)
+        if guard.override and guard.code in config.enforced:
+            missing = _missing(board, config, task, number, {})
+            _open(config, task, number, overridden if missing else [])
 
 
 def pass_verdicts(config: BoardConfig, task: Task) -> None:
@@ -93,7 +95,7 @@ def pass_verdicts(config: BoardConfig, task: Task) -> None:
 
 def _open(config: BoardConfig, task: Task, number: int, overridden: list[tuple[str, str]]) -> None:
     guard = config.guards[number]
-    task.flags |= PASSED << number
+    task.flags |= PASSED << number | DESIGNED * guard.ticket
     task.items[number] = (1 << len(guard.items)) - 1
     overridden.append((guard.code, guard.name))
 
