@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import json
 import pickle
 from typing import TYPE_CHECKING
 
@@ -200,6 +201,19 @@ def test_a_control_event_is_the_field_of_a_pydantic_model() -> None:
     assert Alarm.model_validate_json(alarm.model_dump_json()) == alarm == Alarm.model_validate(alarm.model_dump())
     with pytest.raises(ValidationError, match="no ControlEvent"):
         Alarm.model_validate({"control": {"id": 1}})
+
+
+def test_fields_are_chosen_as_of_a_pydantic_model() -> None:
+    [control] = decisions([{"node": "coder", "output": AGAIN}] * 2)
+    whole = control.model_dump(mode="json")
+    assert (whole["labels"], whole["trigger"]["topic"], whole["suggested_actions"]) == (None, None, [])
+    assert control.model_dump(exclude={"evidence"}) == {key: one for key, one in whole.items() if key != "evidence"}
+    assert control.model_dump(include={"id", "code"}) == {"id": control.id, "code": "LOOP001"}
+    assert "topic" not in control.model_dump(exclude_none=True)["trigger"]
+    assert control.model_dump(exclude_defaults=True) == json.loads(encode_decision(control))
+    assert json.loads(control.model_dump_json(indent=2)) == whole
+    with pytest.raises(TypeError):
+        control.model_dump(excluded={"evidence"})  # type: ignore[call-arg]
 
 
 def test_what_is_no_control_event_is_a_value_error() -> None:

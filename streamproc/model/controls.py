@@ -5,7 +5,7 @@ One declaration serves both: the engine fills these types, msgspec encodes them,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar, get_args
 
 import msgspec
@@ -75,14 +75,29 @@ class PublishedRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         whole: dict[str, Any] = parts.pop(cls.__name__)
         return whole | {"$defs": parts} if parts else whole
 
-    def model_dump(self, *, exclude_none: bool = False, **_: Any) -> dict[str, Any]:
-        """Return all fields as JSON types; without those that are None, if you exclude them."""
-        fields = ((name, getattr(self, name)) for name in self.__struct_fields__)
-        return {name: _plain(value, exclude_none) for name, value in fields if not (exclude_none and value is None)}
+    def model_dump(
+        self,
+        *,
+        mode: str = "python",  # noqa: ARG002 (as of a pydantic model)
+        by_alias: bool = False,  # noqa: ARG002
+        include: Container[str] | None = None,
+        exclude: Container[str] = (),
+        exclude_none: bool = False,
+        exclude_defaults: bool = False,
+    ) -> dict[str, Any]:
+        """Return the fields as JSON types, in either `mode`; there are no aliases. `include` and `exclude` name fields
+        of the record itself, the others count for its parts, too."""
+        if exclude_defaults:
+            fields = msgspec.to_builtins(self)
+        else:
+            values = ((name, getattr(self, name)) for name in self.__struct_fields__)
+            fields = {name: _plain(one, exclude_none) for name, one in values if not (exclude_none and one is None)}
+        return {name: one for name, one in fields.items() if name not in exclude and (not include or name in include)}
 
-    def model_dump_json(self, *, exclude_none: bool = False) -> str:
-        """Return all fields as JSON."""
-        return msgspec.json.encode(self.model_dump(exclude_none=exclude_none)).decode()
+    def model_dump_json(self, *, indent: int | None = None, **fields: Any) -> str:
+        """Return the fields as JSON; `fields` are arguments of `model_dump`."""
+        raw = msgspec.json.encode(self.model_dump(**fields))
+        return (raw if indent is None else msgspec.json.format(raw, indent=indent)).decode()
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None) -> Self:
         """Return a copy with some fields changed."""
