@@ -15,6 +15,15 @@ NotificationType = Literal[
     "LOOP_DETECTED", "STALL", "FAILURE", "BUDGET_WARNING", "BUDGET_EXCEEDED", "HARD_CAP", "TIMEOUT", "ESCALATION",
     "STOP", "PAUSE", "CLEAR", "ORDER_REFUSED", "BLOCKED", "HALT", "UNWATCHED", "WATCHED",
 ]  # fmt: skip
+SeedType = Literal["LOOP_DETECTED", "BUDGET_WARNING", "STALL", "FAILURE", ""]
+SEED_TYPES: Final[dict[NotificationType, SeedType]] = {
+    "LOOP_DETECTED": "LOOP_DETECTED",
+    "STALL": "STALL", "BLOCKED": "STALL", "TIMEOUT": "STALL",
+    "BUDGET_WARNING": "BUDGET_WARNING", "BUDGET_EXCEEDED": "BUDGET_WARNING", "HARD_CAP": "BUDGET_WARNING",
+    "FAILURE": "FAILURE", "ESCALATION": "FAILURE", "HALT": "FAILURE", "STOP": "FAILURE", "ORDER_REFUSED": "FAILURE",
+    "UNWATCHED": "FAILURE",
+}  # fmt: skip
+"""The four types of the tickets requirement, for receivers that know no others. The rest is good news, or a choice."""
 UrgencyName = Literal["LOW", "MEDIUM", "HIGH", "CRITICAL"]
 
 LISTED_MAX: Final = 20  # notifications listed in a summary; the others are only counted
@@ -51,6 +60,7 @@ class Notice(_Model):
 
     notification: Notification
     trigger: str = Field(description="the notification rule that matched")
+    seed_type: SeedType = Field("", description="the type among the four of the tickets requirement; empty: none fits")
     run_id: str
     code: str
     control_id: str = Field(description="id of the control event; two notifications with the same id are one")

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, cast
 
 from streamproc.model.advice import ADVICE
 from streamproc.model.controls import ControlEvent, ControlEvidence
-from streamproc.model.notification import Notice, Notification, NotificationType, Urgency, UrgencyName
+from streamproc.model.notification import SEED_TYPES, Notice, Notification, NotificationType, Urgency, UrgencyName
 
 APPROVAL: Final = ", or record a person's approval"
 EVIDENCE_MAX: Final = 1_000  # characters; phones and chat windows show fewer
@@ -184,6 +184,7 @@ def notice_of(control: ControlEvent, trigger: NotificationTrigger, urgency: Urge
             urgency=cast("UrgencyName", urgency.name),
         ),
         trigger=trigger.name,
+        seed_type=SEED_TYPES.get(trigger.type, ""),
         run_id=control.run_id,
         code=control.code,
         control_id=control.id,

@@ -7,12 +7,12 @@ events, and people read notifications.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
 from streamproc import Monitor
-from streamproc.model.notification import Urgency, message_of, summary_of
+from streamproc.model.notification import SEED_TYPES, NotificationType, Urgency, message_of, summary_of
 from streamproc.notify.triggers import notice_of, trigger_of
 
 if TYPE_CHECKING:
@@ -440,3 +440,11 @@ def test_notification_triggers() -> None:
     # "3 consecutive task failures"
     failed = played(*(verdict(f"T{n}", "REJECTED") for n in range(3)))[-1]
     assert (failed.code, notified(failed).split()[0]) == ("ERROR004", "FAILURE")
+
+
+def test_each_notification_has_one_of_the_four_types() -> None:
+    # "type: LOOP_DETECTED | BUDGET_WARNING | STALL | FAILURE"; what asks for nothing has none
+    assert set(get_args(NotificationType)) - set(SEED_TYPES) == {"PAUSE", "CLEAR", "WATCHED"}
+    assert set(SEED_TYPES.values()) == {"LOOP_DETECTED", "BUDGET_WARNING", "STALL", "FAILURE"}
+    refused = played(created("T1", module="billing"), *moves("T1", "LOCKED", "IMPLEMENTING"))[0]
+    assert '"seed_type":"STALL"' in bodies_of(refused)[1]
