@@ -77,7 +77,7 @@ def runs(
             and within(log_ms(status.at) or 0, since_ms, until_ms)
         ]
         shown.sort(key=lambda status: status.at or "", reverse=True)
-        shown.sort(key=lambda status: (ORDER[status.status], status.severity == "info"))
+        shown.sort(key=lambda status: (ORDER.get(status.status, len(ORDER)), status.severity == "info"))
         if as_json or format_ == "jsonl":
             for status in shown:
                 json_line(_json(status))

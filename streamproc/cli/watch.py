@@ -180,7 +180,7 @@ def _show_json(control: ControlEvent) -> None:
 
 
 def _show_line(control: ControlEvent) -> None:
-    severity = paint(f"{control.severity:<4}", COLOURS[control.severity])
+    severity = paint(f"{control.severity:<4}", COLOURS.get(control.severity, "cyan"))
     line(f"{severity}  {clean(control.run_id)}  turn {_turn(control)}  {clean(control.code)}  {_message(control)}")
 
 
@@ -232,7 +232,7 @@ def _entry(control: ControlEvent, console: Console) -> list[Text]:
     from rich.text import Text
 
     head = Text(f"{clean((control.at or '')[11:19]):<8}  ")
-    head.append(f"{control.severity:<4}", style=COLOURS[control.severity])
+    head.append(f"{control.severity:<4}", style=COLOURS.get(control.severity, "cyan"))
     turn = f"  turn {_turn(control)}" if _turn(control) else ""
     head.append(f"  {clean(control.run_id)}", style="bold")
     head.append(f"{turn}  {clean(control.code)}")

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 import orjson
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from streamproc.errors import InvalidEvent
 from streamproc.model import wire
@@ -103,7 +103,7 @@ def check(directory: Path) -> Iterator[str]:
         for sample in samples:
             try:
                 kind.decode(sample.read_bytes())
-            except (InvalidEvent, ValidationError, msgspec.DecodeError) as error:
+            except (InvalidEvent, ValueError, msgspec.DecodeError) as error:
                 yield f"{sample} no longer decodes: {error}"
 
 

@@ -39,6 +39,10 @@ def test_untrusted_names_are_neither_markup_nor_control_sequences() -> None:
     assert "\x1b" not in text
 
 
+def test_a_severity_of_a_newer_worker_is_shown() -> None:
+    assert "fatal  run" in shown(80, control("run", "Why.").model_copy(update={"severity": "fatal"}))[0]
+
+
 def test_the_last_events_that_fit_are_shown() -> None:
     controls = [control("run", "Why.", turn) for turn in range(50)]
     assert shown(80, *controls, height=7)[::2] == [

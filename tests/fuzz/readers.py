@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import pydantic
 
 from streamproc.client.halt_records import ControlNews, StatusNews, read_control_news, read_status_news
 from streamproc.client.halts import Halts, halted_error
@@ -303,7 +302,7 @@ READERS: Final = {
     "a statement": Reader(_statements, read_statement, (msgspec.DecodeError,), _booked),
     "a record of the spend topic, in the worker": Reader(_statements, _account, NOTHING),
     "a command": Reader(_commands, read_command, (InvalidEvent,), _apply),
-    "a control event": Reader(lambda: _stepped()[1], read_control, (pydantic.ValidationError,), _notified),
+    "a control event": Reader(lambda: _stepped()[1], read_control, (ValueError,), _notified),
     "a control event, in the listener": Reader(
         lambda: _stepped()[1], lambda raw: read_control_news(raw, 0), (ValueError,), _followed
     ),
