@@ -6,10 +6,11 @@ from streamproc.core import kind
 from streamproc.core.records import cfunc, hash64, i32, tag32, u64
 from streamproc.core.rules import Rules
 from streamproc.core.run_state import RunState
+from streamproc.core.signals.handovers import says_only
 from streamproc.core.signals.nodes import NodeState
 from streamproc.core.signals.own_turns import OWN_TIMES, count_own, observe_own_period
 from streamproc.core.signals.periods import NARRATION
-from streamproc.core.signals.statements import USER_NODES, observe_statement
+from streamproc.core.signals.statements import NO_WORK, USER_NODES, observe_statement
 from streamproc.core.signals.streaks import Said
 from streamproc.core.signals.text_streaks import is_text_only
 from streamproc.core.view import View
@@ -25,7 +26,9 @@ def observe_content(view: View, output: Content | None) -> None:
     value: u64
     left: Content | None = turn.structured or turn.artifact or turn.docs
     if output is not None and view.node.last_call >= 0 and left is None and turn.tests is None:
-        value = view.node_tag ^ hash64(output.norm) ^ topic
+        value = (view.node_tag ^ hash64(output.norm) ^ topic) & ~NO_WORK
+        if view.switches.edges_apart and says_only(turn.node, turn):
+            value |= NO_WORK
         if turn.query is not None and not run.novelty.seen.has(tag32(value)):
             run.novelty.last_result = view.index  # the answer to a query, whether or not it turns out to be narration
         run.streams.observe(NARRATION, tag32(value) & ~1, view.index)

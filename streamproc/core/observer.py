@@ -19,7 +19,6 @@ from streamproc.core.run_state import RunState
 from streamproc.core.signals.calls import Repeats
 from streamproc.core.signals.cycles import Cycle
 from streamproc.core.signals.handovers import (
-    CODER,
     FruitlessHandovers,
     brought_results,
     edge_of_tags,
@@ -36,7 +35,7 @@ from streamproc.core.signals.queries import has_answer, observe_query
 from streamproc.core.signals.recent_calls import observe_recent_calls
 from streamproc.core.signals.similarity import says_alike
 from streamproc.core.signals.spend import amount_of, counts_of
-from streamproc.core.signals.statements import USER_NODES
+from streamproc.core.signals.statements import NO_WORK, USER_NODES
 from streamproc.core.signals.tools import ToolsSeen
 from streamproc.core.view import GAP_MS, View
 from streamproc.model.wire import NO_ANSWER, Call, Content, Turn, Usage
@@ -294,12 +293,11 @@ def _settle_pending_text(view: View) -> None:
     run: RunState = view.run
     author: u32 = run.pending.node
     since: i32 = run.pending.turn
+    no_work: bool = run.pending.value >= NO_WORK
     judged: bool
     run.cycle_memories.enter(run.cycles.of_node(author), view.index)
     run.pending.settle(view)
-    judged = view.switches.edges_apart and (
-        shows_results(run.nodes.find(author)) or CODER in run.handovers.previous_name.get().lower()
-    )
+    judged = view.switches.edges_apart and (no_work or shows_results(run.nodes.find(author)))
     if run.novelty.last_discovery == since and not judged:
         run.handovers.note_finder(author, since)
     run.cycle_memories.enter(None, view.index)

@@ -18,6 +18,7 @@ ControlType = Literal[
     "decision.recorded",
 ]  # fmt: skip
 Severity = Literal["info", "warn", "halt"]
+Match = Literal["exact", "normalised"]
 HaltReason = Literal["budget_exceeded", "stalled", "oscillating", "repeated_error", "user_stop"]
 TerminalStatus = Literal[
     "aborted_stuck", "budget_exceeded", "timed_out", "blocked", "stalled", "escalated", "stopped"
@@ -155,7 +156,7 @@ class ControlEvidence(PublishedRecord, kw_only=True, frozen=True):
     period: Annotated[int | None, about("length of the period, in steps")] = None
     iteration: Annotated[int | None, about("iterations of the cycle so far")] = None
     turns: Annotated[list[int] | None, about("turn indices of the occurrences counted")] = None
-    match: Annotated[Known[Literal["exact", "normalised"]] | None, about("how the occurrences match")] = None
+    match: Annotated[Known[Match] | None, about("how the occurrences match")] = None
     tool: str | None = None
     args_hash: str | None = None
     args_excerpt: Annotated[

@@ -19,7 +19,7 @@ from streamproc.core.run_state import RunState
 from streamproc.core.scope import Scope
 from streamproc.core.view import View
 from streamproc.detectors.base import RuleSettings
-from streamproc.model.controls import Action, ControlType, HaltReason, TerminalStatus
+from streamproc.model.controls import Action, ControlType, HaltReason, Match, TerminalStatus
 from streamproc.model.redaction import redact
 
 MESSAGE_MAX: Final = 500  # characters
@@ -99,6 +99,8 @@ class PluginDetector:
                 raise ValueError(f"the {name} of a finding is {value!r}; it can be {', '.join(sorted(choices))}")
         if found.level == Level.HALT and not found.status:
             raise ValueError("a halt has a status, in which the run ends")
+        if found.evidence.match not in (None, *get_args(Match)):
+            raise ValueError(f"the match of its evidence is {found.evidence.match!r}; it is one of {get_args(Match)}")
         if not -1 <= found.onset <= view.index:
             raise ValueError(f"the onset {found.onset} is no turn of the run")
         return found

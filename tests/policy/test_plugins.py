@@ -72,7 +72,9 @@ class Counter:
         return self.found(count, Level.HALT if count == limits.halt else Level.WARN)
 
     def found(self, count: int, level: Level, **more: Any) -> Finding:
-        evidence = Evidence(kind=self.name, count=count, details=more.pop("details", None))
+        evidence = Evidence(
+            kind=self.name, count=count, details=more.pop("details", None), match=more.pop("match", None)
+        )
         about = {"code": self.code, "loop": 0, "message": f"{count} turns.", "reason": STALLED, "status": "stalled"}
         return Finding(level=level, evidence=evidence, **about | more)
 
@@ -453,7 +455,7 @@ def test_a_state_that_is_too_large_loses_it_last_of_all_signals() -> None:
         {"code": "LOOP001"}, {"code": "acme/other"}, {"reason": "bored"}, {"status": "fine"}, {"status": ""},
         {"type": "run.resumed"}, {"type": "nonsense"}, {"action": "explode"}, {"onset": 99}, {"loop": "x"},
         {"message": 3}, {"details": {"x": object()}}, {"details": {"x": True}},
-        {"details": {f"{n}": n for n in range(17)}}, {"details": {3: 4}},
+        {"details": {f"{n}": n for n in range(17)}}, {"details": {3: 4}}, {"match": "fuzzy"},
     ],
 )  # fmt: skip
 def test_a_finding_that_no_reader_could_read_is_a_fault(more: dict[str, Any]) -> None:

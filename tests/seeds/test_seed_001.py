@@ -174,15 +174,20 @@ def test_pages_without_queries_are_progress_while_they_are_new() -> None:
     assert (halt.terminal_status, edge(halt)) == ("aborted_stuck", ["planner", "researcher"])
 
 
-def test_a_coder_that_leaves_no_file_makes_no_progress_whatever_it_says() -> None:
+@pytest.mark.parametrize("decides", [True, False])
+@pytest.mark.parametrize("called", [True, False])
+@pytest.mark.parametrize("name", ["coder", "Coder 2", "the-senior-backend-coder"])
+def test_a_coder_that_leaves_no_file_makes_no_progress_whatever_it_says(name: str, called: bool, decides: bool) -> None:
     # "If `state.fileChanges` gained new entries, reset `planner_to_coder`." "Similar logic for … `planner_to_coder`"
-    words = [{"node": "coder", "output": f"Module {'x' * n} is next, then {n} more."} for n in range(9)]
-    for decides in (True, False):
-        halt = halts(hops("coder", words, decides=decides))[0]
-        assert (halt.code, halt.terminal_status, edge(halt)) == ("LOOP005", "aborted_stuck", ["planner", "coder"])
-    edits = [[{"name": "edit", "args": {"n": n}, "result": f"ok {n}"}] for n in range(9)]
-    worked = [turn | {"tool_calls": made} for turn, made in zip(words, edits, strict=True)]
-    assert halts(hops("coder", worked)) == []
+    def edit(n: int) -> Raw:
+        return {"tool_calls": [{"name": "edit", "args": {"n": n}, "result": f"ok {n}"}]}
+
+    words = [{"node": name, "output": f"Module {'x' * n} is next, then {n} more."} for n in range(9)]
+    began = [planned(20, name, decides=decides), {"node": name} | edit(20)] if called else []
+    halt = halts([*began, *hops(name, words, decides=decides)])[0]
+    assert (halt.code, halt.terminal_status, edge(halt)) == ("LOOP005", "aborted_stuck", ["planner", name])
+    worked = [turn | edit(n) for n, turn in enumerate(words)]
+    assert halts([*began, *hops(name, worked, decides=decides)]) == []
 
 
 def test_progress_of_files_is_a_new_entry_of_the_key_set() -> None:

@@ -17,12 +17,17 @@ from streamproc.model.wire import Turn
 USER_NODES: Final = frozenset({"user", "User", "human", "Human", "customer", "Customer"})
 
 
+NO_WORK: Final = (
+    1 << 63
+)  # of `Pending.value`, of which statements use the low half: words of a node whose work is files
+
+
 @final
 @cclass
 class Pending(Record):
     """A text that is a message or narration: not yet known which."""
 
-    value: u64  # hash of the text, with its node and topic
+    value: u64  # hash of the text, with its node and topic; the highest bit: `NO_WORK`
     node: u32  # tag of the node that wrote it; 0: no text is pending
     turn: i32
 
