@@ -359,7 +359,14 @@ def test_bytes_that_are_not_a_state_are_refused() -> None:
     assert STANDARD.name == "standard"
 
 
-@pytest.mark.parametrize("make", [full_turn, circling_turn, growing_turn])
+def repeating_turn(n: int, dice: random.Random) -> Turn:
+    """Return a turn whose text is said a few times in a row: the periods that its stream holds come and go."""
+    shape = circling_turn(0, dice)
+    said = Content(HASH_MAX - n // 3 % 2, HASH_MAX - n // 3 % 2)
+    return Turn(w=WIRE_VERSION, run_id=shape.run_id, event_id=f"{n}", node="n", output=said)
+
+
+@pytest.mark.parametrize("make", [full_turn, circling_turn, growing_turn, repeating_turn])
 def test_every_addition_is_counted(make: Callable[[int, random.Random], Turn]) -> None:
     """A state that is kept unpacked is measured before it can be too large; a packed one is measured each time."""
     feed, dice = Feed(), random.Random(4)

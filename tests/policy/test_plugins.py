@@ -72,9 +72,8 @@ class Counter:
         return self.found(count, Level.HALT if count == limits.halt else Level.WARN)
 
     def found(self, count: int, level: Level, **more: Any) -> Finding:
-        evidence = Evidence(
-            kind=self.name, count=count, details=more.pop("details", None), match=more.pop("match", None)
-        )
+        facts = {name: more.pop(name, None) for name in ("details", "match")}
+        evidence = Evidence(kind=self.name, count=count, **facts)
         about = {"code": self.code, "loop": 0, "message": f"{count} turns.", "reason": STALLED, "status": "stalled"}
         return Finding(level=level, evidence=evidence, **about | more)
 

@@ -15,11 +15,8 @@ from streamproc.model.wire import Turn
 
 # Nodes for which users' messages are published as turns: their words are news for every gate but `none`.
 USER_NODES: Final = frozenset({"user", "User", "human", "Human", "customer", "Customer"})
-
-
-NO_WORK: Final = (
-    1 << 63
-)  # of `Pending.value`, of which statements use the low half: words of a node whose work is files
+# Bit of `Pending.value`, of which statements use the low half: words of a node whose work is files.
+NO_WORK: Final = 1 << 63
 
 
 @final

@@ -89,6 +89,16 @@ def test_cycles_that_become_connected_are_merged() -> None:
     assert len(feed.state.cycles.table) == 1
 
 
+def test_a_new_edge_within_a_cycle_changes_nothing() -> None:
+    """Its id stays, and with it its memory and the ids of its decisions."""
+    feed = Feed()
+    feed.all(path("abcabca"))
+    [(key, before)] = [(cycle.key, cycle.iterations) for cycle in feed.state.cycles.table.rows]
+    feed.all([*path("c", 7), *path("b", 8), *path("a", 9)])  # a to c, c to b, and b to a are new
+    assert [cycle.key for cycle in feed.state.cycles.table.rows] == [key]
+    assert feed.state.cycles.table.rows[0].iterations > before
+
+
 def test_the_iterations_of_a_cycle_have_a_budget() -> None:
     found = decisions([LIMITED, *path("abababababab")])
     assert [(one.severity, one.evidence.iteration) for one in found if one.evidence] == [("warn", 2), ("halt", 3)]
