@@ -6,6 +6,7 @@ import asyncio
 import sys
 
 from streamproc import Halted, HaltListener, TurnPublisher
+from tests.waiting import until
 
 
 def say(text: str) -> None:
@@ -23,7 +24,9 @@ async def work(run: str, user: str, tenant: str) -> None:
                     await turns.turn(run_id=run, node="coder", output=output)
                 await asyncio.Event().wait()  # a long turn: only a cancellation ends it
         except Halted as halted:
+            before = halts.reports.sent
             say(f"CANCELLED {halted.control.message if halted.control else halted}")
+            await until(lambda: halts.reports.sent > before, 30, "the report")  # closing sends for a second at most
 
 
 if __name__ == "__main__":
