@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 ISSUER: Final = "page"  # the key that signs, if there is one of this name
 ORDERS_MAX: Final = 1_000  # that are followed; older ones are on the topic only
 LOOK_S: Final = 0.05  # for the progress of many orders at a time
+ANSWERS_S: Final = 10.0  # in which a guard that has never reported may still say that it has stopped its run
 SENT_AT_ONCE: Final = 8
 SEND_WAIT_S: Final = 5.0  # of a POST for the broker; afterwards its page says that the order is being sent
 CLOSE_TIMEOUT_S: Final = 20.0
@@ -82,14 +83,16 @@ class PlacedOrders:
         self._model = model
         self._found: dict[str, OrderProgress] = {}
         self._looked_s: dict[str, float] = {}
+        self._answered_s = time.monotonic() + ANSWERS_S
 
     def progress(self) -> list[tuple[Order, OrderProgress]]:
-        """Return how far each is. Of many, as many as `LOOK_S` allows are looked up again; those that are over never
-        are."""
+        """Return how far each is. Of many, as many as `LOOK_S` allows are looked up again; those that are over are
+        not, once guards had time to answer."""
         until_s = time.monotonic() + LOOK_S
         for order in sorted(self.orders, key=lambda one: self._looked_s.get(one.id, 0.0)):
             known = self._found.setdefault(order.id, progress_of(order, OrderFacts()))
-            if not known.over and (now_s := time.monotonic()) < until_s:
+            now_s = time.monotonic()
+            if now_s < until_s and not (known.over and now_s >= self._answered_s):
                 self._found[order.id], self._looked_s[order.id] = order_progress(order, self._model), now_s
         return [(order, self._found[order.id]) for order in self.orders]
 

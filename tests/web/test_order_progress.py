@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from streamproc.fleet.commands import Order, StopCounts
 from streamproc.fleet.issuing import StoredAt
 from streamproc.read_model.order_progress import order_progress
 from streamproc.read_model.rows import CommandRow, DecisionRow, LiveRun, RefusedRow
+from streamproc.web.orders import PlacedOrders
 from tests.web.access_app import FewRuns
 
 PLACE = StoredAt("streamproc.commands", 0, 17, 1)
@@ -90,6 +92,17 @@ def test_the_stage_of_an_order(given: Order, model: FewRuns, stage: str, said: s
     assert found.stage == stage
     assert said in found.sentence
     assert found.over == (stage in ("unsent", "replaced", "refused", "obeyed"))
+
+
+def test_guards_that_never_reported_before_have_time_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run is stopped before its guard has said that it watches; the page said for ever that it does not report."""
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    clock, model = [0.0], FewRuns(seen=[row(scope="user:eve")], decided=[ANNOUNCED])
+    placed = PlacedOrders(model, (order("kill", "user:eve"),))  # type: ignore[arg-type]
+    for now_s, mute, said in ((0.5, 1, "stopped 1 of 2; 1 does not report"), (9.9, 0, "stopped 2 of 2"), (10, 2, "")):
+        clock[0], model.stopped = now_s, StopCounts(expected=2, stopped=2 - mute, mute=mute)
+        [(_, found)] = placed.progress()
+        assert (found.stage, found.outcome) == ("obeyed", said or "stopped 2 of 2")  # it is over then
 
 
 @pytest.mark.parametrize(
