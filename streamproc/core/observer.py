@@ -174,7 +174,7 @@ def _observe_results_and_texts(view: View, rules: Rules) -> None:
     found = run.novelty.last_discovery == index
     if found:
         view.near = run.long_texts.observe(view)
-        if view.near >= 0:
+        if view.near:
             view.kinds |= kind.NEAR
     told = output is not None and says_alike(node, output)
     told = changed or (found and not told) or _has_unreported_answers(turn)
@@ -242,6 +242,9 @@ def _observe_calls(view: View, rules: Rules) -> None:
             view.kinds |= kind.REPEATED_CALL
         if seen.stale:
             view.kinds |= kind.STALE
+    if run.reruns.observe(view, run.calls) and not view.kinds & kind.REPEATED_CALL:
+        view.repeated = ()
+        view.kinds |= kind.REPEATED_CALL
     if view.switches.calls_gated:
         view.recent = observe_recent_calls(view, run.cold.recent_calls, rules.gates.calls)
         if view.recent and not view.kinds & kind.REPEATED_CALL:
