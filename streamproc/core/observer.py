@@ -167,7 +167,7 @@ def _observe_results_and_texts(view: View, rules: Rules) -> None:
         observe_own_turns(view, rules)
     if said is not None or run.monologue.count or run.text_streak.count:
         observe_talk(view, said)
-    if turn.query is not None and observe_query(view, turn.query):
+    if turn.query is not None and observe_query(view, turn.query, run.nodes):
         view.kinds |= kind.QUERY
     if node.query.count and not node.has_answered:
         node.has_answered = has_answer(turn)
