@@ -242,7 +242,7 @@ class Engine:
     def _decide(self, view: View, event: Event, rules: Rules, admitted: list[Finding]) -> list[Decision]:
         """Return the decisions that findings become, after what they change on the board."""
         run: RunState = view.run
-        if run.has_board:
+        if run.has_board or rules.board.tasks_of_turns:
             for one in admitted:
                 stall(run, one, event, rules.board, self.tag)
         found = [decide(view, event, rules, one) for one in admitted]
@@ -258,6 +258,9 @@ class Engine:
         return self._ask(self.view, event, rules)
 
     def _other(self, run: RunState, event: Event) -> list[Decision]:
+        if run.finished and isinstance(event, TurnStarted | BudgetReached | BoardEvent):
+            run.late += 1
+            return []
         if type(event) is RunStarted:
             return self._started(run, event)
         if type(event) is RunFinished:
@@ -294,9 +297,6 @@ class Engine:
         return found
 
     def _board(self, run: RunState, event: BoardEvent) -> list[Decision]:
-        if run.finished:
-            run.late += 1
-            return []
         set_scope(run, event, self.rules_of)
         if type(event) is TaskDelegated:
             grant_tokens(run.cold.task_tokens, event, self.tag, run.turns)
@@ -345,9 +345,6 @@ class Engine:
         self.charges.append(charge(run, run_id, accounts, usage, self.position, left=left))
 
     def _account_reached(self, run: RunState, event: BudgetReached) -> list[Decision]:
-        if run.finished:
-            run.late += 1
-            return []
         run.session_closed = run.session_closed or (event.account.startswith("session:") and event.rung in CLOSED)
         last_event_ms = self.view.last_event_ms
         found = self._ask_about(run, event, kind.ACCOUNT)
@@ -366,9 +363,6 @@ class Engine:
             self.on_fault(code, times, problem)
 
     def _turn_started(self, run: RunState, event: TurnStarted) -> list[Decision]:
-        if run.finished:
-            run.late += 1
-            return []
         set_scope(run, event, self.rules_of)
         found = self._ask_about(run, event, kind.CLOCK)
         run.set_open_turns(start_turn(run.open_turns, event, self.view))

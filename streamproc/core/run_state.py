@@ -61,10 +61,8 @@ STATE_VERSION: Final = 5
 
 LAYOUT: Final = 3846940905  # a hash of all records, which a test computes again
 HEAD: Final = struct.pack("<BI", STATE_VERSION, LAYOUT)  # before the numbers
-HEAD_4: Final = struct.pack("<BI", 4, 3293786864)  # of the version before: without `reruns`
-HEAD_3: Final = struct.pack("<BI", 3, 2561096963)  # of the one before that: also without `graphs` and `crowded`
-HEAD_2: Final = struct.pack("<BI", 2, 1246357637)  # also without `cycle_memories` and `attempts`
-HEADS: Final = (HEAD, HEAD_4, HEAD_3, HEAD_2)  # of the states that are read
+HEAD_2: Final = struct.pack("<BI", 2, 1246357637)  # without the `LATER` parts; 3 has no `crowded`, and 4 no `reruns`
+HEADS: Final = (HEAD, struct.pack("<BI", 4, 3293786864), struct.pack("<BI", 3, 2561096963), HEAD_2)  # that are read
 LATER: Final = 3  # parts at the end that version 2 did not have: they begin blank
 TURNS_MAX: Final = 2**31 - 2**16  # indices of turns are 32-bit numbers
 UNBOUND: Final = 1  # value of `owner`: the first event had no token, so tokens mean nothing
@@ -225,11 +223,9 @@ class RunState(Record):
                 part.load(reader)
             for part in self.parts[len(self.parts) - LATER :]:
                 part.clear()
-            if self.version == 3:
-                self.cycle_memories.table.load(reader)
-            elif self.version == 4:
-                self.cycle_memories.load(reader)
             if self.version >= 3:
+                part = self.cycle_memories if self.version == 4 else self.cycle_memories.table
+                part.load(reader)
                 self.attempts.load(reader)
         else:
             Record.load_parts(self, reader)

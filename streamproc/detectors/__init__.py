@@ -62,7 +62,7 @@ from streamproc.detectors import (
 )
 from streamproc.detectors.base import Detector, Example
 
-__all__ = ["BY_CODE", "DETECTORS", "MODULES"]
+__all__ = ["BY_CODE", "DETECTORS", "LAYERS", "MODULES"]
 
 
 class DetectorFile(Protocol):
@@ -88,3 +88,5 @@ MODULES: Final[tuple[DetectorFile, ...]] = (
 )  # fmt: skip
 DETECTORS: Final[dict[str, Detector]] = {module.DETECTOR.code: module.DETECTOR for module in MODULES}
 BY_CODE: Final[dict[str, DetectorFile]] = {module.DETECTOR.code: module for module in MODULES}
+LAYERS: Final = {"BUDGET004": 1, "GRAPH001": 2, "BUDGET005": 3, "BUDGET006": 4, "BUDGET007": 5}
+"""The layers of the deliberation requirement, by the codes of their detectors."""

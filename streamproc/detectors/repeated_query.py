@@ -11,7 +11,8 @@ Why: a planner that asks again gets the old results presented as fresh research,
 
 False alarms: asking again after something has changed is legitimate. Another task or request, a new answer of another
 node's call and a new artifact or page are another context, and so is a turn whose own calls, page or structured output
-are new: the count starts again. It is reported once for each query and context, as information, never as a halt.
+are new: the count starts again. A query with one word more that gets words that were not said before asked for more. It
+is reported once for each query and context, as information, never as a halt.
 
 Tuning: `inform` counts how often the query was asked in a row; 0 turns it off.
 
@@ -20,6 +21,7 @@ Reference: planner loop requirement, "researcher: no new info feedback".
 
 from __future__ import annotations
 
+from streamproc.core.records import TAG
 from streamproc.detectors.base import Detector, Example, Finding, Level, View, call, hex16, kind, loop_of, said
 from streamproc.model.redaction import redact
 
@@ -43,6 +45,9 @@ class RepeatedQuery(Detector):
         known = f"{view.turn.node} has already answered the query {query}"
         said = view.turn.output
         is_new = said is not None and said.norm not in view.run.evidence.outputs.listed()[:-1]
+        query_hash = view.turn.query.norm if view.turn.query is not None else 0
+        if is_new and (query_hash ^ view.topic) & TAG != streak.value:
+            return None  # a word more may ask for more, and here it got more
         message = f"{'Repeated query' if is_new else 'No new information'}: {known}; use the existing results."
         return self.finding(
             Level.INFO, loop_of(view.node_tag, streak.value, streak.stamp), message, onset=streak.first,
@@ -55,6 +60,10 @@ HEALTHY = [
     Example("two different queries", [
         said("researcher", "They sing.", query="do whales sing"),
         said("researcher", "Twenty years.", query="whale age"),
+    ]),
+    Example("a narrower question that gets another answer", [
+        said("researcher", "Within five days.", query="How does the API treat refunds?"),
+        said("researcher", "At once.", query="How does the API treat partial refunds?"),
     ]),
     Example("asked again for another task", [
         said("researcher", "They sing.", query="do whales sing", task_id=f"T{n}") for n in range(3)

@@ -40,11 +40,12 @@ class LogLimit:
             known.level = level
             return
         known.logged_s = now_s
-        line = (text % args)[:LINE_MAX]
+        if len(line := text % args) > LINE_MAX:
+            text, args = "%s", (line[:LINE_MAX],)  # else the values keep their names, for a log as JSON
         if known.left_out:
-            line += f" (and {known.left_out} more like this before it)"
+            text, args = f"{text} (and %d more like this before it)", (*args, known.left_out)
             known.left_out = 0
-        self._log.log(level, "%s", line, exc_info=exc_info if known.lines <= FIRST_LINES else None)
+        self._log.log(level, text, *args, exc_info=exc_info if known.lines <= FIRST_LINES else None)
 
     def flush(self) -> None:
         """Log the numbers of lines that were left out so far."""

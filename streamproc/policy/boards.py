@@ -66,6 +66,7 @@ class BoardSetting(BaseModel):
     batch: dict[str, Size] = {}
     design_kinds: list[str] = []
     cycle_phases: States = []
+    tasks_of_turns: bool = False
 
 
 def merge_board(below: Mapping[str, Any], setting: BoardSetting | None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from streamproc.core.decision import Decision
-from streamproc.detectors import BY_CODE
+from streamproc.detectors import BY_CODE, LAYERS
 from streamproc.model.controls import RunStatus
 from streamproc.model.printed import (
     AcknowledgementStatistics,
@@ -23,8 +23,6 @@ from streamproc.model.printed import (
 from streamproc.model.raw_fields import read_time_ms
 
 OBJECTIVE: Final = 0.999  # "99.9 % of sessions complete without timeout"
-# The layers of the deliberation requirement, by the codes of their detectors.
-LAYERS: Final = {"BUDGET004": 1, "GRAPH001": 2, "BUDGET005": 3, "BUDGET006": 4, "BUDGET007": 5}
 
 
 @dataclass

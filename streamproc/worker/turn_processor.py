@@ -18,6 +18,7 @@ from streamproc.core.decision import Decision, set_place
 from streamproc.core.refusal import STRANGER
 from streamproc.core.run_state import RunState
 from streamproc.core.status import encode_status
+from streamproc.detectors import LAYERS
 from streamproc.errors import InvalidEvent, Problem
 from streamproc.fingerprint import read_event
 from streamproc.fleet.lost_runs import STATUS_EVERY_MS
@@ -35,8 +36,9 @@ from streamproc.model.wire import (
     Turn,
     encode,
 )
-from streamproc.tracing.trace_context import TURN_HEADER, find_traceparent, split_traceparent
+from streamproc.tracing.trace_context import TURN_HEADER, find_traceparent
 from streamproc.worker.counts import ProcessorCounts, WorkerCounts
+from streamproc.worker.decision_log import log_decision
 from streamproc.worker.limits import AT_MS_MAX
 from streamproc.worker.new_runs import too_many_new_runs
 from streamproc.worker.publishing import (
@@ -334,6 +336,8 @@ class TurnProcessor:
             if decision.type == "run.resumed" and (resume := resumed_by(runs, key)) is not None:
                 outgoing_record.headers.append((RESUME_HEADER, resume))
             outgoing.append(outgoing_record)
+            if decision.severity == "halt" or decision.code in LAYERS:
+                self.soon(log_decision, decision, traceparent)
             if decision.severity == "halt":
                 self.counts.halts += 1
                 self._traceparents[key] = traceparent
@@ -342,7 +346,6 @@ class TurnProcessor:
                 if key not in runs.halts:
                     self._seen.halted(decision)
                 runs.halts.setdefault(key, kept_halt(decision, outgoing_record.value or b""))
-                self.soon(_log_halt, decision, traceparent)
 
     def _statuses(self, runs: Runs, changed: dict[bytes, Event], again: dict[bytes, Event]) -> Iterator[OutgoingRecord]:
         """Yield the statuses of these runs.
@@ -371,18 +374,6 @@ class TurnProcessor:
         if decision is not None and (traceparent := self._traceparents.get(key)):
             headers = [(TURN_HEADER, traceparent.encode())]
         return OutgoingRecord("runs", key, value, headers, offset=state.offset)
-
-
-def _log_halt(decision: Decision, traceparent: str) -> None:
-    text, trigger = "halt run=%s code=%s turn=%s partition=%s reason=%s node=%s id=%s", decision.trigger
-    at = (trigger.turn, trigger.partition) if trigger is not None else (None, None)
-    values: tuple[object, ...] = (
-        decision.run_id, decision.code, *at, decision.halt_reason, decision.node, decision.id,
-    )  # fmt: skip
-    if traceparent:
-        context = split_traceparent(traceparent)
-        text, values = f"{text} trace_id=%s span_id=%s", (*values, context.trace_id, context.span_id)
-    log.info(text, *values)
 
 
 def log_time(record: Fetched) -> int | None:

@@ -108,6 +108,14 @@ def test_repeated_tool_calls() -> None:
     assert notified(halt) == "LOOP_DETECTED Backend T1 HIGH"
 
 
+def test_a_task_that_only_turns_name_is_stalled_as_well() -> None:
+    # "ACTION: Halt agent, log loop signature, set task status to STALLED"
+    halt = played(call(), call(), call())[-1]
+    assert (halt.code, halt.task_id, halt.terminal_status) == ("LOOP003", "T1", "stalled")
+    assert halt.evidence is not None
+    assert halt.evidence.to_state == "STALLED"
+
+
 def test_a_turn_that_names_no_task_is_about_the_one_that_its_agent_has_in_progress() -> None:
     # "ACTION: Halt agent, log loop signature, set task status to STALLED"
     again = [{name: value for name, value in call().items() if name != "task_id"}] * 3

@@ -13,6 +13,7 @@ from streamproc.core.decision import Decision, Evidence
 from streamproc.errors import Problem
 from streamproc.model import wire
 from streamproc.model.controls import RunStatus, read_control
+from streamproc.model.log_lines import named_values
 from streamproc.policy import load_policy
 from streamproc.worker.limits import CONTROL_BYTES_MAX
 from streamproc.worker.publishing import control_record, dead_letter_record
@@ -259,6 +260,23 @@ def test_each_halt_is_logged_in_one_line(caplog: pytest.LogCaptureFixture) -> No
         halt = controls(processor().accept(runs(), records_of(looping_run("r"))))[-1]
     [line] = [record.message for record in caplog.records if record.message.startswith("halt ")]
     assert f"run=r code={halt.code} turn=2 partition=0 reason={halt.halt_reason} node=coder id={halt.id}" in line
+
+
+def test_layers_of_a_deliberation_are_logged_as_warnings_with_their_fields(caplog: pytest.LogCaptureFixture) -> None:
+    """Seed 002: "All layer triggers logged at WARNING level"."""
+    caplog.set_level(logging.INFO)
+    usage = wire.Usage(cost_usd_micro=450_000)
+    spent = [
+        event_record(wire.Turn(w=1, run_id=f"r{n}", node="a", event_id=f"{n}.{m}", output=said(f"{m}"), usage=usage))
+        for n in range(20)
+        for m in range(3)
+    ]
+    decided = controls(processor("deliberation").accept(runs(), records_of(spent)))
+    assert {(one.code, one.severity) for one in decided} == {("BUDGET007", "warn"), ("BUDGET007", "halt")}
+    lines = [one for one in caplog.records if "code=BUDGET007" in one.getMessage()]
+    assert {one.levelname for one in lines} == {"WARNING"}
+    assert len(lines) == 10, "five of each severity, then one in 30 s"
+    assert named_values(lines[0]).items() >= {"run": "r0", "code": "BUDGET007", "turn": 1, "partition": 0}.items()
 
 
 def test_ten_thousand_nodes_in_one_run_stay_within_four_kibibytes() -> None:

@@ -276,6 +276,10 @@ export interface ControlEvidence {
    */
   snapshot?: ControlSnapshot | null;
   /**
+   * the codes of different warnings about one node, the latest last
+   */
+  signs?: string[] | null;
+  /**
    * redacted excerpt of a repeated query, where content is published
    */
   query?: string | null;

@@ -167,4 +167,8 @@ export interface UsageReport {
    */
   cost_usd?: string | number | null;
   duration_ms?: number;
+  /**
+   * how many of the input tokens were written to a cache
+   */
+  cache_write_tokens?: number;
 }

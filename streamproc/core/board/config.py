@@ -41,7 +41,7 @@ class BoardConfig:
     __slots__ = (
         "_next", "batch", "blocked", "blocked_state", "cycle_phases", "design_kinds", "done", "enforced",
         "escalated_state", "failed", "guards", "index", "initial", "parked_states", "path", "progress", "stalled_state",
-        "states", "tag", "transition_states",
+        "states", "tag", "tasks_of_turns", "transition_states",
     )  # fmt: skip
 
     def __init__(self, board: Mapping[str, Any], enforced: frozenset[str]) -> None:
@@ -72,6 +72,7 @@ class BoardConfig:
         self.batch: dict[str, int] = {state_name(phase): size for phase, size in board.get("batch", {}).items()}
         self.design_kinds = tuple(board.get("design_kinds", ()))
         self.cycle_phases = tuple(state_name(name) for name in board.get("cycle_phases", ()))
+        self.tasks_of_turns = bool(board.get("tasks_of_turns"))  # whether a task that only turns name can be stalled
         self.enforced = enforced
 
     def _guard(self, name: str, asked: Mapping[str, Any]) -> TransitionGuard:

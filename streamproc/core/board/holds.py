@@ -61,10 +61,15 @@ def settle(run: RunState, finding: Finding, event: Event, config: BoardConfig, t
 
 
 def stall(run: RunState, finding: Finding, event: Event, config: BoardConfig, tag: Tag) -> None:
-    """Let a finding that halts a loop stall the task that the turn works on, if the run has a board and it is open. A
-    turn that names no task works on the one that its agent has in progress."""
+    """Let a finding that halts a loop stall the task that the turn works on, if that is open. A turn that names no task
+    works on the one that its agent has in progress. Without a board, only a task that the turn names can be stalled,
+    and only if the policy says so."""
     loops = finding.level == Level.HALT and finding.reason in (STALLED, OSCILLATING) and not finding.task_status
-    if not loops or run.board is None or type(event) is not Turn:
+    if not loops or type(event) is not Turn:
+        return
+    if run.board is None:
+        if config.tasks_of_turns and event.task_id:
+            _stall(finding, event.task_id, "", config)
         return
     key = tag(event.task_id) if event.task_id else run.scope.task
     key = key or task_in_progress(run.board, config, event.agent or event.node)
@@ -74,10 +79,14 @@ def stall(run: RunState, finding: Finding, event: Event, config: BoardConfig, ta
         run.evicted += shrink(run.board, config.done, key)
     if task is None or task.flags & HELD or (task.state >= 0 and config.done >> task.state & 1):
         return
-    finding.task, finding.task_status = task.id, "stalled"
+    _stall(finding, task.id, config.name(task.state), config)
+
+
+def _stall(finding: Finding, task: str, state: str, config: BoardConfig) -> None:
+    finding.task, finding.task_status = task, "stalled"
     if finding.status == "aborted_stuck":
         finding.status = "stalled"
-    states = {"from_state": config.name(task.state) or None, "to_state": config.name(config.stalled_state) or None}
+    states = {"from_state": state or None, "to_state": config.name(config.stalled_state) or None}
     finding.evidence = msgspec.structs.replace(finding.evidence, **states)
 
 
