@@ -24,7 +24,7 @@ from streamproc.samples import outcomes, trajectory_file
 from tests.feeding import Feed, Raw, Reported, decisions, reported, short
 
 if TYPE_CHECKING:
-    from streamproc.core.decision import Decision
+    from streamproc.model.controls import ControlEvent
     from streamproc.policy import Policy
 
 GOLDEN: Final = Path(__file__).parent / "golden"
@@ -101,9 +101,9 @@ def test_a_second_loop_has_its_own_evidence() -> None:
 
 
 @pytest.fixture(scope="module")
-def sampled() -> dict[str, list[Decision]]:
+def sampled() -> dict[str, list[ControlEvent]]:
     """Return the decisions of a scan for each sample run."""
-    found: dict[str, list[Decision]] = defaultdict(list)
+    found: dict[str, list[ControlEvent]] = defaultdict(list)
     with trajectory_file() as path:
         for decision in Scan([Source(path)], load_policy()):
             found[decision.run_id].append(decision)
@@ -111,11 +111,11 @@ def sampled() -> dict[str, list[Decision]]:
 
 
 @pytest.mark.parametrize("run_id", SAMPLES)
-def test_a_real_run_gets_exactly_its_decisions(sampled: dict[str, list[Decision]], run_id: str) -> None:
+def test_a_real_run_gets_exactly_its_decisions(sampled: dict[str, list[ControlEvent]], run_id: str) -> None:
     assert [list(short(decision)) for decision in sampled[run_id]] == SAMPLES[run_id]
 
 
-def test_the_sample_runs_that_were_solved_are_not_halted(sampled: dict[str, list[Decision]]) -> None:
+def test_the_sample_runs_that_were_solved_are_not_halted(sampled: dict[str, list[ControlEvent]]) -> None:
     solved = [run_id for run_id, outcome in outcomes().items() if outcome.solved]
     assert len(solved) >= 10
     assert JUPYTER in solved
@@ -143,7 +143,7 @@ def third_in_a_row(turns: list[Raw]) -> int | None:
     return None
 
 
-def test_a_real_run_is_halted_at_its_third_repeat(sampled: dict[str, list[Decision]]) -> None:
+def test_a_real_run_is_halted_at_its_third_repeat(sampled: dict[str, list[ControlEvent]]) -> None:
     repeating = {run_id: third for run_id, turns in sample_turns().items() if (third := third_in_a_row(turns))}
     assert len(repeating) >= 8
     for run_id, third in repeating.items():

@@ -7,12 +7,12 @@ import json
 import pickle
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from pydantic import BaseModel, ValidationError
 
 import streamproc
 from streamproc import monitor as module
-from streamproc.core.decision import encode_decision
 from streamproc.errors import Halted, InvalidEvent, InvalidPolicy
 from streamproc.model.controls import ControlEvent, RunStatus, read_control
 from streamproc.monitor import Monitor
@@ -185,7 +185,7 @@ def test_a_reused_run_id_starts_a_new_run() -> None:
 def test_a_decision_and_its_json_are_the_same_control_event() -> None:
     turns = [{"node": "coder", "output": AGAIN, "labels": {"team": "red"}, "task_id": "7", "user": "u"}] * 3
     for control in decisions(turns):
-        assert control == read_control(encode_decision(control))
+        assert control == read_control(msgspec.json.encode(control))
         assert control == pickle.loads(pickle.dumps(control)) == control.model_copy()
         assert ControlEvent.model_validate(control.model_dump()) == control
         assert control == ControlEvent.model_validate_json(control.model_dump_json())
@@ -210,7 +210,7 @@ def test_fields_are_chosen_as_of_a_pydantic_model() -> None:
     assert control.model_dump(exclude={"evidence"}) == {key: one for key, one in whole.items() if key != "evidence"}
     assert control.model_dump(include={"id", "code"}) == {"id": control.id, "code": "LOOP001"}
     assert "topic" not in control.model_dump(exclude_none=True)["trigger"]
-    assert control.model_dump(exclude_defaults=True) == json.loads(encode_decision(control))
+    assert control.model_dump(exclude_defaults=True) == json.loads(msgspec.json.encode(control))
     assert json.loads(control.model_dump_json(indent=2)) == whole
     with pytest.raises(TypeError):
         control.model_dump(excluded={"evidence"})  # type: ignore[call-arg]
@@ -223,12 +223,12 @@ def test_what_is_no_control_event_is_a_value_error() -> None:
 
 
 def test_readers_accept_words_of_a_newer_worker() -> None:
-    record = encode_decision(decisions([{"node": "coder", "output": AGAIN}] * 2)[0])
+    record = msgspec.json.encode(decisions([{"node": "coder", "output": AGAIN}] * 2)[0])
     assert read_control(record.replace(b'"loop.warning"', b'"loop.foreseen"')).type == "loop.foreseen"
 
 
 def test_readers_ignore_unknown_fields() -> None:
-    record = encode_decision(decisions([{"node": "coder", "output": AGAIN}] * 2)[0])
+    record = msgspec.json.encode(decisions([{"node": "coder", "output": AGAIN}] * 2)[0])
     newer = record[:-1] + b',"mood":"grim","evidence":{"kind":"repeated_output","smell":1}}'
     assert read_control(newer).code == "LOOP001"
     assert RunStatus.model_validate({"run_id": "r", "status": "running", "mood": "grim"}).severity == "info"

@@ -13,7 +13,6 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from pydantic import SecretStr
 
-from streamproc.core.decision import encode_decision
 from streamproc.fleet.answers import follow_order
 from streamproc.fleet.command_events import state_event
 from streamproc.fleet.commands import Order, issue
@@ -162,7 +161,7 @@ def test_a_forged_acceptance_does_not_count(settings: Settings) -> None:
         order = Order(verb="stop", scope="fleet", by="ada")
         await issue(settings, order)
         assert order.command is not None
-        forged = encode_decision(state_event(order.command))
+        forged = msgspec.json.encode(state_event(order.command))
         async with AIOKafkaProducer(bootstrap_servers=settings.brokers) as producer:
             await producer.send_and_wait(settings.topic("control"), forged, key=b"*")
         async with follow_order(settings, order) as answered:

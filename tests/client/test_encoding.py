@@ -8,8 +8,8 @@ import uuid
 
 import pytest
 
+from streamproc import check_graph
 from streamproc.client.encoding import Encoded, encode_event, new_id
-from streamproc.core.graph import check_graph
 from streamproc.errors import InvalidEvent, UnsafeCycle
 from streamproc.fingerprint import fingerprint
 from streamproc.model import wire

@@ -17,7 +17,6 @@ from streamproc.core.accounts import (
     write_statement,
 )
 from streamproc.core.charges import statements
-from streamproc.core.run_state import RunState
 from streamproc.monitor import Monitor
 from streamproc.policy import load_policy
 from tests.feeding import decisions, event_of
@@ -55,10 +54,12 @@ def short(controls: list[ControlEvent]) -> list[tuple[str, str, str | None]]:
 def charges_of(raws: list[dict[str, Any]], policy: Any = TENANT) -> list[tuple[int, dict[str, Any], list[Any]]]:
     """Return the charges of a log, each with its offset."""
     engine, charges = load_policy(policy).engine(), []
-    runs: dict[str, RunState] = {}
+    runs: dict[str, Any] = {}
     for offset, raw in enumerate(raws):
         event = event_of(raw)
-        charges += engine.step(runs.setdefault(raw["run_id"], RunState()), event, event.at, offset).charges
+        outcome = engine.step(runs.get(raw["run_id"], b""), event, event.at, offset)
+        runs[raw["run_id"]] = outcome.kept
+        charges += outcome.charges
     return charges
 
 
@@ -323,14 +324,14 @@ def test_charges_use_the_accounts_known_at_their_event_however_they_are_batched(
 def test_a_hundred_thousand_turns_of_a_thousand_runs_are_bounded() -> None:
     account = Account()
     policy = load_policy(TENANT)
-    engine, charges = policy.engine(), []
-    run = RunState()
+    engine, charges, kept = policy.engine(), [], b""
     event = event_of(spent("r", 2**40, tenant="acme"))
     sizes = []
     for turn in range(100_000):
         event.run_id = f"run-{turn % 1_000}"
-        run.at_ms = START_MS + turn * 60_000
-        charges += engine.step(run, event, run.at_ms, turn).charges
+        outcome = engine.step(kept, event, START_MS + turn * 60_000, turn)
+        kept = outcome.kept
+        charges += outcome.charges
         if len(charges) == 100:
             for statement in statements(charges, turn % 50):
                 step_account(account, statement)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streamproc.core.decision import Decision
+from streamproc.model.controls import ControlEvent
 from streamproc.policy import load_policy
 from tests.feeding import Feed, Raw, short
 
@@ -69,12 +69,12 @@ def test_a_run_that_ended_because_it_was_halted_can_be_resumed() -> None:
     assert (status(feed), feed.state.turns, feed.state.late) == ("running", 7, 0)
 
 
-def halt_of(found: list[Decision]) -> Decision:
+def halt_of(found: list[ControlEvent]) -> ControlEvent:
     [halt] = [one for one in found if one.severity == "halt"]
     return halt
 
 
-def halts_at(found: list[Decision]) -> list[tuple[str, int]]:
+def halts_at(found: list[ControlEvent]) -> list[tuple[str, int]]:
     return [(one.code, short(one).at) for one in found if one.severity == "halt"][:1]
 
 
@@ -248,7 +248,7 @@ def test_a_resume_survives_a_restart() -> None:
 # Halts without an acknowledgement.
 
 
-def escalations(raws: list[Raw]) -> list[Decision]:
+def escalations(raws: list[Raw]) -> list[ControlEvent]:
     return [one for one in Feed().all(raws) if one.code == "OPERATOR002"]
 
 

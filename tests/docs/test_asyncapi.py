@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from streamproc import __version__
-from streamproc.core.decision import Decision
 from streamproc.kafka.topic_drift import TopicSpec
 from streamproc.kafka.topics import specs
+from streamproc.model.controls import ControlEvent
 from streamproc.model.printed import PRINTED
 from streamproc.model.schemas import KINDS
 from streamproc.settings import Settings
@@ -82,7 +82,7 @@ def test_it_has_the_version_of_the_package() -> None:
 
 
 def test_the_headers_of_a_decision_are_those_described() -> None:
-    decision = Decision(
+    decision = ControlEvent(
         id="1", type="loop.halted", run_id="r", code="LOOP001", severity="halt", message="It goes round."
     )
     described = resolve("#/components/schemas/cloudEventHeaders")

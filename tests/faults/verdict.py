@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from streamproc.core.run_state import dump, load
 from streamproc.kafka.topics import changelog_topic
 from streamproc.replay.scan import Scan
 from streamproc.replay.source import Source
@@ -16,13 +15,14 @@ from streamproc.worker.codec import decode_run
 from streamproc.worker.run_limits import RunLimits
 from streamproc.worker.tables import Runs
 from tests.faults.workload import SESSION, line
+from tests.feeding import Feed, stored_run
 from tests.states import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from streamproc.core.decision import Decision
+    from streamproc.model.controls import ControlEvent
     from tests.faults.workload import Raw
     from tests.worker.running import Topics
 
@@ -92,10 +92,10 @@ class Scanned:
         bad = log.write(path)
         source = Source(path, lenient=True)
         scan = Scan([source], policy)
-        self.decisions: list[Decision] = list(scan)
+        self.decisions: list[ControlEvent] = list(scan)
         assert source.bad == bad, "scan must refuse exactly the records that are not events"
         self.bad = bad
-        self.runs = {run_id: load(dump(run)) for run_id in scan.runs if (run := scan.runs.read(run_id)) is not None}
+        self.runs = {run_id: Feed(stored=stored_run(scan.runs, run_id)).state for run_id in scan.runs}
         self.turns = scan.turns
 
 
@@ -183,6 +183,6 @@ def source(record: Any) -> tuple[bytes, ...]:
     return headers["source.topic"], headers["source.partition"], headers["source.offset"]
 
 
-def _some(decisions: Iterable[Decision]) -> list[str]:
+def _some(decisions: Iterable[ControlEvent]) -> list[str]:
     shown = [f"{one.run_id} {one.code} {one.severity} {one.trigger}" for one in decisions]
     return shown[:5]

@@ -9,22 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streamproc.core import kind
 from streamproc.core.deadlines import Due
-from streamproc.core.decision import STALLED, Evidence, Finding, Level, encode_decision
 from streamproc.core.detector_memory import MEMORIES_BYTES, MEMORY_BYTES, load_memory, store_memory
-from streamproc.core.engine import Engine
 from streamproc.core.escalation import hash_code
 from streamproc.core.resume import strictly
-from streamproc.core.run_state import RunState, check, dump, load, stub_of
 from streamproc.core.size_budget import shrink
 from streamproc.detectors import DETECTORS
-from streamproc.detectors.base import Detector, RuleSettings, call
+from streamproc.detectors.base import Detector, Finding, Level, RuleSettings, call, kind
 from streamproc.errors import InvalidPolicy
+from streamproc.model.controls import ControlEvidence
 from streamproc.monitor import Monitor
 from streamproc.policy import Policy, load_policy
 from tests.docs.distribution import install
-from tests.feeding import event_of
+from tests.feeding import Feed, written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,8 +70,8 @@ class Counter:
 
     def found(self, count: int, level: Level, **more: Any) -> Finding:
         facts = {name: more.pop(name, None) for name in ("details", "match")}
-        evidence = Evidence(kind=self.name, count=count, **facts)
-        about = {"code": self.code, "loop": 0, "message": f"{count} turns.", "reason": STALLED, "status": "stalled"}
+        evidence = ControlEvidence(kind=self.name, count=count, **facts)
+        about = {"code": self.code, "loop": 0, "message": f"{count} turns.", "reason": "stalled", "status": "stalled"}
         return Finding(level=level, evidence=evidence, **about | more)
 
 
@@ -103,16 +100,20 @@ def like(**attributes: Any) -> Any:
     return type("Mine", (), {name: value for name, value in made.items() if value is not None})()
 
 
-def play(detector: Any, turns: int = 4, **policy: Any) -> tuple[Engine, RunState, list[Any]]:
-    """Feed turns, with dump and load in between."""
-    engine = load_policy(policy, detectors=[detector]).engine()
-    engine.on_fault = None
-    run, found = RunState(), []
+def play(detector: Any, turns: int = 4, **policy: Any) -> tuple[Any, Any, list[Any]]:
+    """Feed turns, with a restart after each; return the engine, the state and the decisions."""
+    feed, found = feed_of(load_policy(policy, detectors=[detector])), []
     for n in range(turns):
-        found += engine.step(run, event_of(TURN | {"output": f"word {n}"}), None).decisions
-        run = load(dump(run))
-        check(run)
-    return engine, run, found
+        found += feed.raw(TURN | {"output": f"word {n}"})
+        feed.restart()
+    return feed.engine, feed.state, found
+
+
+def feed_of(policy: Policy) -> Feed:
+    """Return a run under a policy whose detectors may raise."""
+    feed = Feed(policy)
+    feed.engine.on_fault = None
+    return feed
 
 
 @pytest.fixture
@@ -151,7 +152,7 @@ def test_it_decides_with_the_limits_of_the_policy() -> None:
 def test_a_subclass_of_our_base_class_decides_alike() -> None:
     _, run, found = play(Shorter(), detectors={CODE: {"halt": 3}})
     _, other_run, expected = play(Counter(), detectors={CODE: {"halt": 3}})
-    assert [encode_decision(one) for one in found] == [encode_decision(one) for one in expected]
+    assert written(found) == written(expected)
     assert load_memory(run, CODE) == load_memory(other_run, CODE)
 
 
@@ -389,14 +390,11 @@ def test_an_exception_leaves_memory_and_the_others_as_they_were() -> None:
         view.memory(self.code)["turns"] = 1
         raise KeyError("x")
 
-    engine = load_policy(detectors=[like(check=check)]).engine()
-    engine.on_fault = None
-    run, found = RunState(), []
-    for _ in range(3):
-        found += engine.step(run, event_of(TURN | {"output": "I will try again."}), None).decisions
+    feed = feed_of(load_policy(detectors=[like(check=check)]))
+    found = feed.all([TURN | {"output": "I will try again."}] * 3)
     assert [one.code for one in found] == ["LOOP001", "LOOP001"]
-    assert engine.faults == {CODE: 3}
-    assert not run.cold.plugins
+    assert feed.engine.faults == {CODE: 3}
+    assert not feed.state.cold.plugins
 
 
 def test_what_a_failed_check_has_changed_is_forgotten() -> None:
@@ -417,7 +415,8 @@ def test_on_probation_its_warnings_halt() -> None:
 
 
 def test_memory_has_limits_and_counts_as_size() -> None:
-    run = RunState()
+    feed = Feed()
+    run = feed.state
     before = run.size_bytes()
     for n in range(2):
         store_memory(run, f"acme/{n}", {"x": "x" * 480})
@@ -431,11 +430,12 @@ def test_memory_has_limits_and_counts_as_size() -> None:
     assert load_memory(run, "acme/0") == {"x": "x" * 480}
     shrink(run)
     assert run.evicted == 0
-    assert not stub_of(run).cold.plugins
+    feed.evict()
+    assert not feed.state.cold.plugins
 
 
 def test_a_state_that_is_too_large_loses_it_last_of_all_signals() -> None:
-    run = RunState()
+    run = Feed().state
     store_memory(run, CODE, {"x": "x" * 480})
     run.cold.node_names.update(dict.fromkeys(range(4), "n" * 900))
     shrink(run)
@@ -504,22 +504,19 @@ def test_several_findings_and_none_of_them() -> None:
 
 def test_a_deadline_of_a_plugin_is_one_of_the_run() -> None:
     detector = like(due=lambda self, run, budgets, limits: [Due(run.at_ms + 60_000, self.code, run.at_ms)])
-    engine = load_policy(detectors=[detector]).engine()
-    run = RunState()
-    engine.step(run, event_of(TURN), 1_000)
-    due = engine.next_deadline(run)
+    feed = Feed(load_policy(detectors=[detector]))
+    feed.raw(TURN | {"at": 1_000})
+    due = feed.engine.next_deadline(feed.state)
     assert due is not None
     assert (due.due_ms, due.about) == (61_000, CODE)
 
 
 @pytest.mark.parametrize("due", [[3], [Due(1, "acme/other", 0)], [Due("x", CODE, 0)], 7])  # type: ignore[arg-type]
 def test_a_deadline_that_is_none_is_a_fault(due: Any) -> None:
-    engine = load_policy(detectors=[like(due=lambda *_: due)]).engine()
-    engine.on_fault = None
-    run = RunState()
-    engine.step(run, event_of(TURN), 1_000)
-    engine.next_deadline(run)
-    assert engine.faults == {CODE: 1}
+    feed = feed_of(load_policy(detectors=[like(due=lambda *_: due)]))
+    feed.raw(TURN | {"at": 1_000})
+    feed.engine.next_deadline(feed.state)
+    assert feed.engine.faults == {CODE: 1}
 
 
 @pytest.mark.parametrize("marks", [{"same_answers": 9}, {"nonsense": 1}, {"same_answers": "x"}, 3])
@@ -528,9 +525,9 @@ def test_marks_of_a_plugin_are_its_own_and_wrong_ones_are_ignored(marks: Any) ->
     off = dict.fromkeys(DETECTORS.keys() - {code for code in DETECTORS if DETECTORS[code].hard_cap}, False)
     rules = load_policy({"detectors": off}, detectors=[like(**made)]).rules("", "", "")
     assert rules.marks.same_answers == (9 if marks == {"same_answers": 9} else 1)
-    engine = load_policy(detectors=[like(**made)]).engine()
-    engine.step(b"", event_of(TURN), None)
-    assert not engine.faults
+    feed = Feed(load_policy(detectors=[like(**made)]))
+    feed.raw(TURN)
+    assert not feed.engine.faults
 
 
 def test_a_monitor_publishes_its_decisions() -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 import pytest
 
 from streamproc import Monitor
-from streamproc.core.run_state import load
 from streamproc.errors import Refused
 from streamproc.model.controls import TerminalStatus
 from tests.client.money import money, open_admission
@@ -158,9 +157,7 @@ def test_a_restart_loses_no_streak() -> None:
     """After a restart, a worker reads the last state of the run, as compaction keeps it."""
     feed, found = Feed(), []
     for turn in [MAKE, said("agent", "Again."), MAKE, said("agent", "Once more."), MAKE]:
-        kept = feed.stored
-        feed = Feed()
-        feed.state = load(kept)
+        feed = Feed(stored=feed.stored)
         found += [short(decision) for decision in feed.raw(turn)]
     assert found[-1] == Reported("LOOP003", "halt", 4)
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streamproc.core.decision import Decision, Trigger
-from streamproc.model.controls import RunStatus
+from streamproc.model.controls import ControlEvent, ControlTrigger, RunStatus
 from streamproc.read_model.run_facts import (
     RunFacts,
     finding_facts,
@@ -31,9 +30,9 @@ def status(offset: int, state: str = "running", severity: str = "info") -> Note:
 
 
 def finding(offset: int, severity: str, *, resumed: bool = False, at_ms: int = 0) -> Note:
-    found = Decision(
+    found = ControlEvent(
         id=f"{offset}/{severity}", type="run.resumed" if resumed else "loop.warning", run_id="r",
-        code=f"{severity}{offset}", severity=severity, message="m", trigger=Trigger(partition=0, offset=offset),
+        code=f"{severity}{offset}", severity=severity, message="m", trigger=ControlTrigger(partition=0, offset=offset),
     )  # fmt: skip
     return note_finding, finding_facts(found, at_ms or 1_000 + offset)
 

@@ -8,11 +8,10 @@ import signal
 import threading
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import orjson
 import pytest
 
-from streamproc.core.decision import encode_decision
-from streamproc.core.run_state import dump
 from streamproc.errors import InvalidEvent, StreamprocError
 from streamproc.importers import Import
 from streamproc.model.unknown_fields import UnknownFields
@@ -24,7 +23,7 @@ from streamproc.replay.source import Source, open_logs
 from streamproc.replay.turn_log import TurnLog
 from streamproc.samples import trajectory_file
 from tests.catalogue.examples import lines, policy, stuck
-from tests.feeding import STANDARD
+from tests.feeding import STANDARD, stored_run
 from tests.replay.toy_format import TOY
 from tests.waiting import wait_until
 
@@ -38,13 +37,11 @@ FORMATS = (TOY,)
 
 def outcome(scan: Scan) -> tuple[list[Any], dict[str, Any]]:
     """Return the decisions with their places, and the turns, logs and state of each run."""
-    decisions = [(encode_decision(one), scan.place) for one in scan]
+    decisions = [(msgspec.json.encode(one), scan.place) for one in scan]
     runs = {}
     for run_id in scan.runs:
-        run = scan.runs.read(run_id)
-        assert run is not None
         assert scan.turn_log is not None
-        runs[run_id] = (dump(run), scan.turn_log.turns(run_id, 0, 10**9), scan.sources_of(run_id))
+        runs[run_id] = (stored_run(scan.runs, run_id), scan.turn_log.turns(run_id, 0, 10**9), scan.sources_of(run_id))
     return decisions, runs
 
 

@@ -14,9 +14,8 @@ import yaml
 from hypothesis import given, strategies as st
 from msgspec import inspect
 
+from streamproc import check_graph
 from streamproc.core.compiled import core_kind
-from streamproc.core.graph import check_graph
-from streamproc.core.run_state import RunState, dump
 from streamproc.detectors.base import args_excerpt
 from streamproc.errors import InvalidEvent, InvalidPolicy, InvalidSettings
 from streamproc.fingerprint import fingerprint, read_event
@@ -26,7 +25,7 @@ from streamproc.model.raw_events import parse_raw
 from streamproc.model.yaml_text import LEVELS_MAX, VALUES_MAX, read_yaml
 from streamproc.notify.notification_config import load_notification_config
 from streamproc.policy import load_policy
-from tests.feeding import STANDARD, Feed
+from tests.feeding import Feed
 from tests.security.maximal import CASES, SIZE, maximal, suspect
 from tests.worker.records import records_of
 from tests.worker.test_turn_processor import controls, processor, runs
@@ -383,14 +382,14 @@ def test_the_largest_accepted_turn_is_stepped_within_the_limit() -> None:
 
 
 def test_all_largest_events_in_one_run_leave_a_bounded_state() -> None:
-    engine, state = STANDARD.engine(), RunState()
+    feed = Feed()
     for name in CASES:
         try:
             event = read_event(maximal(name, size=100_000))
         except InvalidEvent:
             continue
-        engine.step(state, event, None)
-        assert len(dump(state)) < STATE_BYTES_MAX, name
+        feed.event(event)
+        assert len(feed.stored) < STATE_BYTES_MAX, name
 
 
 # Graphs.

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from streamproc.client import HaltListener, TurnPublisher
-from streamproc.core.run_state import dump, stub_of
 from streamproc.kafka import topics as kafka_topics
 from streamproc.model import wire
 from streamproc.policy import load_policy
@@ -24,7 +23,7 @@ from streamproc.worker.rocksdb_store import RocksDBStores
 from streamproc.worker.run_limits import RunLimits
 from streamproc.worker.tables import Runs
 from streamproc.worker.turn_processor import TurnProcessor
-from tests.feeding import run_with
+from tests.feeding import Feed
 from tests.waiting import until
 from tests.worker.conftest import settings_for, start_worker
 from tests.worker.records import NOON_MS, TOPIC, Record, records_of
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from streamproc.core.run_state import RunState
     from streamproc.worker.partition_store import Change
     from streamproc.worker.publishing import OutgoingRecord
     from tests.worker.running import WorkerProcess
@@ -80,7 +78,7 @@ class Partition:
             fresh = [f"{name}-{number}" for number in range(first, first + 10)]
             self.feed([pair for run_id in fresh for pair in honest_run(run_id, turns)])
 
-    def state(self, run_id: str) -> RunState:
+    def state(self, run_id: str) -> Any:
         raw = self.mine.raw(run_id.encode())
         assert raw is not None
         return decode_run(raw)[0]
@@ -319,13 +317,16 @@ def test_past_the_limit_of_stubs_the_oldest_halt_is_forgotten_and_counted(
 
 
 def test_a_stub_is_small_and_not_confused_with_another_rank() -> None:
-    state = run_with(turns=9, halted=3, owner=1 << 62)
+    feed = Feed()
+    state = feed.state
+    state.turns, state.halted, state.owner = 9, 3, 1 << 62
     state.escalation.halt_code.set("LOOP001")
     for tag in range(90):
         state.novelty.seen.add(tag)
-    assert len(dump(stub_of(state))) < 256
-    assert rank_of(state, b"{}") == HALTED
-    assert rank_of(stub_of(state), None) == rank_of(state, None) == STUB
+    assert (rank_of(state, b"{}"), rank_of(state, None)) == (HALTED, STUB)
+    feed.evict()
+    assert len(feed.stored) < 256
+    assert rank_of(feed.state, None) == STUB
 
 
 # A publisher's new runs.

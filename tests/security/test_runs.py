@@ -10,7 +10,6 @@ import pytest
 
 from streamproc import Monitor
 from streamproc.core.refusal import COMMANDS_MAX, OUTDATED, STRANGER
-from streamproc.core.run_state import IDS_MAX
 from streamproc.errors import InvalidPolicy, InvalidSettings, Problem
 from streamproc.model.wire import BudgetReached
 from streamproc.policy import Policy, load_policy
@@ -325,7 +324,9 @@ def test_a_resume_that_is_sent_again_after_many_events_lifts_nothing() -> None:
     feed = Feed()
     once = [*steps(0, 1), command(0, "operator.stop"), command(1)]
     feed.all(once)
-    feed.all([raw | {"event_id": f"turn-{n}"} for n, raw in enumerate(steps(1, 3 * IDS_MAX))])
+    feed.all([raw | {"event_id": f"turn-{n}"} for n, raw in enumerate(steps(1, 80))])
+    assert not feed.raw(steps(1, 2)[0] | {"event_id": "turn-0"})
+    assert feed.state.duplicates == 0, "ids of events are forgotten by then"
     feed.raw(command(2, "operator.stop"))
 
     assert feed.raw(command(1)) == []
@@ -374,7 +375,7 @@ def test_a_resume_of_an_earlier_life_lifts_nothing(commands: int) -> None:
     feed.raw(steps(0, 1)[0])
     for number in range(0, commands, 2):
         feed.all([command(number, "operator.stop"), command(number + 1)])
-    feed.all([*AGAIN, *(raw | {"event_id": f"turn-{n}"} for n, raw in enumerate(steps(1, 2 * IDS_MAX))), *STUCK])
+    feed.all([*AGAIN, *(raw | {"event_id": f"turn-{n}"} for n, raw in enumerate(steps(1, 80))), *STUCK])
     assert (feed.state.id_reuses, feed.state.halted >= 0) == (1, True)
 
     assert feed.raw(command(1)) == []

@@ -17,7 +17,6 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import TopicPartition
 from pydantic import SecretStr
 
-from streamproc.core.run_state import RunState
 from streamproc.fingerprint import read_event
 from streamproc.kafka.options import connection_options
 from streamproc.model import wire
@@ -288,12 +287,13 @@ def log_of_loops(runs: int, turns: int = 9) -> list[tuple[bytes, bytes]]:
 def expected_ids(records: Iterable[tuple[bytes | None, bytes | None]], policy: str = "standard") -> set[str]:
     """Ids of the decisions that the engine makes of these records, in one process."""
     engine = load_policy(policy).engine()
-    states: dict[bytes, RunState] = {}
+    states: dict[bytes, Any] = {}
     ids: set[str] = set()
     for key, value in records:
         assert key is not None
         assert value is not None
-        outcome = engine.step(states.setdefault(key, RunState()), read_event(value), None)
+        outcome = engine.step(states.get(key, b""), read_event(value), None)
+        states[key] = outcome.kept
         ids |= {decision.id for decision in outcome.decisions}
     return ids
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from streamproc.core.decision import Decision
 from streamproc.metrics.definitions import DEAD_LETTER_REASONS, OTHER
 from streamproc.model import wire
+from streamproc.model.controls import ControlEvent
 from streamproc.policy import load_policy
 from streamproc.worker.counts import WorkerCounts
 from streamproc.worker.metrics import WorkerMetrics, _events
@@ -77,9 +77,9 @@ def test_decisions_and_ends_are_counted_by_workflow() -> None:
 def test_a_run_out_of_time_has_timed_out() -> None:
     counts = WorkerCounts()
     common = {"run_id": "r", "code": "BUDGET006", "severity": "halt", "message": "", "workflow": None}
-    counts.halted(Decision(id="1", type="run.timed_out", **common))
-    counts.halted(Decision(id="2", type="loop.halted", terminal_status="timed_out", **common))
-    counts.halted(Decision(id="3", type="loop.halted", **common))
+    counts.halted(ControlEvent(id="1", type="run.timed_out", **common))
+    counts.halted(ControlEvent(id="2", type="loop.halted", terminal_status="timed_out", **common))
+    counts.halted(ControlEvent(id="3", type="loop.halted", **common))
     assert counts.ended == {("timed_out", ""): 2, ("halted", ""): 1}
 
 

@@ -15,7 +15,7 @@ from streamproc.worker.status_file import StatusEntry, StatusFile, parse, render
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streamproc.core.decision import Decision
+    from streamproc.model.controls import ControlEvent
     from streamproc.model.fleet_command import FleetCommand, Status
 
 NOON_MS = 1_769_860_800_000
@@ -60,7 +60,7 @@ class Mirror:
     def __init__(self, path: Path) -> None:
         self.fleet = Fleet()
         self.issued: list[FleetCommand] = []
-        self.published: list[Decision] = []
+        self.published: list[ControlEvent] = []
         self.file = StatusFile(path, self.fleet, self._issued, self._published)
 
     def order(self, status: Status, at_ms: int = NOON_MS) -> None:
@@ -70,7 +70,7 @@ class Mirror:
     async def _issued(self, order: FleetCommand) -> None:
         self.issued.append(order)
 
-    async def _published(self, decision: Decision) -> None:
+    async def _published(self, decision: ControlEvent) -> None:
         self.published.append(decision)
 
 

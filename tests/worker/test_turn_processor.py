@@ -9,10 +9,9 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from streamproc.core.decision import Decision, Evidence
 from streamproc.errors import Problem
 from streamproc.model import wire
-from streamproc.model.controls import RunStatus, read_control
+from streamproc.model.controls import ControlEvent, ControlEvidence, RunStatus, read_control
 from streamproc.policy import load_policy
 from streamproc.worker.limits import CONTROL_BYTES_MAX
 from streamproc.worker.publishing import control_record, dead_letter_record
@@ -245,9 +244,10 @@ def test_a_failing_engine_leaves_the_run_as_it_was(caplog: pytest.LogCaptureFixt
 
 
 def test_a_decision_with_enormous_labels_still_arrives() -> None:
-    decision = Decision(
+    decision = ControlEvent(
         id="1", type="loop.halted", run_id="r", code="LOOP001", severity="halt", message="m" * CONTROL_BYTES_MAX,
-        labels={"a": "b" * CONTROL_BYTES_MAX}, evidence=Evidence(kind="k", failing_tests=["t" * CONTROL_BYTES_MAX]),
+        labels={"a": "b" * CONTROL_BYTES_MAX},
+        evidence=ControlEvidence(kind="k", failing_tests=["t" * CONTROL_BYTES_MAX]),
     )  # fmt: skip
     record = control_record(b"r", decision)
     assert len(record.value) < CONTROL_BYTES_MAX

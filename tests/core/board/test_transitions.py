@@ -13,7 +13,7 @@ from tests.feeding import Feed, Raw, decisions
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streamproc.core.decision import Decision
+    from streamproc.model.controls import ControlEvent
 
 PATH = ("READY", "LOCKED", "IMPLEMENTING", "QA_REVIEW", "VALIDATION", "DOCUMENTATION", "CI_REVIEW", "COMMIT", "DONE")
 ARTIFACTS = ["mockup", "interaction-spec", "component-hierarchy", "state-variations", "accessibility-checklist"]
@@ -45,7 +45,7 @@ def codes(raws: list[Raw]) -> list[str]:
     return [decision.code for decision in decisions(raws)]
 
 
-def evidence(decision: Decision) -> Any:
+def evidence(decision: ControlEvent) -> Any:
     assert decision.evidence is not None
     return decision.evidence
 

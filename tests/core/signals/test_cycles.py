@@ -10,7 +10,7 @@ from streamproc.core.signals.cycles import CYCLES_MAX, EDGES_MAX
 from tests.feeding import Feed, Raw, decisions
 
 if TYPE_CHECKING:
-    from streamproc.core.decision import Decision
+    from streamproc.model.controls import ControlEvent
 
 REVIEW = {"edges": [["planner", "coder"], ["coder", "verifier"], ["verifier", "coder"], ["verifier", "end"]]}
 DECLARED: Raw = {"type": "run.started", "graph": REVIEW}
@@ -28,7 +28,7 @@ def iterations(*raws: Raw) -> list[int]:
     return [cycle.iterations for cycle in feed.state.cycles.table.rows]
 
 
-def of(code: str, found: list[Decision]) -> Decision:
+def of(code: str, found: list[ControlEvent]) -> ControlEvent:
     return next(decision for decision in found if decision.code == code)
 
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from streamproc.core.run_state import load
 from tests.feeding import Feed
 
 if TYPE_CHECKING:
@@ -25,7 +24,8 @@ def streak(*raws: Raw) -> int:
     """Return the length of the text-only streak after these events."""
     feed = Feed()
     feed.all(raws)
-    found = load(feed.stored).text_streak
+    feed.restart()
+    found = feed.state.text_streak
     return found.count if found is not None else 0
 
 
@@ -65,7 +65,8 @@ def replies(*raws: Raw) -> int:
     """Return how many equal replies in a row the node has given."""
     feed = Feed()
     feed.all(raws)
-    found = load(feed.stored).nodes.find(feed.engine.names.tag("agent")).reply
+    feed.restart()
+    found = feed.state.nodes.find(feed.engine.names.tag("agent")).reply
     assert found is not None
     return found.count
 
