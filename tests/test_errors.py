@@ -90,11 +90,9 @@ def in_itself() -> list[object]:
     return value
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [("x", "'x'"), (5, "5"), (None, "None"), (10**5_000, "(int)"), (in_itself(), "[[...]]")],
-    ids=["text", "number", "none", "huge", "in itself"],
-)
+@pytest.mark.parametrize(("value", "text"), [
+    ("x", "'x'"), (5, "5"), (None, "None"), (10**5_000, "(int)"), (in_itself(), "[[...]]"),
+], ids=["text", "number", "none", "huge", "in itself"])  # fmt: skip
 def test_an_invalid_value_is_shown_shortened(value: object, text: str) -> None:
     assert shown(value) == text
     assert len(shown(["x" * 10_000])) < 100

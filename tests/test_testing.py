@@ -44,19 +44,11 @@ def test_the_docstrings_are_right() -> None:
     assert (result.failed, result.attempted > 3) == (0, True)
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("A A A", ["LOOP003"]),
-        ("A*3", ["LOOP003"]),
-        ("A!*3", ["LOOP003"]),
-        ("A B A B A B", ["LOOP002"]),
-        ("planner:A coder:B planner:A coder:B planner:A coder:B", ["LOOP002"]),
-        ("A B C D E F", []),
-        ("A+*300", []),
-        ("A A B+ A A B+ A", []),
-    ],
-)
+@pytest.mark.parametrize(("text", "found"), [
+    ("A A A", ["LOOP003"]), ("A*3", ["LOOP003"]), ("A!*3", ["LOOP003"]), ("A B A B A B", ["LOOP002"]),
+    ("planner:A coder:B planner:A coder:B planner:A coder:B", ["LOOP002"]), ("A B C D E F", []), ("A+*300", []),
+    ("A A B+ A A B+ A", []),
+])  # fmt: skip
 def test_a_trace_has_the_shape_of_a_loop(text: str, found: list[str]) -> None:
     assert halts(text) == found
 

@@ -105,14 +105,11 @@ def test_the_times_of_a_sample_never_decrease() -> None:
         assert times == sorted(times)
 
 
-@pytest.mark.parametrize(
-    "turn",
-    [
-        Turn(w=WIRE_VERSION, run_id="r", node="n", calls=(Call("t", 1, 2, 3, 1),)),
-        Turn(w=WIRE_VERSION, run_id="r", node="n", output=Content(1, 2)),
-        Turn(w=WIRE_VERSION, run_id="r", node="n", tests=wire.Tests(5, 1)),
-    ],
-)
+@pytest.mark.parametrize("turn", [
+    Turn(w=WIRE_VERSION, run_id="r", node="n", calls=(Call("t", 1, 2, 3, 1),)),
+    Turn(w=WIRE_VERSION, run_id="r", node="n", output=Content(1, 2)),
+    Turn(w=WIRE_VERSION, run_id="r", node="n", tests=wire.Tests(5, 1)),
+])  # fmt: skip
 def test_the_rescanning_peers_find_a_plain_repeat(turn: Turn) -> None:
     peers = [WholeHistory(), LastTen()] if turn.calls else [WholeHistory()]
 

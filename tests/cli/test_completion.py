@@ -34,15 +34,10 @@ def completed(words: str, **environment: str) -> list[str]:
     return found.stdout.split()
 
 
-@pytest.mark.parametrize(
-    ("words", "offered"),
-    [
-        ("explain LOOP00", [f"LOOP00{number}" for number in range(1, 10)]),
-        ("worker --policy loop", ["loop-safety"]),
-        ("policy show del", ["deliberation"]),
-        ("ackn", ["acknowledge"]),
-    ],
-)
+@pytest.mark.parametrize(("words", "offered"), [
+    ("explain LOOP00", [f"LOOP00{number}" for number in range(1, 10)]), ("worker --policy loop", ["loop-safety"]),
+    ("policy show del", ["deliberation"]), ("ackn", ["acknowledge"]),
+])  # fmt: skip
 def test_codes_and_presets_are_completed_without_a_broker(words: str, offered: list[str]) -> None:
     assert completed(words) == offered
 

@@ -86,17 +86,13 @@ def test_a_run_is_resumed_with_a_grant(run, settings: Settings) -> None:
     assert event.grant == {"maxSteps": 10, "maxCostUsd": 500_000, "maxRuntimeMs": 60_000}
 
 
-@pytest.mark.parametrize(
-    ("command", "fault"),
-    [
-        (("kill",), "name a run, --user, --tenant, or --user with --tenant"),
-        (("kill", "--run", "r1", "--user", "eve"), "name one of a run, --user, --tenant"),
-        (("clear", "--user", ""), "has no name"),
-        (("resume", "r1", "--grant", "lots"), "BUDGET=AMOUNT"),
-        (("resume", "r1", "--grant", "lots=1"), "grant.lots: no such budget"),
-        (("resume", "r1", "--turns", "-1"), "additional turns: expected a positive number"),
-    ],
-)
+@pytest.mark.parametrize(("command", "fault"), [
+    (("kill",), "name a run, --user, --tenant, or --user with --tenant"),
+    (("kill", "--run", "r1", "--user", "eve"), "name one of a run, --user, --tenant"),
+    (("clear", "--user", ""), "has no name"), (("resume", "r1", "--grant", "lots"), "BUDGET=AMOUNT"),
+    (("resume", "r1", "--grant", "lots=1"), "grant.lots: no such budget"),
+    (("resume", "r1", "--turns", "-1"), "additional turns: expected a positive number"),
+])  # fmt: skip
 def test_an_invalid_fleet_command_gets_an_error_with_a_remedy(run, settings: Settings, command, fault: str) -> None:
     result = run(*command)
 

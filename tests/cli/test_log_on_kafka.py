@@ -157,15 +157,11 @@ def test_feedback_is_listed_exported_and_counted_by_backtest(run, deployment: Se
     assert run("replay", "--all", "--diff", *where).exit_code == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "mistake"),
-    [
-        (["unknown", "right"], "nothing was decided about run unknown"),
-        (["stuck-0", "right", "--decision", "d1"], "run stuck-0 has no halt d1; its halts: "),
-        (["stuck-0"], "give a run and a verdict"),
-        (["stuck-0", "right", "--list"], "leave out the run"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "mistake"), [
+    (["unknown", "right"], "nothing was decided about run unknown"),
+    (["stuck-0", "right", "--decision", "d1"], "run stuck-0 has no halt d1; its halts: "),
+    (["stuck-0"], "give a run and a verdict"), (["stuck-0", "right", "--list"], "leave out the run"),
+])  # fmt: skip
 def test_feedback_about_no_halt_is_exit_2(run, deployment: Settings, arguments: list[str], mistake: str) -> None:
     result = run("feedback", *arguments, *options(deployment))
 

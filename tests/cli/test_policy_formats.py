@@ -97,14 +97,10 @@ def test_valid_files_exit_with_zero_and_are_told_apart(run, folder: Path) -> Non
     assert result.exit_code == 0
 
 
-@pytest.mark.parametrize(
-    ("file", "what"),
-    [
-        ("a:b,c%3A=.yaml", "100% wrong: a, b"),
-        ("policy.yaml", "two\nlines\r::stop-commands::x"),
-        ("x\n::set-output name=a::b.yaml", "expected ::warning::"),
-    ],
-)
+@pytest.mark.parametrize(("file", "what"), [
+    ("a:b,c%3A=.yaml", "100% wrong: a, b"), ("policy.yaml", "two\nlines\r::stop-commands::x"),
+    ("x\n::set-output name=a::b.yaml", "expected ::warning::"),
+])  # fmt: skip
 def test_no_name_and_no_value_ends_an_annotation(file: str, what: str) -> None:
     line = annotation(file, Problem("budgets.a,b=c:d", what, place=f"{file}:3", column=5))
 

@@ -113,25 +113,18 @@ def test_control_events_are_printed_while_the_pipe_is_open() -> None:
     assert process.returncode == 1
 
 
-@pytest.mark.parametrize(
-    ("line", "field"),
-    [
-        ("nonsense", "event: not JSON"),
-        ("[]", "event: expected a JSON object"),
-        ('{"node": "coder"}', "run_id: "),
-        ('{"run_id": "", "node": "coder"}', "run_id: "),
-        ('{"run_id": 7, "node": "coder"}', "run_id: "),
-        ('{"run_id": "r"}', "node: "),
-        ('{"run_id": "r", "node": "coder", "type": "nope"}', "type: "),
-        ('{"run_id": "r", "node": "coder", "usage": {"cost_usd": NaN}}', "event: not JSON"),
-        ('{"run_id": "r", "node": "coder", "usage": {"cost_usd": "NaN"}}', "usage.cost_usd: "),
-        ('{"run_id": "r", "node": "coder", "usage": {"cost_usd": -1}}', "usage.cost_usd: "),
-        ('{"run_id": "r", "node": "coder", "at": "9999-01-01T00:00:00Z"}', "at: "),
-        ('{"run_id": "r", "node": "coder", "tool_calls": {"name": "x"}}', "tool_calls: "),
-        ('{"run_id": "r", "node": "coder", "output": "\\ud800"}', "event: not JSON"),
-        ('{"run_id": "r", "node": "coder", "structured_output": ' + "[" * 5000 + "]" * 5000 + "}", "event: not JSON"),
-    ],
-)
+@pytest.mark.parametrize(("line", "field"), [
+    ("nonsense", "event: not JSON"), ("[]", "event: expected a JSON object"), ('{"node": "coder"}', "run_id: "),
+    ('{"run_id": "", "node": "coder"}', "run_id: "), ('{"run_id": 7, "node": "coder"}', "run_id: "),
+    ('{"run_id": "r"}', "node: "), ('{"run_id": "r", "node": "coder", "type": "nope"}', "type: "),
+    ('{"run_id": "r", "node": "coder", "usage": {"cost_usd": NaN}}', "event: not JSON"),
+    ('{"run_id": "r", "node": "coder", "usage": {"cost_usd": "NaN"}}', "usage.cost_usd: "),
+    ('{"run_id": "r", "node": "coder", "usage": {"cost_usd": -1}}', "usage.cost_usd: "),
+    ('{"run_id": "r", "node": "coder", "at": "9999-01-01T00:00:00Z"}', "at: "),
+    ('{"run_id": "r", "node": "coder", "tool_calls": {"name": "x"}}', "tool_calls: "),
+    ('{"run_id": "r", "node": "coder", "output": "\\ud800"}', "event: not JSON"),
+    ('{"run_id": "r", "node": "coder", "structured_output": ' + "[" * 5000 + "]" * 5000 + "}", "event: not JSON"),
+])  # fmt: skip
 def test_the_first_invalid_line_ends_the_scan_with_file_line_and_field(
     run, tmp_path: Path, line: str, field: str
 ) -> None:

@@ -25,12 +25,9 @@ START_MS = 1_767_225_599_000  # a second before the year 2026
 
 HOUR_MS = 3_600_000
 SCOPES = (
-    AccountScope("r1"),
-    AccountScope("r1", tenant="t1"),
-    AccountScope("r2", "s1", "u1", "t1"),
-    AccountScope("r3", "s1", "u2", "t1"),
-    AccountScope("r4", user="u1"),
-)
+    AccountScope("r1"), AccountScope("r1", tenant="t1"), AccountScope("r2", "s1", "u1", "t1"),
+    AccountScope("r3", "s1", "u2", "t1"), AccountScope("r4", user="u1"),
+)  # fmt: skip
 HOLDS = [f"hold {number}" for number in range(6)]
 
 amounts = st.integers(0, 12)

@@ -130,14 +130,10 @@ def test_probation_ends_after_a_maximum_of_turns() -> None:
     assert feed.state.escalation.probation_until == -1
 
 
-@pytest.mark.parametrize(
-    ("budgets", "turn", "more"),
-    [
-        ({"maxSteps": 4}, {}, {"turns": 3}),
-        ({"maxCostUsd": "4"}, {"usage": {"cost_usd": "1"}}, {"cost": "3"}),
-        ({"maxTurnsPerNode": 4}, {}, {"maxTurnsPerNode": 3}),
-    ],
-)
+@pytest.mark.parametrize(("budgets", "turn", "more"), [
+    ({"maxSteps": 4}, {}, {"turns": 3}), ({"maxCostUsd": "4"}, {"usage": {"cost_usd": "1"}}, {"cost": "3"}),
+    ({"maxTurnsPerNode": 4}, {}, {"maxTurnsPerNode": 3}),
+])  # fmt: skip
 def test_a_grant_extends_the_budget_by_its_amount(budgets: Raw, turn: Raw, more: Raw) -> None:
     feed = Feed()
     begin = {"type": "run.started", "budgets": budgets}

@@ -48,14 +48,11 @@ BOARD: Final = [
 ]
 
 TRACES: Final[dict[str, list[Raw]]] = {
-    "halted by a loop": [said("planner", "go"), *CALLS],
-    "halted by its budget": [GRAPH, *ROUNDS],
-    "within its budget": [GRAPH, *ROUNDS[:4]],
-    "with a board": BOARD,
+    "halted by a loop": [said("planner", "go"), *CALLS], "halted by its budget": [GRAPH, *ROUNDS],
+    "within its budget": [GRAPH, *ROUNDS[:4]], "with a board": BOARD,
     "resumed": [said("planner", "go"), *CALLS, {"type": "operator.resume", "by": "ada", "reason": "seen"}, *CALLS[:1]],
-    "new": [said("coder", "hello")],
-    "two loops beside each other": [LOOPS, *beside(2, stuck_round, docs_round)],
-}
+    "new": [said("coder", "hello")], "two loops beside each other": [LOOPS, *beside(2, stuck_round, docs_round)],
+}  # fmt: skip
 NEXT: Final = [*ROUNDS, *CALLS]
 
 

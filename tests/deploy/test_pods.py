@@ -40,14 +40,10 @@ class Pod:
         self._data = folder / name
         self._data.mkdir()
         self._filled = {
-            "STREAMPROC_BROKERS": brokers,
-            "STREAMPROC_TOPIC_PREFIX": prefix,
-            "STREAMPROC_PARTITIONS": PARTITIONS,
-            "STREAMPROC_REPLICATION_FACTOR": "1",
-            "STREAMPROC_METRICS": f"127.0.0.1:{self._port}",
-            "STREAMPROC_DATADIR": str(self._data),
-            "HOME": str(self._data),
-        }
+            "STREAMPROC_BROKERS": brokers, "STREAMPROC_TOPIC_PREFIX": prefix, "STREAMPROC_PARTITIONS": PARTITIONS,
+            "STREAMPROC_REPLICATION_FACTOR": "1", "STREAMPROC_METRICS": f"127.0.0.1:{self._port}",
+            "STREAMPROC_DATADIR": str(self._data), "HOME": str(self._data),
+        }  # fmt: skip
         self._name = name
 
     @property

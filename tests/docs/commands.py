@@ -143,16 +143,10 @@ def _faults_of_pip(words: list[str]) -> Iterator[str]:
 
 
 _COMMANDS: dict[str, Callable[[list[str]], Iterator[str]]] = {
-    "streamproc": _faults_of_streamproc,
-    "make": _faults_of_make,
-    "export": _faults_of_export,
-    "docker": _faults_of_docker,
-    "promtool": _faults_of_promtool,
-    "helm": _faults_of_helm,
-    "kubectl": _faults_of_kubectl,
-    "npm": _faults_of_npm,
-    "pip": _faults_of_pip,
-}
+    "streamproc": _faults_of_streamproc, "make": _faults_of_make, "export": _faults_of_export,
+    "docker": _faults_of_docker, "promtool": _faults_of_promtool, "helm": _faults_of_helm,
+    "kubectl": _faults_of_kubectl, "npm": _faults_of_npm, "pip": _faults_of_pip,
+}  # fmt: skip
 
 
 class Console:

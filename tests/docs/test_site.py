@@ -141,20 +141,17 @@ def fields(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         yield from part.get("properties", {}).items()
 
 
-@pytest.mark.parametrize(
-    ("page", "link", "in_site"),
-    [
-        ("index.md", "[a](../schemas/asyncapi.yaml)", "[a](messages.md)"),
-        ("architecture.md", "[a](glossary.md)", "[a](glossary.md)"),
-        ("operations.md", "[a](../SECURITY.md#reporting)", "[a](SECURITY.md#reporting)"),
-        ("detectors/LOOP001.md", "[a](../../CHANGELOG.md)", "[a](../CHANGELOG.md)"),
-        ("examples/kanban/README.md", "[a](../../docs/tasks.md)", "[a](../../tasks.md)"),
-        ("architecture.md", "[`a`](../streamproc/core/engine.py)", "`a`"),
-        ("architecture.md", "[a](../streamproc/nowhere.py)", "[a](../streamproc/nowhere.py)"),
-        ("architecture.md", "[a](https://kafka.apache.org)", "[a](https://kafka.apache.org)"),
-        ("architecture.md", "```text\n[a](../SECURITY.md)\n```", "```text\n[a](../SECURITY.md)\n```"),
-    ],
-)
+@pytest.mark.parametrize(("page", "link", "in_site"), [
+    ("index.md", "[a](../schemas/asyncapi.yaml)", "[a](messages.md)"),
+    ("architecture.md", "[a](glossary.md)", "[a](glossary.md)"),
+    ("operations.md", "[a](../SECURITY.md#reporting)", "[a](SECURITY.md#reporting)"),
+    ("detectors/LOOP001.md", "[a](../../CHANGELOG.md)", "[a](../CHANGELOG.md)"),
+    ("examples/kanban/README.md", "[a](../../docs/tasks.md)", "[a](../../tasks.md)"),
+    ("architecture.md", "[`a`](../streamproc/core/engine.py)", "`a`"),
+    ("architecture.md", "[a](../streamproc/nowhere.py)", "[a](../streamproc/nowhere.py)"),
+    ("architecture.md", "[a](https://kafka.apache.org)", "[a](https://kafka.apache.org)"),
+    ("architecture.md", "```text\n[a](../SECURITY.md)\n```", "```text\n[a](../SECURITY.md)\n```"),
+])  # fmt: skip
 def test_a_link_leads_to_the_same_place_in_the_site(page: str, link: str, in_site: str) -> None:
     assert rewritten(page, link) == in_site
 

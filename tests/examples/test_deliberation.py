@@ -17,16 +17,12 @@ if TYPE_CHECKING:
 NAME = "deliberation"
 ENDED = {
     "layer-1/bug-in-routing": ("BUDGET004", 55, "budget_exceeded"),
-    "layer-2/forgotten-exit": ("GRAPH001", 0, "blocked"),
-    "layer-3/user-limit": ("BUDGET005", 22, "budget_exceeded"),
+    "layer-2/forgotten-exit": ("GRAPH001", 0, "blocked"), "layer-3/user-limit": ("BUDGET005", 22, "budget_exceeded"),
     "layer-3/never-converges": ("BUDGET005", 46, "budget_exceeded"),
-    "layer-3/round-falls": ("BUDGET005", 11, "blocked"),
-    "layer-4/slow-model": ("BUDGET006", 8, "timed_out"),
-    "layer-4/five-minutes": ("BUDGET006", 8, "timed_out"),
-    "layer-5/free": ("BUDGET007", 9, "budget_exceeded"),
-    "layer-5/no-tier": ("BUDGET007", 12, "budget_exceeded"),
-    "layer-5/pro": ("BUDGET007", 27, "budget_exceeded"),
-}
+    "layer-3/round-falls": ("BUDGET005", 11, "blocked"), "layer-4/slow-model": ("BUDGET006", 8, "timed_out"),
+    "layer-4/five-minutes": ("BUDGET006", 8, "timed_out"), "layer-5/free": ("BUDGET007", 9, "budget_exceeded"),
+    "layer-5/no-tier": ("BUDGET007", 12, "budget_exceeded"), "layer-5/pro": ("BUDGET007", 27, "budget_exceeded"),
+}  # fmt: skip
 ALONE = {  # the limit of each layer, under a policy without the others
     "layer-1/bug-in-routing": {"maxSteps": 55},
     "layer-3/never-converges": {"maxRounds": 15},
@@ -93,14 +89,10 @@ def test_a_falling_round_is_an_error_that_ends_the_run() -> None:
     assert (halt.code, turn_of(halt), halt.action, halt.stop_reason) == ("BUDGET005", 11, "halt", "round_fell")
 
 
-@pytest.mark.parametrize(
-    ("run_id", "alert"),
-    [
-        ("layer-3/never-converges", "HARD_CAP CRITICAL"),
-        ("layer-4/slow-model", "TIMEOUT HIGH"),
-        ("layer-5/free", "BUDGET_EXCEEDED HIGH"),
-    ],
-)
+@pytest.mark.parametrize(("run_id", "alert"), [
+    ("layer-3/never-converges", "HARD_CAP CRITICAL"), ("layer-4/slow-model", "TIMEOUT HIGH"),
+    ("layer-5/free", "BUDGET_EXCEEDED HIGH"),
+])  # fmt: skip
 def test_operators_are_notified(run_id: str, alert: str) -> None:
     assert any(line.startswith(f"    alert        {alert}: ") for line in chapter(NAME, run_id))
 

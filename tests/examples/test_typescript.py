@@ -110,14 +110,11 @@ def test_its_page_compiles(example: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize(
-    ("event", "fault"),
-    [
-        ('{ run_id: "r", node: "n", tool_cals: [] }', "'tool_cals' does not exist"),
-        ('{ run_id: "r" }', "not assignable to type 'RunEvent'"),
-        ('{ type: "run.finish", run_id: "r", node: "n" }', "not assignable"),
-    ],
-)
+@pytest.mark.parametrize(("event", "fault"), [
+    ('{ run_id: "r", node: "n", tool_cals: [] }', "'tool_cals' does not exist"),
+    ('{ run_id: "r" }', "not assignable to type 'RunEvent'"),
+    ('{ type: "run.finish", run_id: "r", node: "n" }', "not assignable"),
+])  # fmt: skip
 def test_a_misspelt_event_does_not_compile(example: Path, event: str, fault: str) -> None:
     text = f'import type {{ RunEvent }} from "./publish.js";\nexport const event: RunEvent = {event};\n'
     (example / "misspelt.ts").write_text(text, encoding="utf-8")

@@ -86,11 +86,8 @@ async def _halts(scenario: Scenario, count: int) -> list[float]:
             run_id = run_on(QUIET, scenario.settings.partitions, f"neighbour-{number}")
             for place in range(3):
                 raw = {
-                    "run_id": run_id,
-                    "event_id": f"{run_id}/{place}",
-                    "node": "coder",
-                    "output": "I will try again.",
-                }
+                    "run_id": run_id, "event_id": f"{run_id}/{place}", "node": "coder", "output": "I will try again.",
+                }  # fmt: skip
                 scenario.load.by_id[raw["event_id"]] = raw
                 one = sent(raw)
                 began_s = time.monotonic()

@@ -26,13 +26,9 @@ NOON_MS: Final = 1_750_000_000_000
 
 # The cleaner skips the active segment and the last second of records.
 COMPACT_SOON: Final = {
-    "cleanup.policy": "compact",
-    "segment.ms": "500",
-    "min.cleanable.dirty.ratio": "0.001",
-    "min.compaction.lag.ms": "0",
-    "max.compaction.lag.ms": "1000",
-    "delete.retention.ms": "100",
-}
+    "cleanup.policy": "compact", "segment.ms": "500", "min.cleanable.dirty.ratio": "0.001",
+    "min.compaction.lag.ms": "0", "max.compaction.lag.ms": "1000", "delete.retention.ms": "100",
+}  # fmt: skip
 
 
 async def duplicated(scenario: Scenario) -> None:

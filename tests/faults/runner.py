@@ -38,25 +38,20 @@ class Fault(NamedTuple):
 
 
 FAULTS: Final = {
-    "kill -9": Fault(workers.killed, BOTH),
-    "frozen": Fault(workers.frozen),
-    "frozen alone": Fault(workers.frozen_alone),
-    "1 to 3 to 2 workers": Fault(workers.rescaled, BOTH),
+    "kill -9": Fault(workers.killed, BOTH), "frozen": Fault(workers.frozen),
+    "frozen alone": Fault(workers.frozen_alone), "1 to 3 to 2 workers": Fault(workers.rescaled, BOTH),
     "disk full": Fault(workers.full, settings={"store": "rocksdb"}),
     "detectors raise": Fault(workers.buggy, standalone=True),
     "broker killed": Fault(brokers.broker_killed, standalone=True),
     "broker away": Fault(brokers.broker_away, ("stock",), standalone=True),
     "all workers gone": Fault(surfaces.workers_gone, short_paths=(), paths=BATCH),
     "broker gone": Fault(surfaces.broker_gone, short_paths=(), paths=BATCH, standalone=True),
-    "compaction": Fault(logs.compacted),
-    "duplicates": Fault(logs.duplicated),
-    "Redis gone": Fault(admission.redis_gone),
-    "poison": Fault(logs.poisoned, BOTH),
-    "poison burst": Fault(bursts.burst, paths=BATCH, standalone=True),
-    "garbage": Fault(logs.flooded),
+    "compaction": Fault(logs.compacted), "duplicates": Fault(logs.duplicated),
+    "Redis gone": Fault(admission.redis_gone), "poison": Fault(logs.poisoned, BOTH),
+    "poison burst": Fault(bursts.burst, paths=BATCH, standalone=True), "garbage": Fault(logs.flooded),
     "clock steps": Fault(logs.clocks),
     "clock steps in the log": Fault(logs.clocks, settings={"timestamp_type": "CreateTime"}),
-}
+}  # fmt: skip
 
 
 class Case(NamedTuple):

@@ -15,13 +15,8 @@ BEGIN: Final = "<!-- faults:begin -->"
 END: Final = "<!-- faults:end -->"
 SUMMED: Final = ("times", "turns", "controls", "lost", "made_up", "duplicates")
 HEADINGS: Final = (
-    "fault",
-    "path",
-    "rounds",
-    *(name.replace("_", " ") for name in SUMMED),
-    "longest stall",
-    "slowest halt",
-)
+    "fault", "path", "rounds", *(name.replace("_", " ") for name in SUMMED), "longest stall", "slowest halt",
+)  # fmt: skip
 HEARD: Final = ("fault", "surface", "after", "words")
 
 

@@ -267,15 +267,10 @@ def test_ten_thousand_names_are_bounded(what: str) -> None:
     assert largest(turn, 10_000) <= STATE_BYTES_MAX
 
 
-@pytest.mark.parametrize(
-    "edges",
-    [
-        [[f"n{n}", f"n{n + 1}"] for n in range(5_000)],
-        [[f"n{n}", f"n{(n + 1) % 5_000}"] for n in range(5_000)],
-        [pair for n in range(2_500) for pair in ([f"a{n}", f"b{n}"], [f"b{n}", f"a{n}"])],
-    ],
-    ids=["a chain", "one great cycle", "thousands of cycles"],
-)
+@pytest.mark.parametrize("edges", [
+    [[f"n{n}", f"n{n + 1}"] for n in range(5_000)], [[f"n{n}", f"n{(n + 1) % 5_000}"] for n in range(5_000)],
+    [pair for n in range(2_500) for pair in ([f"a{n}", f"b{n}"], [f"b{n}", f"a{n}"])],
+], ids=["a chain", "one great cycle", "thousands of cycles"])  # fmt: skip
 def test_a_graph_of_five_thousand_nodes_is_bounded(edges: list[list[str]]) -> None:
     feed = Feed()
     feed.event(started(graph={"edges": edges}))

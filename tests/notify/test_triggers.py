@@ -73,15 +73,11 @@ def test_every_trigger_has_its_type_and_urgency(event: ControlEvent, type_: str,
     assert (trigger.type, trigger.urgency.name) == (type_, urgency)
 
 
-@pytest.mark.parametrize(
-    "event",
-    [
-        control(code="BUDGET005", **WARN | {"type": "notification", "severity": "info"}),
-        control(code="LOOP007", **WARN | {"type": "information.none", "severity": "info"}),
-        control(code="OPERATOR002", **WARN | {"type": "run.resumed", "severity": "info"}),
-    ],
-    ids=lambda event: event.type,
-)
+@pytest.mark.parametrize("event", [
+    control(code="BUDGET005", **WARN | {"type": "notification", "severity": "info"}),
+    control(code="LOOP007", **WARN | {"type": "information.none", "severity": "info"}),
+    control(code="OPERATOR002", **WARN | {"type": "run.resumed", "severity": "info"}),
+], ids=lambda event: event.type)  # fmt: skip
 def test_information_does_not_notify(event: ControlEvent) -> None:
     assert trigger_of(event) is None
 

@@ -278,26 +278,20 @@ def test_two_distributions_with_the_same_name_are_a_mistake(installed: Path) -> 
 # What a detector has to have.
 
 
-@pytest.mark.parametrize(
-    ("attributes", "what", "remedy"),
-    [
-        ({"check": None, "kinds": None}, "Mine has no kinds, check", "a detector has code, name, kinds, Limits, check"),
-        ({"code": "LOOP999"}, "Mine.code is 'LOOP999'", "such as acme/same-city"),
-        ({"code": "Acme/x"}, "Mine.code is 'Acme/x'", "lower-case"),
-        ({"code": "a/b/c"}, "Mine.code is 'a/b/c'", "NAMESPACE/NAME"),
-        ({"code": "a/" + "b" * 31}, "Mine.code", "at most 32"),
-        ({"code": 7}, "Mine.code is 7", ""),
-        ({"name": "Same City"}, "Mine.name is 'Same City'", "same_city"),
-        ({"kinds": 0}, "Mine.kinds is 0", "kind.LONG"),
-        ({"kinds": 1 << 31}, "Mine.kinds", ""),
-        ({"version": 2}, "Mine.version is 2", "a text"),
-        ({"check": 5}, "Mine.check is no method", ""),
-        ({"Limits": dict}, "Mine.Limits is no frozen dataclass", "@dataclass(frozen=True, slots=True)"),
-        ({"Limits": make_dataclass("L", [("a", int, 1)])}, "Mine.Limits is no frozen dataclass", ""),
-        ({"Limits": make_dataclass("L", [("a", int)], frozen=True)}, "Mine.Limits() raises TypeError", "default"),
-        ({"Limits": make_dataclass("L", [("a", object, None)], frozen=True)}, "Mine.Limits.a is no number", ""),
-    ],
-)
+@pytest.mark.parametrize(("attributes", "what", "remedy"), [
+    ({"check": None, "kinds": None}, "Mine has no kinds, check", "a detector has code, name, kinds, Limits, check"),
+    ({"code": "LOOP999"}, "Mine.code is 'LOOP999'", "such as acme/same-city"),
+    ({"code": "Acme/x"}, "Mine.code is 'Acme/x'", "lower-case"),
+    ({"code": "a/b/c"}, "Mine.code is 'a/b/c'", "NAMESPACE/NAME"),
+    ({"code": "a/" + "b" * 31}, "Mine.code", "at most 32"), ({"code": 7}, "Mine.code is 7", ""),
+    ({"name": "Same City"}, "Mine.name is 'Same City'", "same_city"), ({"kinds": 0}, "Mine.kinds is 0", "kind.LONG"),
+    ({"kinds": 1 << 31}, "Mine.kinds", ""), ({"version": 2}, "Mine.version is 2", "a text"),
+    ({"check": 5}, "Mine.check is no method", ""),
+    ({"Limits": dict}, "Mine.Limits is no frozen dataclass", "@dataclass(frozen=True, slots=True)"),
+    ({"Limits": make_dataclass("L", [("a", int, 1)])}, "Mine.Limits is no frozen dataclass", ""),
+    ({"Limits": make_dataclass("L", [("a", int)], frozen=True)}, "Mine.Limits() raises TypeError", "default"),
+    ({"Limits": make_dataclass("L", [("a", object, None)], frozen=True)}, "Mine.Limits.a is no number", ""),
+])  # fmt: skip
 def test_a_detector_that_is_none_is_refused(attributes: dict[str, Any], what: str, remedy: str) -> None:
     with pytest.raises(InvalidPolicy) as refused:
         load_policy(detectors=[like(**attributes)])
@@ -317,16 +311,11 @@ def test_all_mistakes_of_all_detectors_are_reported() -> None:
     assert found[0][1] == "the code acme/counter is used twice"
 
 
-@pytest.mark.parametrize(
-    ("limit", "right", "wrong"),
-    [
-        ("warn", [0, 7], [True, "3", -1, 1.5]),
-        ("share", [0, 0.25], [True, "x", -0.1, float("nan"), float("inf")]),
-        ("tool", ["", "mail"], [3, "x" * 257, None]),
-        ("strict", [True, False], [1, "yes"]),
-        ("colour", ["blue"], ["green", 1]),
-    ],
-)
+@pytest.mark.parametrize(("limit", "right", "wrong"), [
+    ("warn", [0, 7], [True, "3", -1, 1.5]), ("share", [0, 0.25], [True, "x", -0.1, float("nan"), float("inf")]),
+    ("tool", ["", "mail"], [3, "x" * 257, None]), ("strict", [True, False], [1, "yes"]),
+    ("colour", ["blue"], ["green", 1]),
+])  # fmt: skip
 def test_a_limit_has_the_type_of_its_default(limit: str, right: list[Any], wrong: list[Any]) -> None:
     for value in right:
         policy = load_policy({"detectors": {CODE: {limit: value}}}, detectors=[Counter()])

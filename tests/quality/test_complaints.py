@@ -121,15 +121,12 @@ def test_longer_cycles_are_detected(length: int) -> None:
     assert halts(ring * 3) == [Reported("LOOP002", "halt", 2 * length - 1)]
 
 
-@pytest.mark.parametrize(
-    "unrelated",
-    [
-        pytest.param(said("agent", "Let me check once more."), id="a text"),
-        pytest.param(call("ls", {}, "Makefile src"), id="a call that was made before"),
-        pytest.param(call("ping", {}, error="HTTP 503 Service Unavailable"), id="an infrastructure error"),
-        pytest.param({"type": "task.created", "task_id": "T1"}, id="another kind of event"),
-    ],
-)
+@pytest.mark.parametrize("unrelated", [
+    pytest.param(said("agent", "Let me check once more."), id="a text"),
+    pytest.param(call("ls", {}, "Makefile src"), id="a call that was made before"),
+    pytest.param(call("ping", {}, error="HTTP 503 Service Unavailable"), id="an infrastructure error"),
+    pytest.param({"type": "task.created", "task_id": "T1"}, id="another kind of event"),
+])  # fmt: skip
 def test_an_unrelated_event_in_between_does_not_hide_a_loop(unrelated: Raw) -> None:
     turns = [call("ls", {}, "Makefile src"), MAKE, unrelated, MAKE, unrelated, MAKE]
     assert [one.code for one in halts(turns)] in (["LOOP003"], ["LOOP002"])  # a repeat, or a sequence of two

@@ -199,23 +199,14 @@ MANY = ["t"] * (wire.BATCH_MAX + 1)
 PAIRS = {f"p{n}": 1 for n in range(wire.PAIRS_MAX + 1)}
 
 
-@pytest.mark.parametrize(
-    ("kind", "field", "value"),
-    [
-        ("turn", "tests", [1, 1, 1, 1, MANY]),
-        ("turn", "tenant", "t" * 129),
-        ("turn", "run_id", "r" * 257),
-        ("run.started", "budgets", PAIRS),
-        ("run.finished", "status", "s" * 1_025),
-        ("operator.resume", "grant", PAIRS),
-        ("task.created", "depends_on", MANY),
-        ("task.delegated", "tasks", MANY),
-        ("task.transition", "evidence", dict.fromkeys(PAIRS, (True,))),
-        ("task.transition", "evidence", {"dod": [True, MANY]}),
-        ("task.transition", "evidence", {"dod": [True, [], MANY]}),
-        ("cycle.completed", "moved", [["t", "done"]] * (wire.BATCH_MAX + 1)),
-    ],
-)
+@pytest.mark.parametrize(("kind", "field", "value"), [
+    ("turn", "tests", [1, 1, 1, 1, MANY]), ("turn", "tenant", "t" * 129), ("turn", "run_id", "r" * 257),
+    ("run.started", "budgets", PAIRS), ("run.finished", "status", "s" * 1_025), ("operator.resume", "grant", PAIRS),
+    ("task.created", "depends_on", MANY), ("task.delegated", "tasks", MANY),
+    ("task.transition", "evidence", dict.fromkeys(PAIRS, (True,))),
+    ("task.transition", "evidence", {"dod": [True, MANY]}), ("task.transition", "evidence", {"dod": [True, [], MANY]}),
+    ("cycle.completed", "moved", [["t", "done"]] * (wire.BATCH_MAX + 1)),
+])  # fmt: skip
 def test_a_list_or_name_of_any_event_beyond_its_limit_is_refused(kind: str, field: str, value: Any) -> None:
     with pytest.raises(InvalidEvent, match="length <=") as refusal:
         read_event(orjson.dumps({"w": 1, "type": kind, "run_id": "r", "node": "n", field: value}))
@@ -262,17 +253,12 @@ def test_a_number_that_would_count_backwards_or_without_end_is_refused(field: st
     assert refusal.value.problems[0].field.startswith(field)
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("calls", [["t", n] for n in range(wire.ITEMS_MAX + 1)]),
-        ("progress", {f"m{n}": n for n in range(wire.ITEMS_MAX + 1)}),
-        ("labels", {f"l{n}": "" for n in range(wire.PAIRS_MAX + 1)}),
-        ("from", "n" * 257),
-        ("next", "n" * 257),
-        ("calls[0]", [["t" * 257, 1]]),
-    ],
-)
+@pytest.mark.parametrize(("field", "value"), [
+    ("calls", [["t", n] for n in range(wire.ITEMS_MAX + 1)]),
+    ("progress", {f"m{n}": n for n in range(wire.ITEMS_MAX + 1)}),
+    ("labels", {f"l{n}": "" for n in range(wire.PAIRS_MAX + 1)}), ("from", "n" * 257), ("next", "n" * 257),
+    ("calls[0]", [["t" * 257, 1]]),
+])  # fmt: skip
 def test_a_fingerprinted_event_beyond_a_limit_is_refused_with_its_field(field: str, value: Any) -> None:
     """It is not read as a raw event either, which would be a turn without evidence."""
     record = {"w": 1, "type": "turn", "run_id": "r", "node": "n", field.partition("[")[0]: value}
@@ -288,33 +274,24 @@ def fields(number: int) -> dict[str, str]:
     return {f"f{n}": "" for n in range(number)}
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("tool_calls", [{"name": "t"}] * (raw_events.CALLS_MAX + 1)),
-        ("tests", {"failed": [*fields(raw_events.TESTS_MAX + 1)]}),
-        ("progress", dict.fromkeys(fields(raw_fields.METRICS_MAX + 1), 1)),
-        ("labels", fields(raw_fields.LABELS_MAX + 1)),
-        ("artifact", fields(raw_fields.FILES_MAX + 1)),
-        ("usage", fields(raw_fields.FIELDS_MAX + 1)),
-        ("tenant", "t" * 129),
-        ("node", "n" * 257),
-    ],
-)
+@pytest.mark.parametrize(("field", "value"), [
+    ("tool_calls", [{"name": "t"}] * (raw_events.CALLS_MAX + 1)),
+    ("tests", {"failed": [*fields(raw_events.TESTS_MAX + 1)]}),
+    ("progress", dict.fromkeys(fields(raw_fields.METRICS_MAX + 1), 1)), ("labels", fields(raw_fields.LABELS_MAX + 1)),
+    ("artifact", fields(raw_fields.FILES_MAX + 1)), ("usage", fields(raw_fields.FIELDS_MAX + 1)), ("tenant", "t" * 129),
+    ("node", "n" * 257),
+])  # fmt: skip
 def test_a_raw_turn_beyond_a_limit_is_refused_with_its_field(field: str, value: Any) -> None:
     with pytest.raises(InvalidEvent) as refusal:
         parse_raw({"run_id": "r", "node": "n", field: value})
     assert refusal.value.problems[0].field.startswith(field)
 
 
-@pytest.mark.parametrize(
-    ("event", "what"),
-    [
-        ({"node": "n", **fields(raw_fields.FIELDS_MAX)}, f"more than {raw_fields.FIELDS_MAX}"),
-        ({"type": "task.delegated", "tasks": ["t"] * nesting.VALUES_MAX}, f"more than {nesting.VALUES_MAX} values"),
-        ({"type": "task.verdict", "verdict": "V" * 33}, "at most 32"),
-    ],
-)
+@pytest.mark.parametrize(("event", "what"), [
+    ({"node": "n", **fields(raw_fields.FIELDS_MAX)}, f"more than {raw_fields.FIELDS_MAX}"),
+    ({"type": "task.delegated", "tasks": ["t"] * nesting.VALUES_MAX}, f"more than {nesting.VALUES_MAX} values"),
+    ({"type": "task.verdict", "verdict": "V" * 33}, "at most 32"),
+])  # fmt: skip
 def test_a_raw_event_with_too_much_in_it_is_refused(event: dict[str, Any], what: str) -> None:
     with pytest.raises(InvalidEvent, match=what):
         parse_raw({"run_id": "r", **event})
@@ -404,18 +381,15 @@ def tangle(nodes: int, edges: int) -> list[list[str]]:
     return [[f"n{dice.randrange(nodes)}", f"n{dice.randrange(nodes)}"] for _ in range(edges)]
 
 
-@pytest.mark.parametrize(
-    ("graph", "what"),
-    [
-        ({"edges": tangle(90, EDGES_MAX + 1)}, f"{EDGES_MAX + 1} edges, more than {EDGES_MAX}"),
-        ({"nodes": [f"n{n}" for n in range(NODES_MAX + 1)]}, f"{NODES_MAX + 1} nodes, more than {NODES_MAX}"),
-        ({"edges": ring(NODES_MAX + 1)}, f"{NODES_MAX + 1} nodes, more than {NODES_MAX}"),
-        ({"nodes": ["a", "b"], "leads_to": [[1] * EDGES_MAX, [0]]}, f"{EDGES_MAX + 1} edges, more than {EDGES_MAX}"),
-        ({"nodes": ["a"], "leads_to": [[]] * (NODES_MAX + 1)}, f"more than {NODES_MAX}"),
-        ({"nodes": ["a"], "anchors": [[0, 0]] * (EDGES_MAX + 1)}, f"{EDGES_MAX + 1} anchors, more than {EDGES_MAX}"),
-        ({"terminals": ["a"] * (NODES_MAX + 1)}, f"{NODES_MAX + 1} terminals, more than {NODES_MAX}"),
-    ],
-)
+@pytest.mark.parametrize(("graph", "what"), [
+    ({"edges": tangle(90, EDGES_MAX + 1)}, f"{EDGES_MAX + 1} edges, more than {EDGES_MAX}"),
+    ({"nodes": [f"n{n}" for n in range(NODES_MAX + 1)]}, f"{NODES_MAX + 1} nodes, more than {NODES_MAX}"),
+    ({"edges": ring(NODES_MAX + 1)}, f"{NODES_MAX + 1} nodes, more than {NODES_MAX}"),
+    ({"nodes": ["a", "b"], "leads_to": [[1] * EDGES_MAX, [0]]}, f"{EDGES_MAX + 1} edges, more than {EDGES_MAX}"),
+    ({"nodes": ["a"], "leads_to": [[]] * (NODES_MAX + 1)}, f"more than {NODES_MAX}"),
+    ({"nodes": ["a"], "anchors": [[0, 0]] * (EDGES_MAX + 1)}, f"{EDGES_MAX + 1} anchors, more than {EDGES_MAX}"),
+    ({"terminals": ["a"] * (NODES_MAX + 1)}, f"{NODES_MAX + 1} terminals, more than {NODES_MAX}"),
+])  # fmt: skip
 def test_a_graph_above_a_limit_is_ignored_and_the_warning_names_the_limit(graph: dict[str, Any], what: str) -> None:
     feed = Feed()
     [warning] = feed.raw({"type": "run.started", "graph": graph})

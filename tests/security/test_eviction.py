@@ -166,19 +166,12 @@ def test_a_flood_of_one_partition_evicts_no_run_of_another(new_runs_of: Callable
     assert len(flooded.mine) <= RUNS_MAX // 2 + 10
 
 
-@pytest.mark.parametrize(
-    ("counts", "expected"),
-    [
-        ((10, 10, 70, 10, 0), (0, 0, 0, 0, 0)),
-        ((10, 10, 80, 10, 0), (10, 0, 0, 0, 0)),
-        ((10, 80, 10, 10, 0), (10, 0, 0, 0, 0)),
-        ((10, 85, 15, 10, 0), (10, 10, 0, 0, 0)),
-        ((0, 40, 50, 40, 0), (0, 15, 0, 15, 0)),
-        ((0, 20, 90, 20, 0), (0, 0, 30, 0, 0)),
-        ((0, 0, 120, 40, 500), (0, 0, 45, 15, 100)),
-        ((0, 0, 0, 400, 0), (0, 0, 0, 300, 0)),
-    ],
-)
+@pytest.mark.parametrize(("counts", "expected"), [
+    ((10, 10, 70, 10, 0), (0, 0, 0, 0, 0)), ((10, 10, 80, 10, 0), (10, 0, 0, 0, 0)),
+    ((10, 80, 10, 10, 0), (10, 0, 0, 0, 0)), ((10, 85, 15, 10, 0), (10, 10, 0, 0, 0)),
+    ((0, 40, 50, 40, 0), (0, 15, 0, 15, 0)), ((0, 20, 90, 20, 0), (0, 0, 30, 0, 0)),
+    ((0, 0, 120, 40, 500), (0, 0, 45, 15, 100)), ((0, 0, 0, 400, 0), (0, 0, 0, 300, 0)),
+])  # fmt: skip
 def test_the_surplus_is_taken_from_the_ranks_in_order(counts: tuple[int, ...], expected: tuple[int, ...]) -> None:
     assert tuple(RANKS) == (FINISHED, NEW, OPEN, HALTED, STUB)
     assert surplus(counts, 100) == list(expected)

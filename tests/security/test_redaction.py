@@ -41,11 +41,9 @@ def test_the_corpus_is_large() -> None:
     assert len(look_alikes()) >= 130
 
 
-@pytest.mark.parametrize(
-    "how",
-    [lambda text: redact(text, WHOLE), lambda text: redact_text(text, WHOLE), redact_name],
-    ids=["excerpt", "text", "name"],
-)
+@pytest.mark.parametrize("how", [
+    lambda text: redact(text, WHOLE), lambda text: redact_text(text, WHOLE), redact_name,
+], ids=["excerpt", "text", "name"])  # fmt: skip
 def test_no_secret_survives_in_any_form(how: Any) -> None:
     shown = [(form, text, secret, how(text)) for form, text, secret in texts()]
     assert len(shown) > 2_000

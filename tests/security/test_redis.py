@@ -102,17 +102,13 @@ async def test_a_user_with_few_rights_spends_over_tls(secured_redis: Secured) ->
         assert [one.spent_usd_micro for one in await ours.balances(ours.payer("r1"))] == [100_000]
 
 
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        ({"user": "agents:another"}, "invalid username-password pair.*check user and password in STREAMPROC_REDIS"),
-        ({"user": ""}, "check user and password in STREAMPROC_REDIS"),
-        ({"ssl_ca_certs": None}, "CERTIFICATE_VERIFY_FAILED.*name the authority that signed its certificate"),
-        ({"host": "localhost"}, "Hostname mismatch.*use the host name of its certificate in STREAMPROC_REDIS"),
-        ({"ssl_certfile": None, "ssl_keyfile": None}, "STREAMPROC_REDIS, and whether it needs rediss://, ssl_certfile"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, dict) else "",
-)
+@pytest.mark.parametrize(("wrong", "says"), [
+    ({"user": "agents:another"}, "invalid username-password pair.*check user and password in STREAMPROC_REDIS"),
+    ({"user": ""}, "check user and password in STREAMPROC_REDIS"),
+    ({"ssl_ca_certs": None}, "CERTIFICATE_VERIFY_FAILED.*name the authority that signed its certificate"),
+    ({"host": "localhost"}, "Hostname mismatch.*use the host name of its certificate in STREAMPROC_REDIS"),
+    ({"ssl_certfile": None, "ssl_keyfile": None}, "STREAMPROC_REDIS, and whether it needs rediss://, ssl_certfile"),
+], ids=lambda value: " ".join(value) if isinstance(value, dict) else "")  # fmt: skip
 async def test_the_error_about_a_rejected_login_names_the_setting_and_no_password(
     wrong: dict[str, object], says: str, secured_redis: Secured, caplog: pytest.LogCaptureFixture
 ) -> None:

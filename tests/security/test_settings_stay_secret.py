@@ -91,14 +91,11 @@ def test_the_command_that_shows_settings_shows_no_secret(number: int, monkeypatc
         assert "STREAMPROC_HASH_KEY" in done.output
 
 
-@pytest.mark.parametrize(
-    ("address", "shown"),
-    [
-        ("redis://app:password@cache:6379/0", "redis://app:********@cache:6379/0"),
-        ("redis://cache:6379/0?password=secret", "redis://cache:6379/0?password=********"),
-        ("rediss://cache?ssl_password=none", "rediss://cache?ssl_password=********"),
-    ],
-)
+@pytest.mark.parametrize(("address", "shown"), [
+    ("redis://app:password@cache:6379/0", "redis://app:********@cache:6379/0"),
+    ("redis://cache:6379/0?password=secret", "redis://cache:6379/0?password=********"),
+    ("rediss://cache?ssl_password=none", "rediss://cache?ssl_password=********"),
+])  # fmt: skip
 def test_a_password_of_redis_is_masked_even_if_it_is_a_common_word(
     address: str, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

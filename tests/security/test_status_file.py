@@ -73,15 +73,12 @@ def of_another_user(path: Path) -> None:
 
 
 KINDS = [
-    (link, "is not a regular file: delete it"),
-    (dangling_link, "is not a regular file: delete it"),
-    (hard_link, "has a second name elsewhere"),
-    (fifo, "is not a regular file: delete it"),
-    (folder, "is not a regular file: delete it"),
-    (unix_socket, "is not a regular file: delete it"),
+    (link, "is not a regular file: delete it"), (dangling_link, "is not a regular file: delete it"),
+    (hard_link, "has a second name elsewhere"), (fifo, "is not a regular file: delete it"),
+    (folder, "is not a regular file: delete it"), (unix_socket, "is not a regular file: delete it"),
     (writable_by_all, "can be written by any user: run `chmod o-w` on it"),
     pytest.param(of_another_user, f"belongs to user {STRANGER}", marks=as_root),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("make", "why"), KINDS)

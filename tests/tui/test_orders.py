@@ -143,16 +143,10 @@ async def test_an_order_is_for_all_selected_runs_that_it_fits(sent: list[Order])
         assert not runs.marked
 
 
-@pytest.mark.parametrize(
-    ("key", "run_id", "word"),
-    [
-        ("f", WORKING, "running"),
-        ("r", WORKING, "running"),
-        ("a", WORKING, "running"),
-        ("h", "nightly-001", "halted"),
-        ("h", "nightly-021", "finished"),
-    ],
-)
+@pytest.mark.parametrize(("key", "run_id", "word"), [
+    ("f", WORKING, "running"), ("r", WORKING, "running"), ("a", WORKING, "running"), ("h", "nightly-001", "halted"),
+    ("h", "nightly-021", "finished"),
+])  # fmt: skip
 async def test_an_order_that_cannot_be_right_is_refused_with_the_reason(
     sent: list[Order], key: str, run_id: str, word: str
 ) -> None:

@@ -21,21 +21,13 @@ if TYPE_CHECKING:
 NOON_MS = 1_769_860_800_000
 
 
-@pytest.mark.parametrize(
-    ("text", "entry"),
-    [
-        ("STOP 2026-01-31T12:00:00Z\n", StatusEntry("STOP", NOON_MS, "")),
-        ("PAUSE 2026-01-31T12:00:00Z", StatusEntry("PAUSE", NOON_MS, "")),
-        ("clear\n", StatusEntry("CLEAR", 0, "")),
-        ("  STOP  \r\nbecause\r\n", StatusEntry("STOP", 0, "because")),
-        ("\ufeffSTOP\n", StatusEntry("STOP", 0, "")),
-        ("STOP yesterday\n", StatusEntry("STOP", 0, "")),
-        (
-            "STOP\n# by ada: an old reason\nthe deployment\nis broken\n",
-            StatusEntry("STOP", 0, "the deployment is broken"),
-        ),
-    ],
-)
+@pytest.mark.parametrize(("text", "entry"), [
+    ("STOP 2026-01-31T12:00:00Z\n", StatusEntry("STOP", NOON_MS, "")),
+    ("PAUSE 2026-01-31T12:00:00Z", StatusEntry("PAUSE", NOON_MS, "")), ("clear\n", StatusEntry("CLEAR", 0, "")),
+    ("  STOP  \r\nbecause\r\n", StatusEntry("STOP", 0, "because")), ("\ufeffSTOP\n", StatusEntry("STOP", 0, "")),
+    ("STOP yesterday\n", StatusEntry("STOP", 0, "")),
+    ("STOP\n# by ada: an old reason\nthe deployment\nis broken\n", StatusEntry("STOP", 0, "the deployment is broken")),
+])  # fmt: skip
 def test_a_status_is_read_in_every_accepted_form(text: str, entry: StatusEntry) -> None:
     assert parse(text) == entry
 

@@ -150,18 +150,14 @@ def test_a_move_with_failed_evidence_is_refused() -> None:
 # Guards.
 
 
-@pytest.mark.parametrize(
-    ("dod", "missing"),
-    [
-        ({}, ["dod report"]),
-        ({"dod": False}, ["dod report that passes"]),
-        ({"dod": {"verdict": "APPROVED", "items": [{"name": "docs", "status": False}]}}, ["docs"]),
-        ({"dod": {"verdict": "APPROVED", "items": {"docs": "missing", "tests": True}}}, ["docs"]),
-        ({"dod_report": {"verdict": "PENDING", "items": {"docs": True}}}, ["dod verdict PENDING"]),
-        ({"evidence": {"definition_of_done": {"verdict": "REJECTED"}}}, ["dod verdict REJECTED"]),
-        ({"dod": {"verdict": "changes requested later"}}, ["dod verdict CHANGES REQUESTED LATER"]),
-    ],
-)
+@pytest.mark.parametrize(("dod", "missing"), [
+    ({}, ["dod report"]), ({"dod": False}, ["dod report that passes"]),
+    ({"dod": {"verdict": "APPROVED", "items": [{"name": "docs", "status": False}]}}, ["docs"]),
+    ({"dod": {"verdict": "APPROVED", "items": {"docs": "missing", "tests": True}}}, ["docs"]),
+    ({"dod_report": {"verdict": "PENDING", "items": {"docs": True}}}, ["dod verdict PENDING"]),
+    ({"evidence": {"definition_of_done": {"verdict": "REJECTED"}}}, ["dod verdict REJECTED"]),
+    ({"dod": {"verdict": "changes requested later"}}, ["dod verdict CHANGES REQUESTED LATER"]),
+])  # fmt: skip
 def test_leaving_the_review_needs_a_report_that_passes(dod: Raw, missing: list[str]) -> None:
     raws = [move("T1", "QA_REVIEW", "VALIDATION", **dod)]
     [refused] = decisions(raws)

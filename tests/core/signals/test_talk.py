@@ -29,25 +29,14 @@ def streak(*raws: Raw) -> int:
     return found.count if found is not None else 0
 
 
-@pytest.mark.parametrize(
-    "between",
-    [
-        CALL,
-        ASKED,
-        CALL | {"node": "worker"},
-        {"node": "worker", "artifact": "+a"},
-        {"node": "worker", "tests": {"failed": [], "passed": 1, "total": 1}},
-        {"node": "worker", "output": "Yes?"},
-        {"node": "router", "decision": {"next": "agent"}},
-        {"node": "user", "output": "Go on."},
-        {"type": "task.transition", "task_id": "T1", "from": "ready", "to": "in_progress"},
-        text(9) | {"structured_output": {"a": 1}},
-        text(9) | {"query": "What is it?"},
-        text(9) | {"round": 2},
-        text(9) | {"decision": {"next": "worker"}},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("between", [
+    CALL, ASKED, CALL | {"node": "worker"}, {"node": "worker", "artifact": "+a"},
+    {"node": "worker", "tests": {"failed": [], "passed": 1, "total": 1}}, {"node": "worker", "output": "Yes?"},
+    {"node": "router", "decision": {"next": "agent"}}, {"node": "user", "output": "Go on."},
+    {"type": "task.transition", "task_id": "T1", "from": "ready", "to": "in_progress"},
+    text(9) | {"structured_output": {"a": 1}}, text(9) | {"query": "What is it?"}, text(9) | {"round": 2},
+    text(9) | {"decision": {"next": "worker"}},
+], ids=str)  # fmt: skip
 def test_any_evidence_of_work_ends_a_text_only_streak(between: Raw) -> None:
     assert streak(CALL, text(1), text(2)) == 2
     assert streak(CALL, text(1), text(2), between, text(3)) == 1
@@ -85,16 +74,9 @@ def test_two_equal_replies_to_one_message_count_once() -> None:
     assert replies(ASKED, AGAIN, AGAIN, AGAIN) == 1
 
 
-@pytest.mark.parametrize(
-    "between",
-    [
-        CALL,
-        CALL | {"node": "worker"},
-        {"node": "worker", "artifact": "+a"},
-        {"node": "worker", "progress": {"done": 3}},
-        {"node": "agent", "output": "Your order is on its way."},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("between", [
+    CALL, CALL | {"node": "worker"}, {"node": "worker", "artifact": "+a"}, {"node": "worker", "progress": {"done": 3}},
+    {"node": "agent", "output": "Your order is on its way."},
+], ids=str)  # fmt: skip
 def test_work_or_another_reply_starts_the_count_again(between: Raw) -> None:
     assert replies(ASKED, AGAIN, ASKED, AGAIN, between, ASKED, AGAIN) == 1

@@ -34,13 +34,9 @@ if TYPE_CHECKING:
 
 STEPS = 12  # of a model that would never end by itself
 INFO: Any = {
-    "vision": False,
-    "function_calling": True,
-    "json_output": True,
-    "family": "unknown",
-    "structured_output": True,
+    "vision": False, "function_calling": True, "json_output": True, "family": "unknown", "structured_output": True,
     "multiple_system_messages": True,
-}
+}  # fmt: skip
 ran: list[str] = []
 
 

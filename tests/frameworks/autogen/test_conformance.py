@@ -23,13 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 INFO: Any = {
-    "vision": False,
-    "function_calling": True,
-    "json_output": True,
-    "family": "unknown",
-    "structured_output": True,
+    "vision": False, "function_calling": True, "json_output": True, "family": "unknown", "structured_output": True,
     "multiple_system_messages": True,
-}
+}  # fmt: skip
 
 
 class Grade(BaseModel):

@@ -113,13 +113,8 @@ def options(tmp_path: Path) -> Iterator[Callable[..., ClaudeAgentOptions]]:
         env |= {"CLAUDE_CONFIG_DIR": home, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
         mcp = {"t": create_sdk_mcp_server("t", tools=[run])}
         given = {
-            "cwd": home,
-            "env": env,
-            "mcp_servers": mcp,
-            "allowed_tools": [RUN],
-            "tools": [],
-            "setting_sources": [],
-        }
+            "cwd": home, "env": env, "mcp_servers": mcp, "allowed_tools": [RUN], "tools": [], "setting_sources": [],
+        }  # fmt: skip
         return ClaudeAgentOptions(**given | {"model": "claude-sonnet-4-5", "max_turns": 30} | more)
 
     yield make

@@ -313,15 +313,11 @@ class Broken(BaseTool):
         raise ValueError("no such file")
 
 
-@pytest.mark.parametrize(
-    ("text", "cmd", "error"),
-    [
-        (False, "ls", "Error executing tool: no such file"),
-        (True, "ls", "I encountered an error while trying to use the tool. This was the error: no such file."),
-        (False, "told", "no such file (code: enoent)"),
-        (True, "told", "no such file (code: enoent)"),
-    ],
-)
+@pytest.mark.parametrize(("text", "cmd", "error"), [
+    (False, "ls", "Error executing tool: no such file"),
+    (True, "ls", "I encountered an error while trying to use the tool. This was the error: no such file."),
+    (False, "told", "no such file (code: enoent)"), (True, "told", "no such file (code: enoent)"),
+])  # fmt: skip
 def test_a_tool_that_fails_is_seen(text: bool, cmd: str, error: str, monkeypatch: pytest.MonkeyPatch) -> None:
     breaker = Breaker()
     fed = fed_by(breaker, monkeypatch)
