@@ -121,7 +121,6 @@ def halts(raws: Iterable[Mapping[str, Any]], policy: Policy = STANDARD) -> list[
 
 def short(decision: ControlEvent) -> Reported:
     """Return the part of a decision that most tests compare."""
-    assert decision.trigger is not None
     assert decision.trigger.turn is not None
     return Reported(decision.code, decision.severity, decision.trigger.turn)
 

@@ -89,8 +89,6 @@ def test_a_stuck_run_is_halted_with_where_its_loop_began(trace: Raw) -> None:
 def test_a_second_loop_has_its_own_evidence() -> None:
     [trace] = [trace for trace in STUCK if trace["title"] == "a second, different loop"]
     first, second = [decision for decision in decisions(trace["events"]) if decision.severity == "halt"]
-    assert first.evidence is not None
-    assert second.evidence is not None
     assert (first.evidence.tool, second.evidence.tool) == ("run", "look")
     assert (first.evidence.turns, second.evidence.turns) == ([0, 1, 2], [4, 5, 6])
     assert (first.onset, second.onset) == (0, 4)

@@ -134,7 +134,6 @@ async def test_a_guard_cancels_its_body() -> None:
         with pytest.raises(Halted):
             listener.check("r1")
         halt = listener.halted("r1")
-        assert halt is not None
         assert halt.code == "LOOP003"
         await turns.operator_resume(run_id="r1", by="ada", reason="look again")
         listener.check("r1")

@@ -72,7 +72,6 @@ def test_a_range_is_the_decisions_of_its_runs_and_records(run, deployment: Setti
     assert replayed(run, deployment, "--workflow", "hourly") == []
     assert replayed(run, deployment, "--user", "u1") == sorted(one.id for one in published if one.user == "u1")
     place = next(one.trigger for one in published if one.halts)
-    assert place is not None
     assert place.offset is not None
     own = [one.id for one in published if one.trigger == place]
     assert replayed(run, deployment, "--offsets", f"{place.partition}:{place.offset}-{place.offset + 1}") == own

@@ -169,7 +169,6 @@ async def test_watch_shows_a_halt_when_it_is_published(deployment: Settings, tmp
     path.write_text(jsonl(stuck(run_id, turns=3)))
     process = command("watch", "--count", "2", "--format", "jsonl", *options(deployment))
     with process:
-        assert process.stderr is not None
         assert process.stdout is not None
         assert "watching" in await asyncio.to_thread(process.stderr.readline)
 

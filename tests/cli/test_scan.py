@@ -101,7 +101,6 @@ def test_control_events_are_printed_while_the_pipe_is_open() -> None:
         cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     with process:
-        assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(jsonl(stuck(turns=3)))
         process.stdin.flush()

@@ -41,7 +41,6 @@ async def spender(url: str, prefix: str, callers: int, seed: int) -> AsyncIterat
 
 
 async def line(process: Process) -> str:
-    assert process.stdout is not None
     return (await process.stdout.readline()).decode().strip()
 
 
@@ -57,7 +56,6 @@ async def test_two_hundred_callers_in_four_processes_together_never_overshoot(
         ]
         assert [await line(process) for process in processes] == ["ready"] * PROCESSES
         for process in processes:
-            assert process.stdin is not None
             process.stdin.write(b"go\n")
 
         reports = asyncio.gather(*map(line, processes))

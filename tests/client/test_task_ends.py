@@ -47,7 +47,6 @@ def test_a_decision_ends_a_task_and_the_work_of_its_agent_but_not_the_run() -> N
     assert halts.control(news)
     assert "r" not in halts.runs
     found = error_of(halts, "T1")
-    assert found is not None
     assert (found.run_id, found.task) == ("r", "T1")
     assert found.control is not None
     assert str(found) == "task T1 of run r has ended (TASK001): It swings."

@@ -123,7 +123,6 @@ def test_the_evidence_of_a_repeated_call_has_tool_turns_and_hashes() -> None:
         "run returned the same result for the same arguments at turns 1, 2 and 3, with no new information in between."
     )
     evidence = halt.evidence
-    assert evidence is not None
     assert (evidence.kind, evidence.tool, evidence.count, evidence.match) == ("repeated_call", "run", 3, "exact")
     assert (evidence.turns, halt.onset) == ([1, 2, 3], 1)
     assert evidence.args_hash == hex16(h64('run\0{"cmd":"make"}'))
@@ -134,7 +133,6 @@ def test_a_halt_carries_the_latest_outputs_artifacts_and_test_results() -> None:
     outputs = [{"node": "coder", "output": f"text {n}", "artifact": f"+{n}"} for n in range(9)]
     tests = [{"node": "verifier", "tests": {"failed": [f"t{n}" for n in range(k)], "total": 9}} for k in (3, 2, 1)]
     evidence = decisions([*outputs, *tests, *[MAKE] * 3])[-1].evidence
-    assert evidence is not None
     assert evidence.output_hashes == [hex16(content(f"text {n}").norm) for n in range(4, 9)]
     assert evidence.artifact_hashes == [hex16(content(f"+{n}").norm) for n in range(4, 9)]
     assert evidence.failing_trend == [3, 2, 1]
@@ -144,7 +142,6 @@ def test_a_halt_carries_the_latest_outputs_artifacts_and_test_results() -> None:
 def test_the_evidence_of_an_oscillation_has_its_period() -> None:
     halt = decisions([{"node": node, "output": node} for node in "abc" * 2])[-1]
     evidence = halt.evidence
-    assert evidence is not None
     assert (evidence.period, evidence.count, evidence.turns, halt.onset) == (3, 2, [3, 4, 5], 0)
     assert len(set(evidence.hashes or [])) == 3
     assert (halt.halt_reason, halt.terminal_status) == ("oscillating", "aborted_stuck")
@@ -161,7 +158,6 @@ def test_the_evidence_names_failing_tests() -> None:
     report = {"node": "verifier", "tests": {"failed": ["test_a", "test_b"], "total": 5}}
     halt = decisions([report] * 3)[-1]
     evidence = halt.evidence
-    assert evidence is not None
     assert (evidence.failing, evidence.failing_tests, evidence.best) == (2, ["test_a", "test_b"], 2)
     assert (halt.code, halt.message) == ("STALL002", "The same 2 tests have failed in 3 consecutive iterations.")
 
@@ -169,7 +165,6 @@ def test_the_evidence_names_failing_tests() -> None:
 def test_the_evidence_shows_the_first_error_redacted() -> None:
     failed = {"node": "executor", "errors": [{"message": "login failed: password=hunter2"}]}
     halt = decisions([failed] * 2)[-1]
-    assert halt.evidence is not None
     assert halt.evidence.first_error == "login failed: password=<redacted>"
     assert b"hunter2" not in msgspec.json.encode(halt)
     assert halt.halt_reason == "repeated_error"
@@ -196,7 +191,6 @@ def test_a_stop_command_halts_at_once() -> None:
     [stop] = decisions([AGAIN, {"type": "operator.stop", "by": "ann", "reason": "enough"}])
     assert (stop.code, stop.severity) == ("OPERATOR001", "halt")
     assert (stop.halt_reason, stop.terminal_status) == ("user_stop", "stopped")
-    assert stop.evidence is not None
     assert (stop.evidence.by, stop.evidence.reason) == ("ann", "enough")
 
 
@@ -299,7 +293,6 @@ def test_each_of_two_limits_of_a_node_is_reported() -> None:
     turns = [{"node": "a", "output": f"{n}", "usage": {"duration_ms": 6}} for n in range(2)]
     found = decisions([limits, *turns])
     assert found[-1].severity == "halt"
-    assert found[-1].evidence is not None
     assert found[-1].evidence.unit == "ms"
 
 

@@ -43,7 +43,6 @@ def test_a_resumed_run_is_running_and_the_resume_is_published() -> None:
     )
     assert (decision.halt_reason, decision.terminal_status) == (None, None)
     assert decision.message == "Resumed by ada: one more try (maxSteps +10)."
-    assert decision.evidence is not None
     assert decision.evidence.grant == {"maxSteps": 10}
     assert status(feed) == "running"
     assert feed.engine.status(feed.state, "r").severity == "info"
@@ -145,7 +144,6 @@ def test_a_grant_extends_the_budget_by_its_amount(budgets: Raw, turn: Raw, more:
     found = feed.all(steps(8, 16, **turn))
 
     again = halt_of(found)
-    assert again.trigger is not None
     assert again.trigger.turn == spent + 3  # three more turns were granted
     assert again.code == first.code
     assert again.id != first.id
@@ -215,7 +213,6 @@ def test_a_clock_that_was_granted_more_time_continues() -> None:
     granted = resumed(maxRuntimeMs=60_000) | {"at": back_ms}
     assert [one.type for one in feed.all([granted, steps(2, 3)[0] | {"at": back_ms + 59_000}])] == ["run.resumed"]
     [halt] = feed.all([steps(3, 4)[0] | {"at": back_ms + 60_000}])
-    assert halt.evidence is not None
     assert (halt.type, halt.evidence.limit, halt.evidence.limit_from) == ("run.timed_out", hour_ms + 60_000, "grant")
 
 

@@ -72,7 +72,6 @@ def test_a_state_of_an_earlier_version_goes_on(version: int, name: str) -> None:
     assert raw[0] == version < now.stored[0]
     seen = peek_whole(framed(raw))
     assert seen == peek_whole(framed(now.stored))
-    assert seen is not None
     assert seen[1] == before.state.scope == now.state.scope
     assert part_of(before.state) == part_of(now.state)
     following = NEXT if version == 2 else [*beside(3, stuck_round, docs_round), *NEXT]  # 2 stored no declared graphs

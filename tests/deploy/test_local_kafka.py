@@ -113,7 +113,6 @@ def test_with_services_passes_sigterm_to_its_command(with_services: list[str]) -
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     ) as process:
-        assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(signal.SIGTERM)
         assert process.wait() == 5

@@ -68,7 +68,6 @@ class Pod:
 
     def probe(self, kind: str) -> int:
         """The status that a probe gets; 0 if nothing answers."""
-        assert self._process is not None
         assert self._process.poll() is None, f"it ended:\n{self.log.read_text()[-3000:]}"
         asked = self.manifest.container[kind]["httpGet"]
         [port] = [one["containerPort"] for one in self.manifest.container["ports"] if one["name"] == asked["port"]]
@@ -83,7 +82,6 @@ class Pod:
 
     def stop(self, signum: signal.Signals = signal.SIGTERM) -> int:
         """End it as a kubelet does. Return its exit code, or -9 if it needs longer than its grace period."""
-        assert self._process is not None
         self._process.send_signal(signum)
         try:
             return self._process.wait(self.manifest.pod.get("terminationGracePeriodSeconds", 30))
@@ -93,7 +91,6 @@ class Pod:
 
     def end(self) -> int:
         """Wait for a command that ends by itself. Return its exit code."""
-        assert self._process is not None
         return self._process.wait(60)
 
     def clear(self) -> None:

@@ -61,9 +61,7 @@ def test_the_levels_of_a_tasks_tokens() -> None:
     rungs = [(one.severity, one.message.rpartition(", level ")[2].partition(":")[0]) for one in reported]
     assert rungs[:4] == [("warn", "WARNING"), ("warn", "RESTRICT"), ("warn", "URGENT"), ("halt", "HARD STOP")]
     violation = first_halts(NAME)["tokens/violation"]
-    assert violation is not None
     assert "VIOLATION" in violation.message
-    assert violation.evidence is not None
     assert (violation.evidence.used, violation.evidence.limit) == (107_000, 100_000)
 
 

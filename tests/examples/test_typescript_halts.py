@@ -70,8 +70,6 @@ class Node:
         assert self._process.wait(30) == 0
 
     def _ask(self, line: Any) -> set[str]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(line) + "\n")
         self._process.stdin.flush()
         return set(json.loads(self._process.stdout.readline()))

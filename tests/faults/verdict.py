@@ -128,7 +128,6 @@ def compare_controls(controls: Iterable[Any], scanned: Scanned, log: Log) -> tup
         assert published.setdefault(control["id"], record.value) == record.value, f"two versions of {control['id']}"
         trigger = control["trigger"]
         cause = identity(places[trigger["partition"], trigger["offset"]].value)
-        assert cause is not None
         assert cause.event_id == trigger["event_id"], "a decision names the position of its trigger"
     lost = wanted.keys() - published.keys()
     made_up = {one for one in published.keys() - wanted.keys() if not _preceded_the_account(published[one], scanned)}

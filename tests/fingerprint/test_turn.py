@@ -139,7 +139,6 @@ def test_counts_without_test_ids_give_a_number_but_no_set() -> None:
 
 def test_three_test_ids_are_shown_and_truncated() -> None:
     tests = turn(tests={"failed": ["x" * 500, *map(str, range(9))]}).tests
-    assert tests is not None
     assert (tests.failing, len(tests.sample)) == (10, 3)
     assert max(map(len, turn(tests={"failed": ["x" * 500]}).tests.sample)) == 120  # type: ignore[union-attr]
 
@@ -147,13 +146,11 @@ def test_three_test_ids_are_shown_and_truncated() -> None:
 def test_an_empty_error_list_differs_from_no_report() -> None:
     assert turn().errors is None
     none = turn(errors=[]).errors
-    assert none is not None
     assert (none.count, none.retryable) == (0, False)
 
 
 def test_a_missing_price_is_not_zero() -> None:
     usage = turn(usage={"input_tokens": 5}).usage
-    assert usage is not None
     assert usage.cost_usd_micro is None
     assert turn(usage={"cost_usd": 0}).usage == wire.Usage(cost_usd_micro=0)
 
@@ -240,7 +237,6 @@ def test_a_result_and_an_error_with_the_same_text_differ_by_outcome() -> None:
 ])  # fmt: skip
 def test_a_verdict_has_no_text(value: Any, has_text: bool) -> None:
     structured = turn(structured_output=value).structured
-    assert structured is not None
     assert (structured.size > 0) is has_text
 
 
@@ -306,7 +302,6 @@ def test_a_fingerprinted_record_with_a_mistake_is_refused() -> None:
 def test_ten_megabytes_are_fingerprinted() -> None:
     text = "at 12:00:00 the build goes on\n" * 350_000
     event = turn(output=text, artifact=text, tool_calls=[{"name": "t", "args": text, "result": text}])
-    assert event.output is not None
     assert event.output.size == len(text)
     assert len(wire.encode(event)) < 600
 

@@ -98,7 +98,6 @@ async def iterated(agent: Agent[None, Any], prompt: str | None = "Fix it.", **op
     async with agent.iter(prompt, **options) as nodes:
         async for _ in nodes:
             pass
-    assert nodes.result is not None
     return nodes.result.output
 
 

@@ -175,7 +175,6 @@ async def test_it_goes_on_where_it_was_after_an_outage(
 
         # A broker that does not answer, although its connections are open: only the age says so, until requests expire.
         running = own_broker.running()
-        assert running is not None
         os.kill(running.pid, signal.SIGSTOP)
         try:
             await until(lambda: time.monotonic() - (follower.freshness or 0.0) > 4.5)

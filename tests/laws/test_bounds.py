@@ -230,7 +230,6 @@ def test_ten_thousand_tasks_are_bounded() -> None:
     for n in range(10_000):
         feed.raw({"type": "task.transition", "task_id": f"T{n}", "to": "IMPLEMENTING", "module": f"m{n}"})
     board = feed.state.board
-    assert board is not None
     assert len(board.tasks) <= TASKS_MAX
     assert feed.state.evicted >= 10_000 - TASKS_MAX
     assert len(feed.stored) <= STATE_BYTES_MAX

@@ -216,7 +216,6 @@ def test_other_names_of_a_turns_fields() -> None:
 def test_other_names_of_an_errors_class(name: str) -> None:
     assert turn(errors=[{"message": "m", name: "TypeError"}]).errors == [ErrorReport(message="m", class_="TypeError")]
     both = turn(errors=[{"message": "m", "class_": "A", name: "B"}])
-    assert both.errors is not None
     assert (both.errors[0].class_, both.unknown) == ("A", 1)
 
 
@@ -275,7 +274,6 @@ def test_a_cost_that_is_in_usd_by_its_documentation_is_read(name: str, cost: Any
 
 def test_a_cost_without_a_unit_is_not_read() -> None:
     found = turn(usage={"cost": 5})
-    assert found.usage is not None
     assert found.usage.cost_usd is None
     assert found.unknown_fields == ("usage.cost",)
 

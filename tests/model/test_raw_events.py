@@ -248,7 +248,6 @@ def test_a_time_is_read_in_every_documented_form(at: str | float, ms: int) -> No
 def test_cost_is_kept_in_micro_usd(cost: Any, micro: int) -> None:
     turn = parse_raw(TURN | {"usage": {"cost_usd": cost}})
     assert isinstance(turn, RawTurn)
-    assert turn.usage is not None
     assert turn.usage.cost_usd == micro
 
 

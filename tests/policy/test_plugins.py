@@ -471,7 +471,6 @@ def test_details_are_bounded_and_redacted() -> None:
     detector.check = lambda view, _: detector.found(1, Level.WARN, details=details)  # type: ignore[method-assign]
     _, _, [found] = play(detector, turns=1)
     shown = found.evidence.details  # type: ignore[union-attr]
-    assert shown is not None
     assert len(shown.pop("long")) == 256  # type: ignore[arg-type]
     assert "hunter2" not in str(shown.pop("key"))
     assert shown == {"?": "?", "share": 0.5, "count": 3, "much": str(2**70), "nan": "nan", "n" * 64: 1}
@@ -496,7 +495,6 @@ def test_a_deadline_of_a_plugin_is_one_of_the_run() -> None:
     feed = Feed(load_policy(detectors=[detector]))
     feed.raw(TURN | {"at": 1_000})
     due = feed.engine.next_deadline(feed.state)
-    assert due is not None
     assert (due.due_ms, due.about) == (61_000, CODE)
 
 
@@ -524,6 +522,4 @@ def test_a_monitor_publishes_its_decisions() -> None:
     controls = [one for n in range(4) for one in monitor.feed(run_id="r", **call("look", {"n": n}, f"answer {n}"))]
     assert [(one.code, one.severity) for one in controls] == [(CODE, "warn"), (CODE, "halt")]
     status = monitor.status("r")
-    assert status is not None
-    assert status.halt is not None
     assert status.halt.code == CODE

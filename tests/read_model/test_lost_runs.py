@@ -60,7 +60,6 @@ def test_a_silent_run_leaves_the_lists_and_an_event_brings_it_back() -> None:
     assert groups(model, status="lost") == {"halted": [], "warned": [], "others": [], "lost": ["quiet", "warned"]}
     assert groups(model, text="quiet")["lost"] == ["quiet"]
     run = model.run("warned")
-    assert run is not None
     assert (run.lost, run.group) == (True, "lost")
 
     made.send(turn("quiet", 1))

@@ -85,7 +85,6 @@ def test_a_current_status_brings_the_figures_of_a_run_that_works_up_to_date_in_a
         for note, news in (status(1), *notes):
             note(run, news)
         row = live_run("r", run)
-        assert row is not None
         assert (row.status, row.turns, row.badge) == ("running", 7, "Loop 7/8")
 
 

@@ -40,7 +40,6 @@ def outcome(scan: Scan) -> tuple[list[Any], dict[str, Any]]:
     decisions = [(msgspec.json.encode(one), scan.place) for one in scan]
     runs = {}
     for run_id in scan.runs:
-        assert scan.turn_log is not None
         runs[run_id] = (stored_run(scan.runs, run_id), scan.turn_log.turns(run_id, 0, 10**9), scan.sources_of(run_id))
     return decisions, runs
 

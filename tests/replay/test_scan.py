@@ -50,7 +50,6 @@ def test_a_run_may_continue_in_the_next_file(tmp_path: Path) -> None:
 def test_a_decision_names_the_event_that_caused_it(tmp_path: Path) -> None:
     path = write(tmp_path / "runs.jsonl", *(AGAIN | {"run_id": "a", "at": f"2026-01-01T00:00:0{n}Z"} for n in range(3)))
     halt = list(Scan([Source(path)], STANDARD))[-1]
-    assert halt.trigger is not None
     assert (halt.trigger.event_id, halt.trigger.turn) == (line_event_id("a", 2), 2)
     assert halt.at == "2026-01-01T00:00:02.000Z"
 

@@ -109,7 +109,6 @@ class SecureBroker:
     def pid(self) -> int:
         """The process id."""
         state = self._broker.running()
-        assert state is not None
         return state.pid
 
     @property

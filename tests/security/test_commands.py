@@ -219,7 +219,6 @@ def test_the_kill_of_a_tenants_user_kills_that_user_only(user: str, tenant: str)
     fleet = applied(("STOP", scope))
 
     killed = fleet.killing(user, tenant)
-    assert killed is not None
     assert (killed.user, killed.tenant, killed.target) == (user, tenant, f"user {user} of tenant {tenant}")
     assert [fleet.killing(*pair) for pair in ((user, "other"), (user, ""), ("bob", tenant), (tenant, user))] == [
         None
@@ -242,8 +241,6 @@ async def test_a_guard_stops_for_the_kill_of_its_user_in_its_tenant_only(setting
         await until(lambda: halts.fleet.kills)
 
         halted = halts.error("r1", "eve", "acme")
-        assert halted is not None
-        assert halted.control is not None
         assert (halted.control.user, halted.control.tenant) == ("eve", "acme")
         assert halts.error("r1", "eve", "other") is None
         await send(settings, new_command(halts.fleet, "CLEAR", member_scope("eve", "acme"), "ada", ""))

@@ -450,7 +450,6 @@ async def test_a_halted_run_stays_halted_through_a_flood_and_a_restart_until_an_
 
     async with HaltListener(settings=settings) as halts, TurnPublisher(settings=settings) as turns:
         halt = halts.halted("stuck")
-        assert halt is not None
         assert halt.code == "LOOP001"
         await turns.operator_resume(run_id="stuck", by="ada")
         await until(lambda: not halts.halted("stuck"), 30, "the operator's resume")

@@ -181,7 +181,6 @@ def test_a_fingerprint_sends_content_as_it_is_when_asked_to() -> None:
     [turn, *_] = everything(PLANTED)
     event = fingerprint(parse_raw(turn), include_content=True)
     assert isinstance(event, wire.Turn)
-    assert event.content is not None
     assert event.content["output"] == f"x {PLANTED}"
     event.content = None
     assert rests(wire.encode(event).decode(), PLANTED) == []
@@ -194,7 +193,6 @@ def test_a_monitor_knows_a_run_by_its_own_id() -> None:
     assert [control.severity for control in found] == ["warn", "halt"]
     assert rests(" ".join(control.model_dump_json() for control in found), PLANTED) == []
     status = monitor.status(run_id)
-    assert status is not None
     assert status.status == "halted"
 
 

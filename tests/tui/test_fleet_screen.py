@@ -55,7 +55,6 @@ async def test_a_run_that_is_halted_moves_up_and_stays_chosen() -> None:
         app = pilot.app
         await pilot.press("G")
         chosen = app.screen.query_one(RunList).chosen
-        assert chosen is not None
         assert chosen.run_id == ids(app)[-1]
 
         model.put(LiveRun(run_id=chosen.run_id, status="halted", severity="halt", code="LOOP001", message="Again.",

@@ -142,7 +142,6 @@ def test_a_dead_letter_is_counted_by_its_reason(reason: str) -> None:
 def test_delays_add_up_and_are_none_for_an_imported_log() -> None:
     counts = WorkerCounts()
     made = counts.times(1_000)
-    assert made is not None
     times = made._replace(log_ms=round(made.made_s * 1000))
     counts.acknowledged([times, None], ahead_s=2.0)
     assert counts.delay.cumulative()[-1] == ("+Inf", 1)

@@ -88,7 +88,6 @@ async def test_a_killed_users_runs_are_stopped_in_every_partition_and_later_ones
     latest = {status.run_id: status for status in statuses}
     assert {run for run, status in latest.items() if status.status == "halted"} == eves
     halt = latest["eve-new"].halt
-    assert halt is not None
     assert halt.message == "Stopped by ada: user eve is killed: abuse."
 
 
@@ -237,7 +236,6 @@ async def test_the_status_file_and_the_standing_command_stay_equal(settings, top
 
     await until(ordered, 30, "the command of the file to be issued", every_s=0.2)
     command = (await read_fleet(signing(settings))).command
-    assert command is not None
     assert (command.issuer, command.why) == ("file", "the deployment is broken")
     assert command.by.endswith("(file STOP_ALL)")
     await until(lambda: path.read_text().startswith("STOP 20"), 30, "the command to be written back")
@@ -287,5 +285,4 @@ async def test_a_resumed_run_continues_half_open_but_not_while_its_user_is_kille
     latest = [record for record in await topics.read("runs") if record.key == b"r1"][-1]
     status = RunStatus.model_validate_json(latest.value)
     assert status.status == "halted"
-    assert status.halt is not None
     assert status.halt.code == "OPERATOR001"

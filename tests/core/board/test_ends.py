@@ -58,7 +58,6 @@ class Team(Monitor):
 
     def ended(self) -> list[tuple[str, str, str]]:
         status = self.status("r")
-        assert status is not None
         assert status.status == "running"
         return [(end.task_id, end.terminal_status, end.agent) for end in status.ended_tasks]
 
@@ -69,7 +68,6 @@ def test_a_task_ends_and_the_run_goes_on(how: str) -> None:
     end = team.play(ENDS[how])[-1]
     assert (end.severity, end.terminal_status, end.task_id) == ("warn", how, "T1")
     assert end.type == ("task.escalated" if how == "escalated" else "task.ended")
-    assert end.evidence is not None
     assert end.evidence.agent == "ada"
     assert team.ended() == [("T1", how, "ada")]
     assert team.play([{"node": "bob", "task_id": "T2", "output": "I go on with T2."}]) == []

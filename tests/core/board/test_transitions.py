@@ -504,7 +504,6 @@ def test_owners_and_agents_are_bounded() -> None:
     for number in range(200):
         feed.raw(given(f"T{number}", agent=f"{number}" + "é" * 100))
     board = feed.state.board
-    assert board is not None
     assert len(board.agents) <= 8
     assert len(board.owners) <= 32
 
