@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import orjson
 
 from streamproc.core.engine import Engine
+from streamproc.core.outcome import Outcome
+from streamproc.core.rules import RulesOf
 from streamproc.core.run_state import RunState, check, dump, load, stub_of
 from streamproc.fingerprint import fingerprint
+from streamproc.model.controls import ControlEvent
 from streamproc.model.raw_events import parse_line
+from streamproc.model.wire import Event
 from streamproc.policy import Policy, load_policy
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from streamproc.core.outcome import Outcome
-    from streamproc.core.rules import RulesOf
-    from streamproc.model.controls import ControlEvent
-    from streamproc.model.wire import Event
 
 Raw = dict[str, Any]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import pickle
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,10 +19,8 @@ from streamproc.errors import (
     plural,
     shown,
 )
+from streamproc.model.controls import ControlEvent
 from streamproc.monitor import Monitor
-
-if TYPE_CHECKING:
-    from streamproc.model.controls import ControlEvent
 
 KINDS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, BaseException)]
 

@@ -11,21 +11,18 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import orjson
 import pytest
 
 from streamproc.fingerprint import read_event
-from streamproc.policy import load_policy
+from streamproc.model.controls import ControlEvent
+from streamproc.policy import Policy, load_policy
 from streamproc.replay.scan import Scan
 from streamproc.replay.source import Source
 from streamproc.samples import outcomes, trajectory_file
 from tests.feeding import Feed, Raw, Reported, decisions, reported, short
-
-if TYPE_CHECKING:
-    from streamproc.model.controls import ControlEvent
-    from streamproc.policy import Policy
 
 GOLDEN: Final = Path(__file__).parent / "golden"
 JUPYTER: Final = "claude_code_coder/jupyter-notebook-server"

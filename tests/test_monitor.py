@@ -5,7 +5,7 @@ from __future__ import annotations
 import doctest
 import json
 import pickle
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -18,9 +18,6 @@ from streamproc.model.controls import ControlEvent, RunStatus, read_control
 from streamproc.monitor import Monitor
 from streamproc.policy import load_policy
 from tests.feeding import decisions
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 AGAIN = "I will try again."
 

@@ -7,7 +7,8 @@ import doctest
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,9 +24,6 @@ from streamproc.testing import (
 )
 from tests.docs.commands import agrees
 from tests.docs.pages import ROOT, blocks
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def codes(monitor: RecordingMonitor) -> list[tuple[str, str]]:

@@ -5,16 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import orjson
 import pytest
 
 from streamproc.model.controls import ControlEvent
 from tests.catalogue.examples import CODES, lines, policy, stuck
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Controls = dict[str, list[ControlEvent]]
 

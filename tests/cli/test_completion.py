@@ -6,18 +6,14 @@ import asyncio
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 
 from streamproc.client import TurnPublisher
 from streamproc.kafka import topics
-from streamproc.settings import load_settings
+from streamproc.settings import Settings, load_settings
 from tests.cli.conftest import ROOT, command
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from streamproc.settings import Settings
 
 
 def completed(words: str, **environment: str) -> list[str]:

@@ -7,8 +7,8 @@ import os
 import re
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from rich.console import Console
@@ -21,9 +21,6 @@ from streamproc.demo.trajectories import Trajectory, load_trajectories, savings
 from streamproc.model.controls import ControlEvent
 from tests.cli.conftest import ROOT, command
 from tests.listening import public
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 NOW_MS = 1_790_000_000_000
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,6 @@ from streamproc.replay.turn_log import TURNS_MAX, TurnLog, packed_turn
 from tests.cli.conftest import ROOT, honest, jsonl, stuck
 from tests.cli.terminals import in_terminal
 from tests.replay.toy_format import TOY
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SAMPLES = ROOT / "streamproc" / "samples" / "trajectories.jsonl.gz"
 KEY = "sk-ant-api03-" + "aB3dE6gH9jK2mN5pQ8sT" * 4

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import socket
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from streamproc.model import setting_hints
 from tests.cli.conftest import honest, jsonl
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TURN = {"run_id": "a", "node": "coder", "output": "hello"}
 FILES = {

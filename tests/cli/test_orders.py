@@ -6,7 +6,8 @@ import asyncio
 import json
 import signal
 import uuid
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import pytest
@@ -21,9 +22,6 @@ from streamproc.settings import Settings, load_settings
 from tests.cli.terminals import in_terminal
 from tests.waiting import until, wait_until
 from tests.worker.running import Topics, WorkerProcess, environment_of, looping_run, run_sync, turn
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 KEY = f"ops:{'o' * 32}"
 OTHER = f"ops:{'x' * 32}"

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from streamproc.cli.annotations import annotation
 from streamproc.errors import Problem
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MISTAKEN = """\
 presets: [standard,

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from typer.testing import Result
 
 from streamproc.model.printed import PRINTED
 from tests.cli.conftest import jsonl, stuck
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from typer.testing import Result
 
 GRAPH = {"nodes": ["plan", "code"], "edges": [["plan", "code"], ["code", "plan"]]}
 

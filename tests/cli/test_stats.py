@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import astuple
@@ -12,9 +13,6 @@ from streamproc.model.controls import ControlEvent, ControlTrigger, RunStatus
 from streamproc.replay.stats import Tally, read_decision, read_status
 from tests.feeding import decisions
 from tests.laws.traces import START_MS
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LOOP: list[dict[str, Any]] = [{"node": "a", "tool_calls": [{"name": "run", "args": {}, "result": "no rule"}]}] * 3
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from functools import cache
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import typer
@@ -16,9 +16,6 @@ from streamproc.demo.display import counts
 from streamproc.demo.trajectories import load_trajectories
 from tests.cli.conftest import ROOT, jsonl, stuck
 from tests.cli.terminals import in_terminal
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SAMPLES = ROOT / "streamproc" / "samples" / "trajectories.jsonl.gz"
 WIDTHS = (80, 120)

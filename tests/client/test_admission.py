@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import pytest
 
 from streamproc.client.admission.admission import Admission, Payer
+from streamproc.client.admission.reservation import Hold
 from streamproc.client.guard import Guard, GuardRegistry
 from streamproc.errors import AlreadySettled, Halted, InvalidPolicy, Refused
 from tests.client.money import connect, money, open_admission, tokens
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from streamproc.client.admission.reservation import Hold
 
 
 @pytest.fixture

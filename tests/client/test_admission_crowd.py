@@ -6,20 +6,16 @@ import asyncio
 import contextlib
 import sys
 from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from streamproc.client.admission.admission import Admission, Payer
 from streamproc.errors import Refused
 from tests.client.money import connect, money, open_admission
 from tests.client.spender import ESTIMATE_MICRO, LIMIT_USD, LIMITS
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from streamproc.client.admission.admission import Admission, Payer
 
 ROOT = Path(__file__).parents[2]
 PROCESSES, CALLERS_EACH = 4, 50

@@ -7,20 +7,17 @@ import os
 import re
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from redis.asyncio import RedisCluster
 
 from deploy.local import redis
+from deploy.local.redis import Server
 from streamproc.client.admission.admission import Admission, Payer
 from streamproc.client.guard import Guard, GuardRegistry
 from streamproc.errors import Halted, InvalidSettings, Refused, Unavailable
 from tests.client.money import connect, money, open_admission
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from deploy.local.redis import Server
 
 PAGE = Path(__file__).parents[2] / "docs" / "admission.md"
 LIMITS = {"run": {"cost_usd": "1.00"}}

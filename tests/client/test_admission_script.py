@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import hypothesis.strategies as st
 import pytest
@@ -15,9 +16,6 @@ from streamproc.client.admission.balances import REMEMBER_MS, AccountScope, Admi
 from streamproc.client.admission.limits import LEVELS, Limits, SpendingLimit
 from streamproc.client.admission.script import TEXT
 from tests.client.ledger_model import Ledger, renews_ms
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 CLOCK = 'redis.call("TIME")'
 CONTROLLED_CLOCK = '{math.floor(redis.call("GET", "%s") / 1000), redis.call("GET", "%s") %% 1000 * 1000}'

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING
 
 import pytest
 
-from streamproc.client import BlockingHaltListener, HaltListener, TurnPublisher
+from streamproc.client import BlockingHaltListener, Guard, HaltListener, TurnPublisher
 from streamproc.errors import Halted, InvalidSettings
 from streamproc.fleet.issuing import issue_command
 from streamproc.fleet.signing import command_signer
@@ -18,9 +17,6 @@ from streamproc.model.wire import OperatorResume, OperatorStop
 from streamproc.settings import Settings, load_settings
 from tests.client.records import Worker, guarded, halt_event, resume_event, turns_on
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from streamproc.client import Guard
 
 KEY = "ops:0123456789abcdef"
 

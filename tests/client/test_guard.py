@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import pytest
 
@@ -16,10 +16,8 @@ from streamproc.client.halts import Halts, halted_error
 from streamproc.errors import Halted
 from streamproc.fleet.keyring import Keyring
 from streamproc.fleet.signing import CommandSigner
+from streamproc.model.controls import ControlEvent
 from tests.client.records import halt_event, resume_event
-
-if TYPE_CHECKING:
-    from streamproc.model.controls import ControlEvent
 
 
 class Breaker:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 from streamproc.core.accounts import (
     RUNS_MAX,
     Account,
+    Statement,
     dump_account,
     load_account,
     read_statement,
@@ -17,15 +18,12 @@ from streamproc.core.accounts import (
     write_statement,
 )
 from streamproc.core.charges import statements
+from streamproc.model.controls import ControlEvent
+from streamproc.model.wire import BudgetReached
 from streamproc.monitor import Monitor
 from streamproc.policy import load_policy
 from tests.feeding import decisions, event_of
 from tests.laws.traces import BRIEF, START_MS
-
-if TYPE_CHECKING:
-    from streamproc.core.accounts import Statement
-    from streamproc.model.controls import ControlEvent
-    from streamproc.model.wire import BudgetReached
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

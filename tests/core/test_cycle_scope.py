@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
 from streamproc.policy import load_policy
 from tests.feeding import Feed, Raw, Reported, decisions, halts, reported
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 CODE: Final = (("coder", "verifier"), ("verifier", "coder"), ("verifier", "end"))
 DOCS: Final = (("writer", "editor"), ("editor", "writer"), ("editor", "end"))

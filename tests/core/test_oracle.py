@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
-from streamproc.core.rules import Rules
+from streamproc.core.rules import DetectorProtocol, Rules
 from streamproc.detectors import DETECTORS
-from streamproc.detectors.base import Finding, Level
+from streamproc.detectors.base import Finding, Level, View
 from streamproc.fingerprint import fingerprint
 from streamproc.fingerprint.mask import mask
 from streamproc.model.raw_events import parse_raw
+from streamproc.model.wire import Event
 from tests.core.oracle import HALT, WARN, Circle, Oracle, Repeat, Turn
 from tests.feeding import STANDARD, Feed, Raw
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamproc.core.rules import DetectorProtocol
-    from streamproc.detectors.base import View
-    from streamproc.model.wire import Event
 
 SEEDS: Final = range(500)
 LEVELS: Final = {Level.WARN: WARN, Level.HALT: HALT}

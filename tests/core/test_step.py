@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
 from streamproc.core.records import StateError
 from streamproc.core.refusal import STRANGER
+from streamproc.model.wire import Event
 from streamproc.policy import load_policy
 from tests.feeding import STANDARD, Feed, Raw, event_of, written
 from tests.laws.traces import LONGER, boards, clocks, traces
-
-if TYPE_CHECKING:
-    from streamproc.model.wire import Event
 
 POLICIES = [load_policy(name) for name in ("standard", "loop-safety", "deliberation", "tickets")]
 AT_MS = 1_767_225_600_000

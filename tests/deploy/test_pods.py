@@ -8,8 +8,8 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,9 +19,6 @@ from streamproc.settings import load_settings
 from tests.deploy.manifests import Manifest, one
 from tests.waiting import until
 from tests.worker.running import Topics, expected_ids, gather_controls, log_of_loops
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 STREAMPROC = Path(sys.executable).with_name("streamproc")  # the entry point of the image
 POD_PORT = 9464

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 import yaml
@@ -16,9 +17,6 @@ from streamproc.cli import build
 from streamproc.settings import Settings
 from tests.deploy import expressions
 from tests.docs.pages import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 ELSEWHERE = {
     "cd",

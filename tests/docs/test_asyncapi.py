@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import yaml
@@ -18,9 +19,6 @@ from streamproc.model.schemas import KINDS
 from streamproc.settings import Settings
 from streamproc.worker.publishing import control_record, dead_letter_record
 from tests.docs.pages import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 DOCUMENT = yaml.safe_load((ROOT / "schemas" / "asyncapi.yaml").read_text(encoding="utf-8"))
 SPECS = {spec.name: spec for spec in specs(Settings.model_construct())}

@@ -6,7 +6,8 @@ import doctest
 import json
 import re
 import shutil
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -17,9 +18,6 @@ from streamproc.samples import trajectory_file
 from tests.docs.commands import Console, agrees, faults, lines
 from tests.docs.distribution import install
 from tests.docs.pages import ROOT, Block, blocks, pages, runs_elsewhere
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WITH_BLOCKS = [page for page in pages() if list(blocks(page))]
 LANGUAGES = {"python", "json", "yaml", "toml", "console", "sh", "text", "mermaid", "typescript"}

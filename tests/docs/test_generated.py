@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
@@ -16,9 +16,6 @@ from streamproc.model import raw_events
 from streamproc.model.budgets import BUDGETS
 from streamproc.model.wire import TYPED
 from tests.docs.pages import ROOT, blocks
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture(scope="module")

@@ -8,17 +8,15 @@ import os
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from docs import asyncapi_page, mkdocs_hooks
 from tests.docs.pages import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 ASYNCAPI = yaml.safe_load((ROOT / asyncapi_page.SOURCE).read_text(encoding="utf-8"))
 

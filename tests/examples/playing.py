@@ -7,14 +7,11 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from streamproc.model.controls import ControlEvent
 from streamproc.policy import load_policy
 from streamproc.replay.scan import Scan
 from streamproc.replay.source import Source
-
-if TYPE_CHECKING:
-    from streamproc.model.controls import ControlEvent
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,7 +10,8 @@ import re
 import shutil
 import signal
 import subprocess
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,9 +21,6 @@ from streamproc.kafka import topics
 from streamproc.settings import Settings, load_settings
 from tests.docs.pages import blocks
 from tests.worker.running import Topics, WorkerProcess
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 EXAMPLE = node_packages.EXAMPLE
 PARTITIONS = 7  # no power of two: with one, partitioners that treat the sign of a hash differently agree

@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,10 +21,6 @@ from streamproc.model.wire import OperatorResume, encode
 from tests.client.attacker import RUNS, Attacker, Life, story
 from tests.examples.test_typescript import built, example
 from tests.security.signing import NOON_MS, OPERATOR_PUBLIC, OPERATORS, WORKER_PUBLIC, signed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 __all__ = ["built", "example"]
 

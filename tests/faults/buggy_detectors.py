@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from streamproc.detectors.base import kind
+from streamproc.detectors.base import View, kind
 from streamproc.policy import Policy
 from tests.feeding import Feed
-
-if TYPE_CHECKING:
-    from streamproc.detectors.base import View
 
 INSTALL: Final = "from tests.faults.buggy_detectors import install; install()"
 """The code that a worker runs first."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from functools import cache
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -14,18 +15,13 @@ from streamproc.client import HaltListener
 from streamproc.fingerprint import read_event
 from streamproc.policy import load_policy
 from streamproc.worker.turn_processor import log_time
-from tests.faults.scenario import PATIENCE_S
+from tests.faults.scenario import PATIENCE_S, Scenario
 from tests.faults.verdict import source
 from tests.faults.workload import sent
 from tests.security.bursts import BATCH_RECORDS, COSTLIEST, DEADLY, EXIT_CODE, run_on, send_burst
 from tests.security.maximal import CASES, SIZE, maximal
 from tests.waiting import until
 from tests.worker.running import turn
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tests.faults.scenario import Scenario
 
 BURST: Final = "burst"  # run ids of bursts begin with it
 QUIET: Final = 1  # the partition without bursts, in which halts are timed

@@ -8,16 +8,14 @@ import os
 import re
 import threading
 import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from tests.faults import admission, brokers, bursts, logs, surfaces, workers
 from tests.faults.scenario import Result, Scenario
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from concurrent.futures import Future
 
 CONCURRENT_SHORT, CONCURRENT_LONG = 3, 2  # scenarios at a time
 SHORT_S, LONG_S = 300, 900  # a scenario that takes longer hangs

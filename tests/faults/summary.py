@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tests.faults.scenario import Result
+from tests.faults.scenario import Result
 
 BEGIN: Final = "<!-- faults:begin -->"
 END: Final = "<!-- faults:end -->"

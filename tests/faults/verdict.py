@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 
 from streamproc.kafka.topics import changelog_topic
+from streamproc.model.controls import ControlEvent
 from streamproc.replay.scan import Scan
 from streamproc.replay.source import Source
 from streamproc.worker.codec import decode_run
 from streamproc.worker.run_limits import RunLimits
 from streamproc.worker.tables import Runs
-from tests.faults.workload import SESSION, line
+from tests.faults.workload import SESSION, Raw, line
 from tests.feeding import Feed, stored_run
 from tests.states import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-
-    from streamproc.model.controls import ControlEvent
-    from tests.faults.workload import Raw
-    from tests.worker.running import Topics
+from tests.worker.running import Topics
 
 PLACE: Final = {"partition", "offset"}  # position of a run's last record; a scan has none
 OF_ACCOUNTS: Final = "BUDGET009"  # the only account budget that the workload declares

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from agents import (
@@ -30,9 +31,6 @@ from streamproc import Halted, Monitor, Watch
 from streamproc.integrations._requests import request_of
 from streamproc.integrations.openai_agents import Breaker
 from tests.integrations.examples import printed, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 STEPS = 12  # of a model that would never end by itself
 ran: list[str] = []

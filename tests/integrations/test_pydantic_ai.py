@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -25,9 +26,6 @@ from streamproc import Halted, Monitor, Watch
 from streamproc.integrations._requests import request_of
 from streamproc.integrations.pydantic_ai import Breaker
 from tests.integrations.examples import printed, shown
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
 
 STEPS = 12  # of a model that would never end by itself
 ran: list[str] = []

@@ -6,7 +6,8 @@ import asyncio
 import signal
 import threading
 import uuid
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,6 @@ from streamproc.kafka import topics
 from streamproc.settings import load_settings
 from tests.waiting import wait_until
 from tests.worker.running import WorkerProcess
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CALL: dict[str, Any] = {"name": "grep", "args": {"q": "x"}, "result": "no match"}
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,10 +16,6 @@ from streamproc.kafka.tokens import ClientCredentials, NoToken, TokenFile, token
 from streamproc.settings import Settings, load_settings
 from tests.security.broker import Issuer
 from tests.security.endpoint import SECRET, TokenEndpoint
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 LOGIN = {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
@@ -21,9 +22,6 @@ from streamproc.model.raw_events import parse_raw
 from streamproc.model.wire import WIRE_VERSION, Call, Content, Errors, RunStarted, Turn, Usage
 from tests.feeding import Feed, Raw
 from tests.laws.traces import BRIEF, START_MS, TURNS, traces
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 STATE_BYTES_MAX = 4_096
 HASH_MAX = 2**64 - 1

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
 from streamproc.core import engine
 from streamproc.core.decide import decide
-from streamproc.detectors.base import Finding, Level
+from streamproc.detectors.base import Finding, Level, View
 from streamproc.model.controls import ControlEvent
+from streamproc.model.wire import Event
 from streamproc.policy import load_policy
 from tests.feeding import STANDARD, Feed, Raw, event_of, written
 from tests.laws.traces import (
@@ -27,12 +29,6 @@ from tests.laws.traces import (
     traces as all_traces,
     turns_only,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from streamproc.detectors.base import View
-    from streamproc.model.wire import Event
 
 traces = all_traces | boards | clocks
 

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 from hypothesis import given, strategies as st
 
 from streamproc.core.marks import BUDGET_KINDS, KINDS, BudgetMarks, InForce, Marks
+from streamproc.core.rules import DetectorProtocol, Rules
 from streamproc.detectors import MODULES
-from streamproc.detectors.base import Finding, call, kind
+from streamproc.detectors.base import Finding, View, call, kind
 from streamproc.policy import Policy, load_policy
 from tests.feeding import STANDARD, Feed, Raw, written
 from tests.laws.traces import LONGER, boards, clocks, identified, traces, turns_only
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from streamproc.core.rules import DetectorProtocol, Rules
-    from streamproc.detectors.base import View
 
 GOLDEN: Final = Path(__file__).parents[1] / "golden"
 POLICIES: Final = tuple(load_policy(name) for name in ("standard", "loop-safety", "deliberation", "tickets"))

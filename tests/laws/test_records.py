@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,9 +17,6 @@ from streamproc.model.wire import Event, decode, encode
 from tests.feeding import Feed, Raw
 from tests.laws.records import fingerprinted, raw, spoilt, torn, written
 from tests.laws.traces import EVENTS, LONGER, START_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @pytest.mark.parametrize("template", EVENTS)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -25,9 +26,6 @@ from streamproc.policy import load_policy
 from streamproc.replay.scan import Scan
 from streamproc.replay.source import Source
 from tests.feeding import Feed
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 TURN = {"run_id": "r", "node": "n"}
 

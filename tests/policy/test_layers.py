@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,10 +15,6 @@ from streamproc.policy import Policy, load_policy
 from streamproc.policy.files import preset_names
 from tests.feeding import Raw, decisions, event_of, halts, reported
 from tests.laws.traces import TURNS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 PRESETS = ["deliberation", "loop-safety", "planner", "repair", "standard", "tickets"]
 HUGE = pytest.param(10**5_000, id="huge")

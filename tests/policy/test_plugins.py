@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from dataclasses import FrozenInstanceError, dataclass, is_dataclass, make_dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,9 +23,6 @@ from streamproc.monitor import Monitor
 from streamproc.policy import Policy, load_policy
 from tests.docs.distribution import install
 from tests.feeding import Feed, written
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CODE = "acme/counter"
 PROJECT = """

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final, get_args
+from collections.abc import Iterable
+from typing import Any, Final, get_args
 
 import pytest
 
 from streamproc import Monitor
 from streamproc.errors import Refused
-from streamproc.model.controls import TerminalStatus
+from streamproc.model.controls import ControlEvent, TerminalStatus
 from tests.client.money import money, open_admission
 from tests.feeding import Feed, Raw, Reported, short
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from streamproc.model.controls import ControlEvent
 
 ERROR: Final = "error: no rule to make target"
 

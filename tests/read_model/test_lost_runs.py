@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from hypothesis import given, strategies as st
 
@@ -12,11 +11,9 @@ from streamproc.model import wire
 from streamproc.model.controls import RunStatus
 from streamproc.policy.files import LOST_AFTER_S_MIN
 from streamproc.read_model import ReadModel, RunFilter
+from streamproc.read_model.rows import RunGroup
 from streamproc.replay.stats import read_status
 from tests.read_model.deployment import Deployment, turn
-
-if TYPE_CHECKING:
-    from streamproc.read_model.rows import RunGroup
 
 LOST_AFTER_MS = LOST_AFTER_S_MIN * 1_000
 GROUPS: tuple[RunGroup, ...] = ("halted", "warned", "others", "lost")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import permutations
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,9 +17,6 @@ from streamproc.read_model.run_facts import (
     note_status,
     status_facts,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Note = tuple["Callable[[RunFacts, object], None]", object]
 

@@ -6,7 +6,8 @@ import json
 import os
 import signal
 import threading
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import orjson
@@ -15,7 +16,7 @@ import pytest
 from streamproc.errors import InvalidEvent, StreamprocError
 from streamproc.importers import Import
 from streamproc.model.unknown_fields import UnknownFields
-from streamproc.policy import load_policy
+from streamproc.policy import Policy, load_policy
 from streamproc.replay import parallel
 from streamproc.replay.parallel import ParallelScan
 from streamproc.replay.scan import Scan
@@ -26,11 +27,6 @@ from tests.catalogue.examples import lines, policy, stuck
 from tests.feeding import STANDARD, stored_run
 from tests.replay.toy_format import TOY
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamproc.policy import Policy
 
 FORMATS = (TOY,)
 

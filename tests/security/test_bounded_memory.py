@@ -8,8 +8,8 @@ import logging
 import pkgutil
 import tracemalloc
 from collections import deque
+from collections.abc import Callable, Iterator
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING
 
 import orjson
 import pytest
@@ -38,9 +38,6 @@ from streamproc.worker.tables import Runs
 from tests.feeding import Feed
 from tests.worker.records import records_of
 from tests.worker.test_turn_processor import processor
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 NAMES = 100_000
 CAP = 20_000  # entries of the largest collection that a name may reach

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import random
 import sys
+from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -29,11 +31,6 @@ from tests.feeding import Feed
 from tests.security.maximal import CASES, SIZE, maximal, suspect
 from tests.worker.records import records_of
 from tests.worker.test_turn_processor import controls, processor, runs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
 
 READ_CALLS_MAX = 1_200_000  # to walk through 350 000 empty lists; each call takes 0.1 µs
 STEP_CALLS_MAX = 160_000  # a turn of the most calls that an event may have; each takes 0.1 µs

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -25,9 +26,6 @@ from streamproc.worker.readiness import wait_until_ready
 from tests.client.records import open_worker, read_all
 from tests.security.signing import OPERATOR, OPERATOR_PUBLIC, WORKER, WORKER_PUBLIC, record
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MONTH_MS = 30 * 24 * 3_600_000
 

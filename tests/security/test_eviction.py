@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -18,6 +20,8 @@ from streamproc.worker.codec import decode_run
 from streamproc.worker.eviction import FINISHED, HALTED, NEW, OPEN, RANKS, STUB, rank_of, surplus
 from streamproc.worker.limits import IDLE_KEEP_MS, PUBLISHERS_MAX
 from streamproc.worker.new_runs import MINUTE_MS
+from streamproc.worker.partition_store import Change
+from streamproc.worker.publishing import OutgoingRecord
 from streamproc.worker.rocksdb_runs import RocksDBRuns
 from streamproc.worker.rocksdb_store import RocksDBStores
 from streamproc.worker.run_limits import RunLimits
@@ -27,16 +31,8 @@ from tests.feeding import Feed
 from tests.waiting import until
 from tests.worker.conftest import settings_for, start_worker
 from tests.worker.records import NOON_MS, TOPIC, Record, records_of
-from tests.worker.running import Topics, event_record, honest_run, looping_run
+from tests.worker.running import Topics, WorkerProcess, event_record, honest_run, looping_run
 from tests.worker.test_tables import end
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from streamproc.worker.partition_store import Change
-    from streamproc.worker.publishing import OutgoingRecord
-    from tests.worker.running import WorkerProcess
 
 __all__ = ["start_worker"]  # a fixture
 

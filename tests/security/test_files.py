@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import trustme
@@ -11,10 +12,6 @@ from cryptography.hazmat.primitives import serialization
 from streamproc.errors import InvalidSettings
 from streamproc.kafka.options import connection_options, ssl_context
 from streamproc.settings import load_settings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 PASSWORD = "pass-of-the-key"
 

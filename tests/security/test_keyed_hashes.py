@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -21,9 +22,6 @@ from streamproc.samples import trajectory_file
 from streamproc.settings import load_settings
 from tests.client.records import read_all
 from tests.feeding import short
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 KEY: Final = HashKey("correct-horse-battery-staple")
 OTHER: Final = HashKey("staple-battery-horse-correct")

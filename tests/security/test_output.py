@@ -13,7 +13,8 @@ import re
 import subprocess
 import sys
 import unicodedata
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import apprise
 import pytest
@@ -28,6 +29,7 @@ from streamproc.cli.report import run_lines
 from streamproc.cli.terminal import fold, paint, printable, report_bug
 from streamproc.cli.watch import _show_line, list_of
 from streamproc.errors import Halted, InvalidEvent, Problem, StreamprocError, shown
+from streamproc.model.controls import ControlEvent
 from streamproc.model.escaping import INDENT, LogFormatter, escape, escape_json, inert
 from streamproc.model.notification import Urgency, message_of, summary_of
 from streamproc.model.raw_events import parse_line
@@ -42,12 +44,6 @@ from tests.cli.terminals import in_terminal
 from tests.feeding import written
 from tests.notify.controls import control
 from tests.notify.receiver import Receiver
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from streamproc.model.controls import ControlEvent
 
 APP = build()
 ACTING = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})  # categories of Unicode

@@ -6,23 +6,20 @@ import asyncio
 import contextlib
 import re
 import ssl
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pytest
 import trustme
 from redis.asyncio import Redis
 
 from deploy.local import redis
+from deploy.local.redis import Server
 from streamproc.client.admission.admission import Admission
 from streamproc.errors import InvalidSettings, Unavailable
 from streamproc.settings import load_settings
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from deploy.local.redis import Server
 
 PAGE = Path(__file__).parents[2] / "docs" / "admission.md"
 PASSWORD = "s3cr3t-of-the-agents"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import orjson
 import pytest
@@ -25,9 +26,6 @@ from tests.feeding import Feed, Raw, event_of, halts, reported, run_with
 from tests.replay.records import record
 from tests.worker.running import honest_run, looping_run
 from tests.worker.test_tables import clocked, end, runs, step, write
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 STUCK: Final[list[Raw]] = [{"node": "coder", "output": "I will try again."}] * 3
 STOP: Final[Raw] = {"type": "operator.stop", "by": "ada", "reason": "abuse"}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import traceback
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 import pytest
 from pydantic import SecretStr, ValidationError
@@ -13,9 +14,6 @@ from typer.testing import CliRunner
 from streamproc.cli import build
 from streamproc.errors import InvalidSettings
 from streamproc.settings import Settings, load_settings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CANARY: Final = "Zx7CanaryThatNobodyElseWrites9q"
 FIELDS: Final = sorted(Settings.model_fields)

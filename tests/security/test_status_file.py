@@ -8,17 +8,14 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from streamproc.errors import InvalidSettings
 from streamproc.worker import guarded_file
 from tests.worker.test_status_file import NOON_MS, Mirror
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 STRANGER = 12_345  # a user id
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make the other user's file")

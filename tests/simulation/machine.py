@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from faust.types import TP
 
@@ -23,18 +24,13 @@ from streamproc.worker.deadlines import Deadlines
 from streamproc.worker.kafka_client import POLL_S
 from streamproc.worker.limits import COMMIT_INTERVAL_S
 from streamproc.worker.partition_pipeline import PartitionPipelines
+from streamproc.worker.partition_store import PartitionStore
 from streamproc.worker.runs_table import RunStore
 from streamproc.worker.spend import AccountProcessor, AccountStore
 from streamproc.worker.turn_processor import TurnProcessor
 from tests.feeding import Feed, WrappedEngine
-from tests.simulation.cluster import Member, SimPublisher
+from tests.simulation.cluster import Cluster, Group, Member, Record, SimPublisher
 from tests.simulation.loop import Process
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from streamproc.worker.partition_store import PartitionStore
-    from tests.simulation.cluster import Cluster, Group, Record
 
 SETTINGS: Final = load_settings(brokers="localhost:1", topic_prefix="sim", event_bytes_max=4096)
 TURNS: Final = SETTINGS.topic("turns")

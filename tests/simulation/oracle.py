@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -22,6 +23,7 @@ from streamproc.worker.spend import AccountPartition
 from streamproc.worker.strays import FEW
 from streamproc.worker.tables import Runs
 from tests.feeding import Feed
+from tests.simulation.cluster import Cluster, Record
 from tests.simulation.machine import (
     ACCOUNTS_LOG,
     CONTROL,
@@ -33,16 +35,10 @@ from tests.simulation.machine import (
     SPEND,
     STATUS,
     TURNS,
+    WorkerRun,
 )  # fmt: skip
 from tests.simulation.plan import at_home, policy
 from tests.states import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.feeding import Feed
-    from tests.simulation.cluster import Cluster, Record
-from tests.simulation.machine import WorkerRun
 
 SHOWN: Final = 3  # violations of one kind that are shown
 

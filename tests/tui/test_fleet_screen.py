@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 from textual.color import Color
 from textual.widgets import Static
 
 from streamproc.read_model.rows import LiveRun
+from streamproc.tui.app import FleetApp
 from streamproc.tui.filters import parse_filter
 from streamproc.tui.run_list import RunList
 from tests.fleet.heartbeats import as_record, heartbeat
 from tests.tui.rows import HandMade, fleet, watching
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from streamproc.tui.app import FleetApp
 
 SIZE = (150, 60)
 

@@ -7,9 +7,10 @@ import multiprocessing
 import os
 import signal
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -21,12 +22,8 @@ from streamproc.fingerprint import read_event
 from streamproc.kafka.options import connection_options
 from streamproc.model import wire
 from streamproc.policy import load_policy
+from streamproc.settings import Settings
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from streamproc.settings import Settings
 
 Way = Literal["batch", "stock"]
 

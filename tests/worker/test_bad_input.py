@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from aiokafka.errors import MessageSizeTooLargeError
 
 from streamproc.kafka import topics as kafka_topics
 from streamproc.model import wire
+from streamproc.settings import Settings
 from tests.waiting import until
 from tests.worker.running import (
+    Topics,
     event_record,
     expected_ids,
     gather_controls,
@@ -19,10 +21,6 @@ from tests.worker.running import (
     said,
     turn,
 )
-
-if TYPE_CHECKING:
-    from streamproc.settings import Settings
-    from tests.worker.running import Topics
 
 LARGE = 10_000_000
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from streamproc.fingerprint import read_event
 from streamproc.fleet.issuing import issue_command
@@ -16,9 +17,6 @@ from tests.feeding import Feed
 from tests.waiting import until
 from tests.worker.conftest import settings_for
 from tests.worker.running import Topics, event_record, looping_run, said
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 TIMEOUT_MS = 1_500
 

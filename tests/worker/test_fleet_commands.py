@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiokafka import AIOKafkaProducer
 
@@ -10,16 +10,12 @@ from streamproc.client import HaltListener, TurnPublisher
 from streamproc.fleet.issuing import issue_command, new_command, read_fleet, restatement, send
 from streamproc.fleet.signing import command_signer
 from streamproc.model.controls import RunStatus
-from streamproc.model.fleet_command import read_command
+from streamproc.model.fleet_command import FleetCommand, read_command
 from streamproc.policy import load_policy
 from streamproc.replay.log import LogReplay
-from streamproc.settings import load_settings
+from streamproc.settings import Settings, load_settings
 from tests.waiting import until
 from tests.worker.running import Topics, turn
-
-if TYPE_CHECKING:
-    from streamproc.model.fleet_command import FleetCommand
-    from streamproc.settings import Settings
 
 KEY = "ops:0123456789abcdef,file:fedcba9876543210"
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -20,10 +21,6 @@ from streamproc.worker.run_limits import RunLimits
 from tests.feeding import run_with
 from tests.worker.running import honest_run
 from tests.worker.test_tables import end, step, write
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 START_MS = 1_700_000_000_000
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from streamproc.errors import InvalidEvent, InvalidSettings
 from streamproc.fleet.issuing import new_command, restatement
 from streamproc.fleet.state import Fleet
+from streamproc.model.controls import ControlEvent
+from streamproc.model.fleet_command import FleetCommand, Status
 from streamproc.worker.status_file import StatusEntry, StatusFile, parse, render
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamproc.model.controls import ControlEvent
-    from streamproc.model.fleet_command import FleetCommand, Status
 
 NOON_MS = 1_769_860_800_000
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
@@ -21,9 +22,6 @@ from streamproc.worker.tables import Runs
 from streamproc.worker.turn_processor import TurnProcessor
 from tests.worker.records import NOON_MS, TOPIC, Record, records_of
 from tests.worker.running import honest_run, looping_run
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 HALT = b'{"run_id":"r","status":"halted","severity":"halt"}'
 FINISHED = b'{"run_id":"r","status":"finished","severity":"info"}'

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
 from streamproc import Monitor
-
-if TYPE_CHECKING:
-    from streamproc.model.controls import ControlEvent
+from streamproc.model.controls import ControlEvent
 
 Raw = dict[str, Any]
 

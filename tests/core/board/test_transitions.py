@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from streamproc.model.controls import ControlEvent
 from streamproc.policy import load_policy
 from tests.feeding import Feed, Raw, decisions
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamproc.model.controls import ControlEvent
 
 PATH = ("READY", "LOCKED", "IMPLEMENTING", "QA_REVIEW", "VALIDATION", "DOCUMENTATION", "CI_REVIEW", "COMMIT", "DONE")
 ARTIFACTS = ["mockup", "interaction-spec", "component-hierarchy", "state-variations", "accessibility-checklist"]

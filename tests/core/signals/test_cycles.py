@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from streamproc.core.signals.cycles import CYCLES_MAX, EDGES_MAX
+from streamproc.model.controls import ControlEvent
 from tests.feeding import Feed, Raw, decisions
-
-if TYPE_CHECKING:
-    from streamproc.model.controls import ControlEvent
 
 REVIEW = {"edges": [["planner", "coder"], ["coder", "verifier"], ["verifier", "coder"], ["verifier", "end"]]}
 DECLARED: Raw = {"type": "run.started", "graph": REVIEW}

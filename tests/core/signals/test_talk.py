@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
-from tests.feeding import Feed
-
-if TYPE_CHECKING:
-    from tests.feeding import Raw
+from tests.feeding import Feed, Raw
 
 CALL: Final[Raw] = {"node": "agent", "tool_calls": [{"name": "run", "args": {}, "result": "no"}]}
 ASKED: Final[Raw] = {"type": "user.message"}

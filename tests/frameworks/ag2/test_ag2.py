@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from ag2 import Agent, AgentReply, MemoryStream, ToolResult
@@ -24,9 +25,6 @@ from ag2.tools import tool
 from streamproc import Halted, Monitor, Watch
 from streamproc.integrations.ag2 import Breaker, tokens
 from tests.integrations.examples import printed, run_blocks, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 STEPS = 12  # of a model that would never end by itself
 ran: list[str] = []

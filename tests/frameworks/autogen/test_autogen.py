@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import uuid
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any
 
 import pytest
 from autogen_agentchat.agents import AssistantAgent, BaseChatAgent, UserProxyAgent
@@ -28,9 +29,6 @@ from pydantic import BaseModel
 from streamproc import Halted, Monitor, Watch
 from streamproc.integrations.autogen import Breaker, guarded
 from tests.integrations.examples import printed, run_blocks, shown
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Sequence
 
 STEPS = 12  # of a model that would never end by itself
 INFO: Any = {

@@ -9,8 +9,10 @@ import re
 import threading
 import time
 import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from claude_agent_sdk import (
@@ -29,10 +31,6 @@ from examples.integrations.messages_api import serving, text, use
 from streamproc import Halted, Monitor, Watch
 from streamproc.integrations.claude_agent_sdk import Breaker
 from tests.integrations.examples import printed, run_blocks, shown
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
-    from pathlib import Path
 
 STEPS = 12  # of a model that would never end by itself
 RUN = "mcp__t__run"

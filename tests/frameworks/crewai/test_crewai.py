@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from crewai import LLM, Agent, Crew, Task
@@ -20,9 +21,6 @@ from tests.frameworks.crewai.played import Played, Run, asked, ran
 from tests.frameworks.crewai.served import served
 from tests.integrations.examples import printed, run_blocks, shown
 from tests.integrations.model_api import ModelAPI
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 STEPS = 12  # of a model that would never end by itself
 
