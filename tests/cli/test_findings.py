@@ -113,12 +113,6 @@ def test_quiet_is_the_summary_and_verbose_adds_the_evidence(run, turns_file: Pat
     assert "\x1b" not in target.read_text()
 
 
-def test_an_output_file_that_cannot_be_written_is_named(run, turns_file: Path, tmp_path: Path) -> None:
-    result = run("scan", turns_file, "-o", tmp_path)
-    assert result.exit_code == 2
-    assert f"{tmp_path}: Is a directory" in result.stderr
-
-
 @pytest.mark.parametrize("options", [(), ("--show", "3", "-v")])
 @pytest.mark.parametrize("columns", [60, 100])
 def test_findings_fit_into_a_terminal_between_words(run, columns: int, options: tuple[str, ...]) -> None:

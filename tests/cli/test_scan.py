@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import signal
 import subprocess
 import sys
@@ -14,7 +13,6 @@ import psutil
 import pytest
 
 from streamproc.model.controls import read_control
-from streamproc.monitor import Monitor
 from streamproc.samples import outcomes
 from tests.cli.conftest import ROOT, command, honest, jsonl, stuck
 from tests.waiting import wait_until
@@ -65,15 +63,6 @@ def test_jsonl_is_control_events_in_log_order_and_nothing_else(run, turns_file: 
     assert [(c.run_id, c.severity, c.trigger.turn) for c in controls] == [("stuck", "warn", 1), ("stuck", "halt", 2)]
     assert result.stderr == ""
     assert result.exit_code == 1
-
-
-def test_scan_and_monitor_give_the_same_ids(run, turns_file: Path) -> None:
-    monitor = Monitor()
-    fed = [c.id for line in turns_file.read_text().splitlines() for c in monitor.feed(json.loads(line))]
-
-    result = run("scan", turns_file, "--format", "jsonl")
-
-    assert [read_control(line).id for line in result.stdout.splitlines()] == fed
 
 
 def test_several_files_are_one_log_and_gzip_is_decompressed(run, tmp_path: Path) -> None:

@@ -199,12 +199,6 @@ def test_a_run_can_be_stopped_before_its_first_turn() -> None:
     assert stop.message == "Stopped by an operator."
 
 
-def test_events_after_the_end_of_a_run_are_only_counted() -> None:
-    feed = Feed()
-    feed.all([MAKE, {"type": "run.finished"}, *[MAKE] * 5, {"type": "user.message"}])
-    assert (feed.state.turns, feed.state.late) == (1, 5)
-
-
 def test_duplicates_are_recognised_among_the_events_a_producer_may_resend() -> None:
     feed = Feed()
     events = [call("read", n, f"{n}") | {"event_id": f"e{n}"} for n in range(24)]

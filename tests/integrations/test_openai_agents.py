@@ -218,17 +218,6 @@ async def test_a_warning_is_told_to_the_model_once(way: Callable[..., Any]) -> N
     assert not [item for item in await session.get_items() if item.get("role") == "system"]
 
 
-async def test_parallel_tools_are_siblings_and_no_repeats() -> None:
-    together = [function_call("run", {"cmd": "pytest"}, call_id=f"c{number}") for number in range(8)]
-    agent = Agent(
-        name="coder",
-        model=ScriptedModel([ModelStep(output=together), ModelStep(output=[assistant_message("Done.")])]),
-        tools=[run],
-    )
-    assert await awaited(agent, hooks=Breaker()) == "Done."
-    assert ran == ["pytest"] * 8
-
-
 async def test_a_halt_leaves_a_task_group() -> None:
     seen = []
     try:

@@ -204,17 +204,6 @@ async def test_a_warning_is_told_to_the_model_once(way: Callable[..., Any]) -> N
     assert told[3][0].startswith("run returned the same result")
 
 
-async def test_parallel_tools_are_siblings_and_no_repeats() -> None:
-    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        together = [ToolCallPart("run", {"cmd": "pytest"}) for _ in range(8)]
-        done = len(messages) > 1
-        return ModelResponse(parts=[TextPart("Done.")] if done else together)
-
-    agent = Agent(FunctionModel(answer), tools=[run], capabilities=[Breaker()])
-    assert await awaited(agent) == "Done."
-    assert ran == ["pytest"] * 8
-
-
 async def test_a_halt_leaves_a_task_group() -> None:
     seen = []
     try:

@@ -168,14 +168,6 @@ def test_the_narrower_scope_wins(
     assert (found["detectors"]["LOOP002"] is None) == (scope.get("tier") == "gold")
 
 
-def test_a_run_lowers_its_budget(policy_of: Callable[[str], Policy]) -> None:
-    policy = policy_of("budgets: { maxSteps: 2 }")
-    turns = [{"node": "agent", "output": f"step {n}"} for n in range(6)]
-    assert halts(turns, policy) == [("BUDGET004", "halt", 2)]
-    declares = {"type": "run.started", "budgets": {"maxSteps": 1}}
-    assert halts([declares, *turns], policy) == [("BUDGET004", "halt", 1)]
-
-
 def test_a_runs_scope_chooses_its_rules(policy_of: Callable[[str], Policy]) -> None:
     policy = policy_of(LAYERS)
     assert halts(SAID, policy) == [("LOOP001", "halt", 3)]

@@ -54,13 +54,6 @@ def test_a_decision_names_the_event_that_caused_it(tmp_path: Path) -> None:
     assert halt.at == "2026-01-01T00:00:02.000Z"
 
 
-def test_a_scan_gives_the_same_decisions_every_time() -> None:
-    with trajectory_file() as path:
-        first, second = ([msgspec.json.encode(one) for one in Scan([Source(path)], load_policy())] for _ in range(2))
-    assert first
-    assert first == second
-
-
 def test_a_scan_and_a_monitor_give_the_same_decisions() -> None:
     monitor = Monitor()
     with trajectory_file() as path:

@@ -157,21 +157,13 @@ def halted_at(raws: list[Raw], policy: Any = TWO_DOLLARS) -> list[int]:
     return [one.at for one in halts(raws, policy)]
 
 
-def test_a_run_cannot_raise_a_budget_of_the_policy() -> None:
-    assert halted_at([started(budgets=COST), *spends(9)]) == [2]
-
-
-def test_a_run_lowers_a_budget_of_the_policy() -> None:
-    assert halted_at([started(budgets={"maxCostUsd": "1"}), *spends(9)]) == [1]
-
-
-def test_a_run_raises_a_budget_that_the_policy_lets_it_override() -> None:
-    assert halted_at([started(budgets=COST), *spends(9)], OVERRIDABLE) == [5]
-    assert halted_at(spends(9), OVERRIDABLE) == [2]
-
-
-def test_a_run_declares_a_budget_that_the_policy_does_not_set() -> None:
-    assert halted_at([started(budgets={"maxSteps": 3}), *steps(0, 9)]) == [3]
+@pytest.mark.parametrize(("declared", "policy", "turn"), [
+    (COST, TWO_DOLLARS, 2), ({"maxCostUsd": "1"}, TWO_DOLLARS, 1), ({"maxSteps": 3}, load_policy(), 3),
+    (COST, OVERRIDABLE, 5), ({}, OVERRIDABLE, 2),
+])  # fmt: skip
+def test_a_run_raises_a_budget_of_the_policy_only_if_the_policy_lets_it(declared: Raw, policy: Any, turn: int) -> None:
+    """It may lower one, and declare one that the policy does not set."""
+    assert halted_at([started(budgets=declared), *spends(9)], policy) == [turn]
 
 
 @pytest.mark.parametrize("policy", [TWO_DOLLARS, OVERRIDABLE, load_policy()])
@@ -209,13 +201,14 @@ def test_a_budget_counts_under_a_scope_that_the_run_names_later() -> None:
     assert halted_at([started(budgets=COST), *spends(1), *steps(20, 21, tenant="acme"), *spends(8)], policy) == [3]
 
 
-def test_a_grant_adds_to_the_limit_of_the_policy() -> None:
-    raws = [started(budgets=COST), *spends(3), RESUME | {"grant": {"cost": "4"}}, started(budgets=COST), *spends(9)]
-    assert halted_at(raws) == [2, 7]
+GRANT: Final[Raw] = RESUME | {"grant": {"cost": "4"}}
 
 
-def test_a_scope_that_is_named_after_a_grant_does_not_take_the_grant_back() -> None:
-    raws = [*spends(3), RESUME | {"grant": {"cost": "4"}}, *(raw | {"tenant": "acme"} for raw in spends(9))]
+@pytest.mark.parametrize("raws", [
+    [started(budgets=COST), *spends(3), GRANT, started(budgets=COST), *spends(9)],
+    [*spends(3), GRANT, *(raw | {"tenant": "acme"} for raw in spends(9))],
+], ids=["a budget that is declared again", "a scope that is named later"])  # fmt: skip
+def test_a_grant_adds_to_the_limit_of_the_policy_and_is_not_taken_back(raws: list[Raw]) -> None:
     assert halted_at(raws) == [2, 7]
 
 

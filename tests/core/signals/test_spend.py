@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamproc.core.signals.spend import SPEND_MAX, Ledger
+from streamproc.core.signals.spend import SPEND_MAX
 from streamproc.model.wire import Usage
 from tests.feeding import Feed
 
@@ -18,12 +18,3 @@ def test_sums_stop_at_the_largest_stored_integer() -> None:
     ledger = feed.state.ledger
     assert (ledger.input_tokens, ledger.output_tokens) == (SPEND_MAX, 1_100)
     assert ledger.total_tokens == ledger.cost_usd_micro == ledger.duration_ms == SPEND_MAX
-
-
-def test_tokens_without_a_price_are_counted_as_unpriced() -> None:
-    ledger = Ledger()
-
-    ledger.add(Usage(100, 20))
-    ledger.add(Usage(100, 20, cost_usd_micro=5))
-
-    assert (ledger.unpriced, ledger.total_tokens, ledger.cost_usd_micro) == (1, 240, 5)

@@ -286,15 +286,6 @@ async def test_a_warning_is_told_to_the_model_once() -> None:
     assert sum(isinstance(event, ModelRequest) for event in await stream.history.get_events()) == 1
 
 
-async def test_parallel_tools_are_siblings_and_no_repeats() -> None:
-    def answer(events: Sequence[BaseEvent]) -> ModelResponse:
-        return ModelResponse(ModelMessage("Done.")) if at(events) else calls(*["pytest"] * 8)
-
-    agent = Agent("coder", config=Model(answer), tools=[run], middleware=[Breaker()])
-    assert await asked(agent) == "Done."
-    assert ran == ["pytest"] * 8
-
-
 async def test_a_halt_leaves_a_task_group() -> None:
     seen = []
     try:

@@ -390,12 +390,6 @@ async def test_a_warning_is_told_to_the_model_once() -> None:
     assert sum(isinstance(one, UserMessage) for one in await coder.model_context.get_messages()) == 1
 
 
-async def test_parallel_tools_are_siblings_and_no_repeats() -> None:
-    client = Model(lambda messages: says("Done.") if at(messages) else calls(*["pytest"] * 8))
-    assert await awaited(guarded(client)) == "Done."
-    assert ran == ["pytest"] * 8
-
-
 async def test_a_halt_leaves_a_task_group() -> None:
     seen = []
     try:

@@ -290,11 +290,6 @@ async def test_a_warning_is_told_to_the_model_once(options: Any, way: Any) -> No
     assert told == [[], [], [RUN], [RUN], [RUN]], "after the second result; the CLI keeps it in the conversation"
 
 
-async def test_parallel_tools_are_siblings_and_no_repeats(options: Any) -> None:
-    assert await queried(Breaker(), options(Model([[call("pytest") for _ in range(8)]]))) == "Done."
-    assert ran == ["pytest"] * 8
-
-
 async def test_a_halt_leaves_a_task_group(options: Any) -> None:
     seen = []
     try:
