@@ -283,6 +283,13 @@ def test_a_turn_of_a_thousand_calls_is_bounded() -> None:
     assert len(feed.stored) <= STATE_BYTES_MAX
 
 
+def test_dropped_entries_are_counted() -> None:
+    feed = Feed()
+    for n in range(100):
+        feed.raw({"node": f"n{n}"})
+    assert feed.state.evicted > 0
+
+
 @pytest.mark.parametrize("huge", [2**64, 10**40])
 def test_numbers_beyond_64_bits_can_be_stored(huge: int) -> None:
     """A publisher in another language may send any number; storing the state must not fail."""
