@@ -163,6 +163,13 @@ async def test_invalid_events_are_dropped_with_on_invalid_drop(nowhere: str, cap
     assert "round" in warning
 
 
+async def test_the_error_about_an_oversized_event_names_its_field(nowhere: str) -> None:
+    settings = load_settings(brokers=nowhere, event_bytes_max=2000)
+    async with publisher(nowhere, settings=settings, include_content=True) as turns:
+        with pytest.raises(InvalidEvent, match=r"content\.output"):
+            await turns.turn(run_id="r1", node="coder", output="x" * 5000)
+
+
 async def test_unknown_fields_are_counted(nowhere: str) -> None:
     async with publisher(nowhere) as turns:
         await turns.send({"run_id": "r1", "node": "coder", "ouput": "misspelt", "toolcalls": []})
