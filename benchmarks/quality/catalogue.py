@@ -16,6 +16,8 @@ TITLES: Final[dict[str, str]] = {
     "LOOP009": "stale_window",
     "LOOP010": "text_only",
     "LOOP011": "same_reply",
+    "LOOP012": "edits_without_effect",
+    "LOOP013": "two_signs",
     "STALL001": "unchanged_artifact",
     "STALL002": "same_failures",
     "STALL003": "no_fewer_failures",

@@ -29,14 +29,13 @@ def baseline(
 
     maxRounds is the round in which 95 of 100 deliberations have agreed, and one more, within 5 and 15.
     """
-    from streamproc.model.printed import BaselineOfWorkflow
     from streamproc.replay.baseline import policy_lines, usual
 
     with opened(files, lenient, "measuring") as sources:
         found = list(usual(sources))
     if as_json:
         for one in found:
-            json_row(BaselineOfWorkflow(**one._asdict()))
+            json_row(one)
         return
     for text in policy_lines(found):
         line(text)

@@ -9,11 +9,12 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from streamproc.cli.terminal import quiet_kafka
 from streamproc.core.compiled import build_fault, core_kind
 from streamproc.errors import AccessDenied, InvalidSettings, StreamprocError, plural
+from streamproc.model.printed import DoctorCheck
 
 if TYPE_CHECKING:
     from streamproc.settings import Settings
@@ -23,38 +24,30 @@ WORKERS_NAMED: Final = 5  # of more, the others are counted
 ANSWER_TIMEOUT_S: Final = 5.0  # a broker or store that takes longer counts as unavailable
 
 
-class CheckResult(NamedTuple):
-    """One line of the report."""
-
-    status: Literal["ok", "warn", "fail"]
-    what: str
-    remedy: str = ""
-
-
-def python_version() -> CheckResult:
+def python_version() -> DoctorCheck:
     """Check the version of Python."""
     found = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info < PYTHON_MIN:
-        return CheckResult("fail", f"Python {found}", f"use Python {'.'.join(map(str, PYTHON_MIN))} or newer")
-    return CheckResult("ok", f"Python {found}")
+        return DoctorCheck("fail", f"Python {found}", f"use Python {'.'.join(map(str, PYTHON_MIN))} or newer")
+    return DoctorCheck("ok", f"Python {found}")
 
 
-def core() -> CheckResult:
+def core() -> DoctorCheck:
     """Report which core is in use: compiled, or pure Python, which is slower."""
     kind, fault = core_kind(), build_fault()
     if fault:
-        return CheckResult(
+        return DoctorCheck(
             "warn", f"core={kind}: a compiled core exists, but {fault}", _change("make compile, or make clean")
         )
-    return CheckResult("ok", f"core={kind}")
+    return DoctorCheck("ok", f"core={kind}")
 
 
-def packages() -> Iterator[CheckResult]:
+def packages() -> Iterator[DoctorCheck]:
     """Check that the required packages are installed, and the pinned ones in their pinned versions."""
     try:
         needed = requires("streamproc") or []
     except PackageNotFoundError:
-        yield CheckResult("warn", "streamproc is importable but not installed", _change("pip install streamproc"))
+        yield DoctorCheck("warn", "streamproc is importable but not installed", _change("pip install streamproc"))
         return
     missing, other, count = [], [], 0
     for requirement in needed:
@@ -70,12 +63,12 @@ def packages() -> Iterator[CheckResult]:
         if pin and found != pin:
             other.append(f"{name} {found} instead of {pin}")
     if missing:
-        yield CheckResult("fail", f"missing packages: {', '.join(missing)}", _change("pip install streamproc"))
+        yield DoctorCheck("fail", f"missing packages: {', '.join(missing)}", _change("pip install streamproc"))
     if other:
         what = f"packages in another version than the pinned one: {', '.join(other)}"
-        yield CheckResult("fail", what, _change("pip install streamproc"))
+        yield DoctorCheck("fail", what, _change("pip install streamproc"))
     if not missing and not other:
-        yield CheckResult("ok", f"all {count} required packages are installed in their pinned versions")
+        yield DoctorCheck("ok", f"all {count} required packages are installed in their pinned versions")
 
 
 def _read_requirement(text: str) -> tuple[str | None, str]:
@@ -97,14 +90,14 @@ def _can_change() -> bool:
     return os.access(sys.prefix, os.W_OK)
 
 
-def demo_broker() -> CheckResult:
+def demo_broker() -> DoctorCheck:
     """Check for the package that carries the demo's broker. An image without it lacks nothing."""
     found = _demo_broker()
     if found is not None:
-        return CheckResult("ok", f"embedded broker for the demo: confluent-kafka {found}")
+        return DoctorCheck("ok", f"embedded broker for the demo: confluent-kafka {found}")
     if not _can_change():
-        return CheckResult("ok", "no embedded broker, which only the demo needs")
-    return CheckResult("warn", "no embedded broker: `streamproc demo` cannot run", "pip install 'streamproc[demo]'")
+        return DoctorCheck("ok", "no embedded broker, which only the demo needs")
+    return DoctorCheck("warn", "no embedded broker: `streamproc demo` cannot run", "pip install 'streamproc[demo]'")
 
 
 def _demo_broker() -> str | None:
@@ -114,16 +107,16 @@ def _demo_broker() -> str | None:
         return None
 
 
-def variables() -> Iterator[CheckResult]:
+def variables() -> Iterator[DoctorCheck]:
     """Report variables of the environment whose names look like misspelt settings."""
     from streamproc.settings import misspelt_variables
 
     for sentence in misspelt_variables():
         what, _, meant = sentence.partition(": did you mean ")
-        yield CheckResult("warn", what, f"set {meant.rstrip('?')} instead")
+        yield DoctorCheck("warn", what, f"set {meant.rstrip('?')} instead")
 
 
-def policy(settings: Settings) -> Iterator[CheckResult]:
+def policy(settings: Settings) -> Iterator[DoctorCheck]:
     """Check that the policy loads."""
     from streamproc.policy import load_policy
 
@@ -132,12 +125,12 @@ def policy(settings: Settings) -> Iterator[CheckResult]:
     except StreamprocError as error:
         for line in str(error).splitlines():
             named = line if line.startswith(settings.policy) else f"{settings.policy}: {line}"
-            yield CheckResult("fail", f"policy {named}", "streamproc policy check")
+            yield DoctorCheck("fail", f"policy {named}", "streamproc policy check")
         return
-    yield CheckResult("ok", f"policy {loaded.name}, version {loaded.version}, hash {loaded.hash}")
+    yield DoctorCheck("ok", f"policy {loaded.name}, version {loaded.version}, hash {loaded.hash}")
 
 
-def fleet_commands(settings: Settings) -> CheckResult:
+def fleet_commands(settings: Settings) -> DoctorCheck:
     """Report which fleet commands are accepted."""
     from streamproc.fleet.signing import command_signer
 
@@ -145,30 +138,30 @@ def fleet_commands(settings: Settings) -> CheckResult:
     if not authority.can_verify:
         what = "fleet commands are refused: they must be signed, and no key is set"
         remedy = "set STREAMPROC_COMMAND_KEY, or STREAMPROC_COMMAND_AUTH=channel if Kafka's ACLs protect the topic"
-        return CheckResult("warn", what, remedy)
+        return DoctorCheck("warn", what, remedy)
     if authority.required:
-        return CheckResult("ok", f"fleet commands are accepted if signed by {' or '.join(authority.issuers)}")
-    return CheckResult("ok", "fleet commands are accepted unsigned, from every client that Kafka lets write them")
+        return DoctorCheck("ok", f"fleet commands are accepted if signed by {' or '.join(authority.issuers)}")
+    return DoctorCheck("ok", "fleet commands are accepted unsigned, from every client that Kafka lets write them")
 
 
-def control_records(settings: Settings) -> CheckResult:
+def control_records(settings: Settings) -> DoctorCheck:
     """Report whether guards believe only decisions and statuses that a worker has signed."""
     from streamproc.fleet.record_signing import record_signer
 
     try:
         signer = record_signer(settings)
     except InvalidSettings as problem:
-        return CheckResult("fail", str(problem), "streamproc keys new NAME")
+        return DoctorCheck("fail", str(problem), "streamproc keys new NAME")
     if signer.required:
-        return CheckResult("ok", f"decisions and statuses are believed if signed by {' or '.join(signer.names)}")
+        return DoctorCheck("ok", f"decisions and statuses are believed if signed by {' or '.join(signer.names)}")
     topics = f"{settings.topic('control')} and {settings.topic('runs')}"
     what = f"decisions and statuses are not signed: every client that can write to {topics} can stop and release runs"
     if settings.channel_is_authenticated:
-        return CheckResult("ok", f"{what}; Kafka's ACLs decide which can")
-    return CheckResult("warn", what, "set STREAMPROC_CONTROL_KEY (`streamproc keys new NAME`), or use logins and ACLs")
+        return DoctorCheck("ok", f"{what}; Kafka's ACLs decide which can")
+    return DoctorCheck("warn", what, "set STREAMPROC_CONTROL_KEY (`streamproc keys new NAME`), or use logins and ACLs")
 
 
-async def services(settings: Settings) -> AsyncIterator[CheckResult]:
+async def services(settings: Settings) -> AsyncIterator[DoctorCheck]:
     """Check Kafka, its topics, the workers, and Redis."""
     quiet_kafka()
     reached = await _broker(settings)
@@ -181,7 +174,7 @@ async def services(settings: Settings) -> AsyncIterator[CheckResult]:
     yield await _redis(settings)
 
 
-async def _broker(settings: Settings) -> CheckResult:
+async def _broker(settings: Settings) -> DoctorCheck:
     from streamproc.kafka.reachability import why_unreachable
     from streamproc.kafka.reading import open_consumer
 
@@ -189,46 +182,46 @@ async def _broker(settings: Settings) -> CheckResult:
         async with asyncio.timeout(ANSWER_TIMEOUT_S), open_consumer(settings) as consumer:
             topics = await consumer.topics()
     except AccessDenied as denied:
-        return CheckResult("fail", denied.what, denied.remedy)
+        return DoctorCheck("fail", denied.what, denied.remedy)
     except (StreamprocError, OSError, ValueError):
         unreachable = await why_unreachable(settings.brokers)
         remedy = unreachable.remedy
         remedy += " (`streamproc demo` needs no Kafka)" if _demo_broker() or _can_change() else ""
-        return CheckResult("fail", unreachable.what, remedy)
-    return CheckResult("ok", f"Kafka at {settings.brokers} answers ({plural(len(topics), 'topic')})")
+        return DoctorCheck("fail", unreachable.what, remedy)
+    return DoctorCheck("ok", f"Kafka at {settings.brokers} answers ({plural(len(topics), 'topic')})")
 
 
-async def _topics(settings: Settings) -> AsyncIterator[CheckResult]:
+async def _topics(settings: Settings) -> AsyncIterator[DoctorCheck]:
     from streamproc.kafka import topics
 
     try:
         report = await topics.check(settings)
     except AccessDenied as denied:
-        yield CheckResult("fail", f"topics: {denied.what}", denied.remedy)
+        yield DoctorCheck("fail", f"topics: {denied.what}", denied.remedy)
         return
     except StreamprocError as error:
-        yield CheckResult(
+        yield DoctorCheck(
             "fail", f"topics: {error}", "run `streamproc topics acls` to list the rights that this client needs"
         )
         return
     if report.ok:
-        yield CheckResult(
+        yield DoctorCheck(
             "ok", f"all {len(report.present)} topics {settings.topic_prefix}.* exist with the right configuration"
         )
     if report.denied:
         refused = topics.may_not_describe(settings, report.denied)
-        yield CheckResult("fail", refused.what, refused.remedy)
+        yield DoctorCheck("fail", refused.what, refused.remedy)
     if report.missing:
-        yield CheckResult("fail", f"missing topics: {', '.join(report.missing)}", "streamproc topics apply")
+        yield DoctorCheck("fail", f"missing topics: {', '.join(report.missing)}", "streamproc topics apply")
     for drift in report.drift:
         if drift.danger:
             todo = f"kafka-configs.sh --alter --topic {drift.topic} --add-config {drift.setting}={drift.wanted}"
-            yield CheckResult("fail", f"topic differs: {drift}; until then {drift.danger}", todo)
+            yield DoctorCheck("fail", f"topic differs: {drift}; until then {drift.danger}", todo)
             continue
-        yield CheckResult("warn", f"topic differs: {drift}", "change it with your Kafka tools")
+        yield DoctorCheck("warn", f"topic differs: {drift}", "change it with your Kafka tools")
 
 
-async def _workers(settings: Settings) -> AsyncIterator[CheckResult]:
+async def _workers(settings: Settings) -> AsyncIterator[DoctorCheck]:
     """Check that workers decide on every partition. It takes up to ten seconds where some do not."""
     from streamproc.fleet.hearing import hear
     from streamproc.fleet.watching import row_words
@@ -237,11 +230,11 @@ async def _workers(settings: Settings) -> AsyncIterator[CheckResult]:
     try:
         found = await hear(settings)
     except StreamprocError as error:
-        yield CheckResult("fail", f"workers: {error}", "start Kafka, or check the rights of this client")
+        yield DoctorCheck("fail", f"workers: {error}", "start Kafka, or check the rights of this client")
         return
     if found is None:
         what = f"workers cannot be seen: there is no topic {settings.topic('workers')}, or no right to read it"
-        yield CheckResult("warn", what, "streamproc topics apply; streamproc topics acls --role watch")
+        yield DoctorCheck("warn", what, "streamproc topics apply; streamproc topics acls --role watch")
         return
     now_ms = int(time.time() * 1000)
     sentence = found.sentence(lambda ms: local_time(ms, now_ms), now_ms)
@@ -249,18 +242,18 @@ async def _workers(settings: Settings) -> AsyncIterator[CheckResult]:
     if living:
         named = ", ".join(f"{row.heartbeat.worker} {row_words(row)}" for row in living[:WORKERS_NAMED])
         more = f", and {len(living) - WORKERS_NAMED} more" if len(living) > WORKERS_NAMED else ""
-        yield CheckResult("ok", f"{plural(len(living), 'worker')}: {named}{more}")
+        yield DoctorCheck("ok", f"{plural(len(living), 'worker')}: {named}{more}")
     if found.level == "fail":
         remedy = "start workers (`streamproc worker`), or read their logs"
-        yield CheckResult("fail", sentence, remedy)
+        yield DoctorCheck("fail", sentence, remedy)
     elif found.level == "unknown":
         remedy = "start one (`streamproc worker`); older versions give no heartbeats"
-        yield CheckResult("warn", f"{sentence}{f' ({found.refused})' * bool(found.refused)}", remedy)
+        yield DoctorCheck("warn", f"{sentence}{f' ({found.refused})' * bool(found.refused)}", remedy)
     elif found.level == "warn":
-        yield CheckResult("warn", sentence, "add workers, or find the run that fills it (docs/runbook.md)")
+        yield DoctorCheck("warn", sentence, "add workers, or find the run that fills it (docs/runbook.md)")
 
 
-async def _redis(settings: Settings) -> CheckResult:
+async def _redis(settings: Settings) -> DoctorCheck:
     from redis.exceptions import RedisError
 
     from streamproc.cli.config import without_password
@@ -275,11 +268,11 @@ async def _redis(settings: Settings) -> CheckResult:
         finally:
             await client.aclose()
     except InvalidSettings as problem:
-        return CheckResult("warn", f"Redis at {shown}: invalid address", str(problem))
+        return DoctorCheck("warn", f"Redis at {shown}: invalid address", str(problem))
     except (RedisError, OSError) as error:
         if found := await wrong_transport(url, error, ANSWER_TIMEOUT_S):
-            return CheckResult("warn", f"Redis at {shown} {found[0]}", f"{found[1]} (only admission needs Redis)")
+            return DoctorCheck("warn", f"Redis at {shown} {found[0]}", f"{found[1]} (only admission needs Redis)")
         todo = remedy(error)
         todo = "start it, or set STREAMPROC_REDIS to its address" if todo == CHECK else todo
-        return CheckResult("warn", f"Redis at {shown} does not answer", f"{todo} (only admission needs Redis)")
-    return CheckResult("ok", f"Redis at {shown} answers")
+        return DoctorCheck("warn", f"Redis at {shown} does not answer", f"{todo} (only admission needs Redis)")
+    return DoctorCheck("ok", f"Redis at {shown} answers")

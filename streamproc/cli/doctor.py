@@ -11,7 +11,7 @@ from streamproc.cli.options import Brokers, Json, Policy, Quiet, TopicPrefix
 from streamproc.cli.terminal import clean, examples, json_row, paint, say
 
 if TYPE_CHECKING:
-    from streamproc.cli.checks import CheckResult
+    from streamproc.model.printed import DoctorCheck
 
 app = typer.Typer()
 
@@ -66,11 +66,9 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _show(result: CheckResult, *, as_json: bool) -> None:
-    from streamproc.model.printed import DoctorCheck
-
+def _show(result: DoctorCheck, *, as_json: bool) -> None:
     if as_json:
-        json_row(DoctorCheck(status=result.status, what=result.what, remedy=result.remedy))
+        json_row(result)
         return
     remedy = f". To fix it: {clean(result.remedy)}" if result.remedy else ""
     status = paint(f"{result.status:<{STATUS_WIDTH}}", STATUS_COLOURS[result.status])

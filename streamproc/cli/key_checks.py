@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from streamproc.cli.checks import CheckResult
+from streamproc.model.printed import DoctorCheck
 from streamproc.model.signing_keys import PRIVATE, PUBLIC
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ CONTROL_KEY: Final = (
 )
 
 
-def keys_together(settings: Settings) -> Iterator[CheckResult]:
+def keys_together(settings: Settings) -> Iterator[DoctorCheck]:
     """Check that commands and decisions are both signed, or neither is."""
     from streamproc.fleet.signing import command_signer
 
@@ -40,22 +40,22 @@ def keys_together(settings: Settings) -> Iterator[CheckResult]:
         what += f"{settings.topic('turns')} can release a halted run, by an operator.resume of its own"
         if not commands and command_signer(settings).required:
             what = "decisions are signed and no key for commands is set: no one can stop, kill or resume"
-        yield CheckResult("fail", what, _channel(settings) if commands else COMMAND_KEY)
+        yield DoctorCheck("fail", what, _channel(settings) if commands else COMMAND_KEY)
     elif signed and not decisions_signed:
         what = "commands are signed and decisions are not: every client that can write to "
         what += f"{settings.topic('control')} or {settings.topic('runs')} can release a halted run without a command"
-        yield CheckResult("fail", what, _off(settings) if control else CONTROL_KEY)
+        yield DoctorCheck("fail", what, _off(settings) if control else CONTROL_KEY)
     elif not signed:
         named = [name for name, keys in (("COMMAND", commands), ("CONTROL", control)) if keys]
         what = f"{' and '.join(f'STREAMPROC_{name}_KEY' for name in named)} protects nothing: "
         what += "neither commands nor decisions must be signed"
         remedies = [_channel(settings) if commands else COMMAND_KEY, _off(settings) if control else CONTROL_KEY]
-        yield CheckResult("fail", what, f"{'; '.join(remedies)}. Or unset the key, if Kafka's ACLs protect the topics")
+        yield DoctorCheck("fail", what, f"{'; '.join(remedies)}. Or unset the key, if Kafka's ACLs protect the topics")
     elif shared := _shared(commands, control):
         what = f"commands and decisions have the same key ({shared}): a worker that is taken over can give commands"
-        yield CheckResult("fail", what, "make another one for decisions: `streamproc keys new workers --ed25519`")
+        yield DoctorCheck("fail", what, "make another one for decisions: `streamproc keys new workers --ed25519`")
     else:
-        yield CheckResult("ok", "commands and decisions are both signed, by different keys")
+        yield DoctorCheck("ok", "commands and decisions are both signed, by different keys")
 
 
 def _channel(settings: Settings) -> str:

@@ -45,8 +45,6 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no result; onl
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print everything, without a limit.")]
 
 OFFSETS = re.compile(r"(\d+):(\d+)-(\d+)\Z")
-AGE: Final = re.compile(r"(\d{1,6})([smhd])", re.ASCII)
-UNITS_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 RENAMED: Final = {"--to": "--until", "--log-format": "--from"}
 
 
@@ -94,11 +92,12 @@ def time_ms(option: str, text: str | None) -> int | None:
 def _read_time(text: str) -> int:
     """Return a time or an age in epoch ms. Raises `ValueError`."""
     from streamproc.model.raw_fields import read_time_ms
+    from streamproc.model.time_range import read_age_ms
 
     if text == "beginning":
         return 0
-    if age := AGE.fullmatch(text):
-        return int((time.time() - int(age[1]) * UNITS_S[age[2]]) * 1000)
+    if (age_ms := read_age_ms(text)) is not None:
+        return int(time.time() * 1000) - age_ms
     return read_time_ms(int(text) if text.isdigit() and len(text) < 20 else text)
 
 

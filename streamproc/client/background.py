@@ -1,4 +1,4 @@
-"""The base of the blocking clients: an event loop in a daemon thread."""
+"""The bases of the clients: of those with asyncio, and of the blocking ones, whose event loop has a daemon thread."""
 
 from __future__ import annotations
 
@@ -67,6 +67,27 @@ class Background:
         finally:
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.close()
+
+
+class AsyncClient(ABC):
+    """Opens and closes with ``async with``."""
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Open the client."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close it."""
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
 
 
 class BlockingClient(ABC):

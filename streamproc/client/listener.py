@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Unpack
 
+from streamproc.client.background import AsyncClient
 from streamproc.client.command_handler import CommandHandler
 from streamproc.client.control_consumer import ControlConsumer
 from streamproc.client.dispatcher import Dispatcher
@@ -226,7 +226,7 @@ class BaseHaltListener:
             )
 
 
-class HaltListener(BaseHaltListener):
+class HaltListener(BaseHaltListener, AsyncClient):
     """Receives halts. Use it as ``async with HaltListener() as halts:``.
 
     Opening reads the compacted topics `commands` and `runs` to their ends, so the standing commands (`fleet`) and
@@ -294,12 +294,3 @@ class HaltListener(BaseHaltListener):
     async def close(self) -> None:
         """Stop listening. The known halts can still be queried."""
         await self._close()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()

@@ -8,8 +8,9 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from functools import wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from streamproc.client.background import AsyncClient
 from streamproc.client.delivery import Delivery
 from streamproc.client.encoding import Encoded, encode_event
 from streamproc.client.event_methods import EventMethods, Sent
@@ -233,7 +234,7 @@ class BaseTurnPublisher(EventMethods[Sent]):
         self._progress = asyncio.Event()
 
 
-class TurnPublisher(BaseTurnPublisher[Coroutine[Any, Any, str]]):
+class TurnPublisher(BaseTurnPublisher[Coroutine[Any, Any, str]], AsyncClient):
     """Publishes what each node of a run did. Use it as ``async with TurnPublisher() as turns:``.
 
     Content is fingerprinted in this process and never leaves it, unless `include_content` is set.
@@ -293,10 +294,6 @@ class TurnPublisher(BaseTurnPublisher[Coroutine[Any, Any, str]]):
         Raises `Undelivered` for the rest with ``on_undelivered="raise"``; otherwise logs it.
         """
         await self._close()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -20,7 +20,7 @@ from streamproc.core.board.transitions import apply_event
 from streamproc.core.charges import SESSION_BUDGETS, Charge, charge, closes_own_session
 from streamproc.core.deadlines import Due, next_due
 from streamproc.core.decide import decide, iterations_max
-from streamproc.core.decision import Decision, Finding
+from streamproc.core.decision import Decision, Finding, Level
 from streamproc.core.episodes import admit
 from streamproc.core.marks import InForce
 from streamproc.core.names import Names
@@ -31,7 +31,7 @@ from streamproc.core.prices import priced
 from streamproc.core.records import Values, ccall, cclass, cfunc, final, i64, u64
 from streamproc.core.refusal import KNOWN, STRANGER, is_stranger, refuse_command
 from streamproc.core.resume import pass_probation, restart_counts, resume, strictly
-from streamproc.core.rules import OnFault, Rules, RulesOf
+from streamproc.core.rules import OnFault, Pairs, Rules, RulesOf
 from streamproc.core.run_scope import change_scope, declare_budgets, set_scope, settle_tier
 from streamproc.core.run_state import UNBOUND, RunState, reset_run
 from streamproc.core.scope import short_name
@@ -189,11 +189,11 @@ class Engine:
         view.begin(run, turn, force)
         observe_turn(view, rules)
         run.turns = view.index + 1
+        if view.kinds:
+            found = self._ask(view, turn, rules)
         if run.handovers.previous_node != view.node_tag:
             run.handovers.previous_node = view.node_tag
             run.handovers.previous_name.set(turn.node)
-        if view.kinds:
-            found = self._ask(view, turn, rules)
         run.cycle_memories.leave()
         if run.escalation.probation_until >= 0:
             pass_probation(run, view.iterated is not None)
@@ -206,10 +206,19 @@ class Engine:
 
     @cfunc
     def _ask(self, view: View, event: Event, rules: Rules) -> list[Decision]:
-        """Ask the detectors whose kinds of evidence are present, in their order."""
+        """Ask the detectors whose kinds of evidence are present, in their order, and then those that read warnings."""
+        found = self._ask_those(view, event, rules, rules.detectors(view.kinds))
+        if view.warned:
+            if type(event) is Turn:
+                found += self._ask_those(view, event, rules, rules.detectors(kind.WARNED))
+            view.warned = []
+        return found
+
+    @cfunc
+    def _ask_those(self, view: View, event: Event, rules: Rules, detectors: Pairs) -> list[Decision]:
         run: RunState = view.run
         found: list[Decision] = []
-        for detector, limits in rules.detectors(view.kinds):
+        for detector, limits in detectors:
             try:
                 finding = detector.check(view, limits)
                 if view.memories:
@@ -225,6 +234,7 @@ class Engine:
                 several = tuple([strictly(one, limits) for one in several])
             admitted = [one for one in several if admit(run, one, view.index)]
             if admitted:
+                view.warned += [one for one in admitted if one.level is Level.WARN]
                 found += self._decide(view, event, rules, admitted)
         return found
 

@@ -39,6 +39,7 @@ REPLY: Final = 1 << 27  # a node answers another message of a person with the te
 TOOL_FAILS: Final = 1 << 28  # a tool fails again with the same error
 RETRIES: Final = 1 << 29  # turns in a row in which calls met retryable errors, and none was answered
 UNACKNOWLEDGED: Final = 1 << 30  # a turn after a halt that was not acknowledged
+WARNED: Final = 1 << 31  # another detector has warned of this turn: asked last
 
 # Kinds that progress clears.
 LOOPS: Final = PERIOD | REPEATED_CALL | TOOL | TOOL_FAILS | FAILING | RETRIES | HANDOVER | MONOLOGUE

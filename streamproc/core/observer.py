@@ -167,14 +167,14 @@ def _observe_results_and_texts(view: View, rules: Rules) -> None:
         observe_own_turns(view, rules)
     if said is not None or run.monologue.count or run.text_streak.count:
         observe_talk(view, said)
-    if turn.query is not None and observe_query(view, turn.query):
+    if turn.query is not None and observe_query(view, turn.query, run.nodes):
         view.kinds |= kind.QUERY
     if node.query.count and not node.has_answered:
         node.has_answered = has_answer(turn)
     found = run.novelty.last_discovery == index
     if found:
         view.near = run.long_texts.observe(view)
-        if view.near >= 0:
+        if view.near:
             view.kinds |= kind.NEAR
     told = output is not None and says_alike(node, output)
     told = changed or (found and not told) or _has_unreported_answers(turn)
@@ -242,6 +242,9 @@ def _observe_calls(view: View, rules: Rules) -> None:
             view.kinds |= kind.REPEATED_CALL
         if seen.stale:
             view.kinds |= kind.STALE
+    if run.reruns.observe(view, run.calls) and not view.kinds & kind.REPEATED_CALL:
+        view.repeated = ()
+        view.kinds |= kind.REPEATED_CALL
     if view.switches.calls_gated:
         view.recent = observe_recent_calls(view, run.cold.recent_calls, rules.gates.calls)
         if view.recent and not view.kinds & kind.REPEATED_CALL:

@@ -23,7 +23,8 @@ class Price(NamedTuple):
 
     input: int
     output: int
-    cached: int
+    cached: int  # read from a cache
+    cache_write: int
 
 
 class Prices(dict[str, Price]):
@@ -49,16 +50,17 @@ class Prices(dict[str, Price]):
 def priced(usage: Usage, model: str, prices: Prices) -> Usage:
     """Return the usage with its cost if the model has a price; when in doubt, the higher cost.
 
-    Cached tokens count as part of the input unless there are more of them. If only the total is known, every token
-    costs as much as the most expensive kind.
+    Tokens read from a cache or written to one count as part of the input unless there are more of them. If only the
+    total is known, every token costs as much as the most expensive kind.
     """
     price = None if usage.cost_usd_micro is not None else prices.of(model)
     if price is None:
         return usage
-    fresh, cached = usage.input_tokens, usage.cached_tokens
-    if cached <= fresh:
-        fresh -= cached
-    cost = fresh * price.input + cached * price.cached + usage.output_tokens * price.output
+    fresh, cached, written = usage.input_tokens, usage.cached_tokens, usage.cache_write_tokens
+    if cached + written <= fresh:
+        fresh -= cached + written
+    cost = fresh * price.input + cached * price.cached + written * price.cache_write
+    cost += usage.output_tokens * price.output
     if not cost:
         cost = usage.total_tokens * max(price)
     return replace(usage, cost_usd_micro=-(-cost // MILLION))

@@ -35,6 +35,8 @@ class DetectorProtocol(Protocol):
     def check(self, view: View, limits: Any) -> Finding | tuple[Finding, ...] | None: ...
 
 
+Pairs = tuple[tuple[DetectorProtocol, Any], ...]
+"""Detectors with their limits."""
 OnFault = Callable[[str, int, Exception], None]
 """Called when a detector raised: its code, how often it has raised so far, and the exception."""
 
@@ -86,7 +88,7 @@ class Rules:
         self.marks = marks_of(self._detectors)
         self.waiting: tuple[tuple[Any, Any], ...] = tuple(pair for pair in self._detectors if hasattr(pair[0], "due"))
         """Detectors that wait for something and have deadlines (`core.deadlines`)."""
-        self._by_kinds: dict[int, tuple[tuple[DetectorProtocol, Any], ...]] = {}
+        self._by_kinds: dict[int, Pairs] = {}
         self.gates = gates
         self.switches = Switches()
         self.switches.every_error, self.switches.edges_apart = every_error, edges_apart
@@ -109,7 +111,7 @@ class Rules:
         budgets = {**self.budgets, **scope.budgets}
         return InForce(budgets, budget_marks_of(self._detectors, budgets, scope), self.marks, self.switches)
 
-    def detectors(self, kinds: int) -> tuple[tuple[DetectorProtocol, Any], ...]:
+    def detectors(self, kinds: int) -> Pairs:
         """Return the detectors to ask about these kinds of evidence."""
         chosen = self._by_kinds.get(kinds)
         if chosen is None:

@@ -48,6 +48,7 @@ from streamproc.core.signals.novelty import Novelty
 from streamproc.core.signals.pace import Pace
 from streamproc.core.signals.periods import HashWindow, HeldPeriod, Streams
 from streamproc.core.signals.replies import Messages
+from streamproc.core.signals.reruns import Reruns
 from streamproc.core.signals.similarity import LongTexts
 from streamproc.core.signals.spend import COUNTS_MAX, Ledger, NodeCounts
 from streamproc.core.signals.statements import Pending
@@ -56,14 +57,15 @@ from streamproc.core.signals.tools import Tools
 from streamproc.model.log_time import AT_MS_MAX
 
 IDS_MAX: Final = 24  # event ids; a producer resends what was in flight, which is a handful
-STATE_VERSION: Final = 4
+STATE_VERSION: Final = 5
 
-LAYOUT: Final = 3293786864  # a hash of all records, which a test computes again
+LAYOUT: Final = 3846940905  # a hash of all records, which a test computes again
 HEAD: Final = struct.pack("<BI", STATE_VERSION, LAYOUT)  # before the numbers
-HEAD_3: Final = struct.pack("<BI", 3, 2561096963)  # of the version before: without `graphs` and `crowded`
-HEAD_2: Final = struct.pack("<BI", 2, 1246357637)  # of the one before that: also without the `LATER` parts
-HEADS: Final = (HEAD, HEAD_3, HEAD_2)  # of the states that are read
-LATER: Final = 2  # parts at the end that version 2 did not have: they begin blank
+HEAD_4: Final = struct.pack("<BI", 4, 3293786864)  # of the version before: without `reruns`
+HEAD_3: Final = struct.pack("<BI", 3, 2561096963)  # of the one before that: also without `graphs` and `crowded`
+HEAD_2: Final = struct.pack("<BI", 2, 1246357637)  # also without `cycle_memories` and `attempts`
+HEADS: Final = (HEAD, HEAD_4, HEAD_3, HEAD_2)  # of the states that are read
+LATER: Final = 3  # parts at the end that version 2 did not have: they begin blank
 TURNS_MAX: Final = 2**31 - 2**16  # indices of turns are 32-bit numbers
 UNBOUND: Final = 1  # value of `owner`: the first event had no token, so tokens mean nothing
 
@@ -120,6 +122,7 @@ class RunState(Record):
     escalation: Escalation
     cycle_memories: CycleMemories
     attempts: Table  # of `Attempt`: the last failure, whichever node reported it; only if every error counts
+    reruns: Reruns
     room: Any  # bytes that may be added before an unpacked state is measured again (`size_budget`); not stored
     scope: Scope  # who the run belongs to, and its budgets; shared between runs, never changed in place
     scope_raw: bytes  # the same as MessagePack
@@ -139,13 +142,13 @@ class RunState(Record):
         self.metrics, self.evidence = Table(Metric, METRICS_MAX), RecentHashes()
         self.ledger, self.pace, self.escalation = Ledger(), Pace(), Escalation()
         self.cycle_memories = CycleMemories(self.novelty, self.handovers, self.streams)
-        self.attempts = Table(Attempt, 1)
+        self.attempts, self.reruns = Table(Attempt, 1), Reruns()
         self.version = STATE_VERSION
         super().__init__(
             self.event_ids, self.novelty, self.calls, self.tools, self.streams, self.nodes, self.node_counts,
             self.handovers, self.cycles, self.pending, self.monologue, self.text_streak, self.messages,
             self.long_texts, self.metrics, self.evidence, self.ledger, self.pace, self.escalation,
-            self.cycle_memories, self.attempts,
+            self.cycle_memories, self.attempts, self.reruns,
         )  # fmt: skip
 
     @ccall
@@ -220,16 +223,19 @@ class RunState(Record):
         elif self.version < STATE_VERSION:
             for part in self.parts[: len(self.parts) - LATER]:
                 part.load(reader)
-            self.cycle_memories.clear()
-            self.attempts.clear()
+            for part in self.parts[len(self.parts) - LATER :]:
+                part.clear()
             if self.version == 3:
                 self.cycle_memories.table.load(reader)
+            elif self.version == 4:
+                self.cycle_memories.load(reader)
+            if self.version >= 3:
                 self.attempts.load(reader)
         else:
             Record.load_parts(self, reader)
         self._forget_turn()
         self.cold_raw, self.cold_read, self.cold_changed, self.room = reader.blob(), None, False, 0
-        if self.version < STATE_VERSION:
+        if self.version < 4:
             self.graphs = int(self.cold.graph_declared)
 
     @ccall

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from streamproc.core import kind
 from streamproc.core.board.change import BoardChange
+from streamproc.core.decision import Finding
 from streamproc.core.detector_memory import load_memory, store_memory
 from streamproc.core.marks import BudgetMarks, InForce, Marks, Switches
 from streamproc.core.names import Names
@@ -48,7 +49,6 @@ class View(Now):
 
     took_ms: i64  # log time from the start of this turn to its end; 0: not known
     round_before: u64  # the highest round reported before this turn
-    near: i32  # turn of a long text almost equal to this turn's; -1: none
     kinds: u32  # bits of `kind`
     limits: BudgetMarks  # of the budgets in force
     switches: Switches  # of the policy in force
@@ -60,6 +60,7 @@ class View(Now):
     periods: tuple[Period, ...]  # streams that repeat
     repeated: Sequence[Repeat]  # calls whose answers are known; of polls, IDLE or OVER (`calls`)
     recent: Sequence[Recent]  # calls that were made in recent call turns, too; only if the policy's gate counts them
+    near: Sequence[int]  # turns of recent long texts that are almost equal to this turn's
     said: tuple[Said, ...]  # texts and structured outputs that the node repeated
     tools: tuple[ToolAnswers, ...]  # tools whose answers may be a loop
     flat: Flat | None  # the metric that has been flat for longest
@@ -69,11 +70,12 @@ class View(Now):
     budgets: Mapping[str, int]  # limits in force: those that the run declared over those of the policy
     unsafe: Sequence[Sequence[str]]  # run.started: cycles of its graph without a way out
     unreadable: str  # run.started: why its graph cannot be read
+    warned: list[Finding]  # warnings of this turn that are reported, for detectors that read those
     memories: dict[str, Any]  # what the detector that is being asked keeps, by code, if it has read that
 
     def __init__(self, names: Names) -> None:
         self.names, self.tag = names, names.tag
-        self.memories = {}
+        self.memories, self.warned = {}, []
 
     def memory(self, code: str) -> dict[str, Any]:
         """Return what the detector with this code keeps of the run, to be changed in place. It is stored after its
@@ -116,8 +118,8 @@ class View(Now):
         self.run, self.novelty, self.streams = run, run.novelty, run.streams
         self.index, self.at_ms = run.turns, run.at_ms
         self.streams.seen = ()
-        if self.memories:  # of a step that was interrupted
-            self.memories = {}
+        if self.memories or self.warned:  # of a step that was interrupted
+            self.memories, self.warned = {}, []
 
     @ccall
     def begin_other(

@@ -17,6 +17,7 @@ from streamproc.detectors import (
     design_gate,
     dod_noncompliance,
     edge_loop,
+    edits_without_effect,
     error_streak,
     flat_metric,
     infrastructure,
@@ -52,6 +53,7 @@ from streamproc.detectors import (
     task_tokens,
     text_only,
     turn_budget,
+    two_signs,
     unacknowledged,
     unchanged_artifact,
     unreadable_graph,
@@ -75,13 +77,14 @@ class DetectorFile(Protocol):
 
 
 MODULES: Final[tuple[DetectorFile, ...]] = (
-    artifact_flip, oscillation, repeated_call, recurring_error, error_streak, repeated_output, repeated_error,
-    same_failures, no_fewer_failures, unchanged_artifact, flat_metric, edge_loop, monologue, same_reply, text_only,
-    near_repeat, repeated_query, stagnant_call, stale_window, infrastructure, turn_budget, node_budget, cycle_budget,
-    step_budget, round_budget, run_clock, cost_budget, task_tokens, session_budget, account_budget, spend_pace,
-    silence, unsafe_cycle, unreadable_graph, operator_stop, operator_resume, unacknowledged, state_skip,
-    dod_noncompliance, init_skip, design_gate, oversized_batch, state_oscillation, rejection_loop, retry_exhausted,
-    blocked_chain, consecutive_failures, task_stalled, zero_progress_cycle,
+    artifact_flip, oscillation, repeated_call, edits_without_effect, recurring_error, error_streak, repeated_output,
+    repeated_error, same_failures, no_fewer_failures, unchanged_artifact, flat_metric, edge_loop, monologue,
+    same_reply, text_only, near_repeat, repeated_query, stagnant_call, stale_window, infrastructure, turn_budget,
+    node_budget, cycle_budget, step_budget, round_budget, run_clock, cost_budget, task_tokens, session_budget,
+    account_budget, spend_pace, silence, unsafe_cycle, unreadable_graph, operator_stop, operator_resume,
+    unacknowledged, state_skip, dod_noncompliance, init_skip, design_gate, oversized_batch, state_oscillation,
+    rejection_loop, retry_exhausted, blocked_chain, consecutive_failures, task_stalled, zero_progress_cycle,
+    two_signs,
 )  # fmt: skip
 DETECTORS: Final[dict[str, Detector]] = {module.DETECTOR.code: module.DETECTOR for module in MODULES}
 BY_CODE: Final[dict[str, DetectorFile]] = {module.DETECTOR.code: module for module in MODULES}

@@ -54,7 +54,7 @@ class EdgeLoop(Detector):
             return None
         message = f"{hop.source} handed over to {hop.target} {hop.times} times in a row without progress."
         return self.finding(
-            Level.HALT, view.run.handovers.chosen_edge or view.node_tag ^ view.run.handovers.previous_node << 1,
+            Level.HALT, view.run.handovers.chosen_edge or view.node_tag ^ view.node_tag << 1,
             message, onset=hop.since, action="snitch",
             count=hop.times, edge=[hop.source, hop.target], limit=allowed,
         )  # fmt: skip

@@ -12,7 +12,8 @@ answer to another request, task or query is no repeat (`request`, `task_id`, `qu
 thirty times. Text between two tool calls of the same node is narration ("let me wait a bit longer") and is not counted.
 A short line ("Continue.", a speaker's name, a verdict) is honestly the same while others say new things, so others'
 words restart its count. A long one is work that is handed in again, however the others word their complaint: only
-results restart it.
+results restart it. A node that never calls a tool, such as a harness, and repeats its sentence to another one that says
+ever new things shows that the other one does not move: the finding names that one.
 
 Tuning: `warn` and `halt` are counts of identical outputs in a row; 0 turns a level off. `gate` names what restarts the
 count: `any` news; `results` only (of calls, tests, errors, artifacts, queries, or a person); `none` but measured
@@ -51,6 +52,7 @@ class RepeatedOutput(Detector):
         structured_chars: int = 1  # of its JSON, 0 without text: verdicts and routes, of single words, honestly repeat
 
     def check(self, view: View, limits: Limits) -> Finding | None:
+        node = ""
         said = max(view.said, key=lambda said: said.count)
         reached, count, onset = level(said.count, limits.warn, limits.halt), said.count, said.first
         ending = _ENDINGS[limits.gate]
@@ -59,11 +61,13 @@ class RepeatedOutput(Detector):
                 own = _judge_own(view, one, limits)
                 if own is not None and (reached is None or own > reached):
                     said, reached, count, onset, ending = one, own, one.own, one.own_first, _ENDINGS[Gate.RESULTS]
+                    node = "" if view.node.last_call >= 0 else view.turn.from_ or view.run.handovers.previous_name.get()
         if reached is None:
             return None
-        message = f"{view.turn.node} repeated the same output {count} times in a row{ending}."
+        what = f"gave {node} the same answer" if node else "repeated the same output"
+        message = f"{view.turn.node} {what} {count} times in a row{ending}."
         return self.finding(
-            reached, view.node_tag ^ said.value, message, onset=onset,
+            reached, view.node_tag ^ said.value, message, onset=onset, node=node,
             count=count, match="normalised", hashes=[hex16(h) for h in view.run.evidence.outputs.listed()[-3:]],
         )  # fmt: skip
 

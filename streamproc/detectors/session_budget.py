@@ -4,6 +4,7 @@ Sees: tokens and cost summed over every agent and child run of a session (`sessi
 `parent_run_id`), against `maxSessionTokens` and `maxSessionCostUsd`. Above 70 % of either, all runs of the session are
 warned. Above 80 % the session takes no new work: tasks delegated and child runs started from then on are rejected.
 From 95 % on all runs should wrap up, and above 100 % all are halted. Reports the spend rate of the last five minutes.
+What a cache held counts in full as tokens, and by its price as cost.
 
 Why: a parent within its own budget can spend without limit through its children.
 

@@ -2,19 +2,21 @@
 
 Sees: a turn that was started (`turn.started`) and has not ended, and a run that sends no events. It halts only if both
 last for the whole time and the worker's `deadline` event confirms it: a node is working without any result. Everything
-else warns: a turn that takes long while others continue, a silent run without an open turn, and, once an event arrives
-after all, a slow turn or run. The limit for a turn is `turnTimeoutMs` if that is declared.
+else warns: a turn that takes long while others continue, a silent run without an open turn, and a slow turn that ends
+after all. The limit for a turn is `turnTimeoutMs` if that is declared.
 
 Why: a process that hangs, was killed or has lost its connection sends nothing that could be checked.
 
 False alarms: a run that waits for a person, or whose publisher never sends `run.finished`, is silent, too. After a turn
 that consists of a text only and names no next node, the run may wait for a person: without an open turn, that silence
-is not reported, and neither is the silence before a person's message. Other silence without an open turn is at most one
-warning for each run. Finished and halted runs are not silent.
+is not reported, and neither is the silence before a person's message. In a session with a person, who may be away at a
+question of the harness, other silence is reported after hours only. It is at most one warning for each run, and none
+once the run has gone on. Finished and halted runs are not silent.
 
 Tuning: `halt_open_turn_s` and `warn_open_turn_s`, or declare `turnTimeoutMs`. `warn_silence_s` is for a run that is
-silent now, `warn_late_s` for one that was silent. `halt_silence_s` is for runs that never wait for a person. Silences
-under 30 s are ignored. 0 is off.
+silent now, `warn_away_s` the same for one to which a person has spoken. `warn_late_s` also warns of a run that was
+silent and has gone on. `halt_silence_s` is for runs that never wait for a person. Silences under 30 s are ignored. 0 is
+off.
 
 Reference: loop-safety requirement: `turnTimeoutMs` 10 minutes.
 """
@@ -44,7 +46,8 @@ class Silence(Detector):
         warn_open_turn_s: int = 600  # the requirement's `turnTimeoutMs`
         halt_open_turn_s: int = 600  # the same, if the whole run sends no event
         warn_silence_s: int = 660  # a call may use up its own time-out of ten minutes, and then report it
-        warn_late_s: int = 1_200  # of 417 recorded runs, 32 waited ten minutes (a tool's own time-out), three twenty
+        warn_away_s: int = 14_400  # a person is away at lunch, or overnight
+        warn_late_s: int = 0  # it has gone on: nothing is stuck
         halt_silence_s: int = 0  # a run may wait days for a person
 
     def check(self, view: View, limits: Limits) -> Finding | None:
@@ -71,7 +74,7 @@ class Silence(Detector):
                 return self._of_turn(view, Level.HALT, oldest, what, silent_ms, halt_ms)
             if _over(open_ms, warn_ms):
                 return self._of_turn(view, Level.WARN, oldest, "has not ended after", open_ms, warn_ms)
-        warn_silence_s = 0 if _may_wait(run, run.turns - 1) else limits.warn_silence_s
+        warn_silence_s = _silence_limit_s(run, limits)
         for level, limit_s in ((Level.HALT, limits.halt_silence_s), (Level.WARN, warn_silence_s)):
             if _over(silent_ms, limit_s * 1000):
                 return self._finding(view, level, 0, "The run", "has been silent for", silent_ms, limit_s)
@@ -105,9 +108,18 @@ class Silence(Detector):
         halt_ms, warn_ms = _open_limits(budgets, limits)
         waits = [(turn.started_ms, warn_ms, turn.name) for turn in run.open_turns]
         waits += [(run.at_ms, halt_ms, turn.name) for turn in run.open_turns]
-        warn_silence_s = 0 if _may_wait(run, run.turns - 1) else limits.warn_silence_s
+        warn_silence_s = _silence_limit_s(run, limits)
         waits += [(run.at_ms, limit_s * 1000, "") for limit_s in (warn_silence_s, limits.halt_silence_s)]
         return [Due(since + max(ms, GAP_MS), self.code, since, name) for since, ms, name in waits if ms]
+
+
+def _silence_limit_s(run: RunState, limits: Silence.Limits) -> int:
+    """Return after how many seconds without an event and without an open turn to warn; 0: never. A person who has just
+    spoken waits for the run, which waits for a person otherwise."""
+    if _may_wait(run, run.turns - 1):
+        return 0
+    spoken = run.novelty.last_progress >= run.turns or run.handovers.previous_name.get() in USER_NODES
+    return limits.warn_away_s if run.messages.count and not spoken else limits.warn_silence_s
 
 
 def _open_limits(budgets: Mapping[str, int], limits: Silence.Limits) -> tuple[int, int]:
@@ -153,12 +165,24 @@ HEALTHY = [
     Example("a person who was away, and whose message is not published", [
         said("agent", "May I?", at=START_MS), call("write", {}, "ok", at=START_MS + 7_200_000),
     ]),
+    Example("a person who is away at a question of the harness", [
+        {"type": "user.message", "at": START_MS}, call("ask", {}, "asked", at=START_MS), _deadline(60),
+    ]),
+    Example("a run that has gone on after a long gap", [
+        call("read", {}, "one", at=START_MS), said("agent", "two", at=START_MS + 1_200_000),
+    ]),
     Example("a run that has finished", [
         said("agent", "done", at=START_MS), {"type": "run.finished", "at": START_MS + 1_000}, _deadline(20),
     ]),
     Example("events without times", [{"type": "turn.started", "node": "coder"}, said("coder", "done")]),
 ]  # fmt: skip
 STUCK = [
+    Example("a person who does not come back", [
+        {"type": "user.message", "at": START_MS}, call("ask", {}, "asked", at=START_MS), _deadline(240),
+    ], "warn", 0),
+    Example("no answer to a person", [
+        call("ask", {}, "asked", at=START_MS), {"type": "user.message", "at": START_MS}, _deadline(11),
+    ], "warn", 0),
     Example("a turn that never ends", [said("planner", "go", at=START_MS), _STARTED, _deadline(10)], "halt", 0),
     Example("a long turn while others continue", [
         _STARTED, *(said("reviewer", f"finding {n}", at=START_MS + n * 240_000) for n in range(4)),
@@ -169,7 +193,7 @@ STUCK = [
         said("agent", "Your turn.", decision={"next": "coder"}, at=START_MS), _deadline(11),
     ], "warn", 0),
     Example("a slow turn that ends", [_STARTED, said("coder", "done", at=START_MS + 1_200_000)], "warn", 0),
-    Example("a long gap between two turns", [
+    Example("a long gap between two turns, under a policy that warns of those", [
         call("read", {}, "one", at=START_MS), said("agent", "two", at=START_MS + 1_200_000),
-    ], "warn", 1),
+    ], "warn", 1, {"detectors": {"STALL007": {"warn_late_s": 1_200}}}),
 ]  # fmt: skip

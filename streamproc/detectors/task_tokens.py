@@ -3,7 +3,8 @@
 Sees: the tokens of the turns of a task (`task_id`, of the turn or of the `run.started`) against the `max_token_budget`
 of its `task.delegated`, or against `maxTaskTokens`. From 70 % on the task is warned, from 80 % restricted to essential
 work, from 90 % asked to wrap up, and from 95 % on it is stopped and returns its results. Above 100 % the task is killed
-and escalated. Each level is reported once; if several are reached at once, the highest.
+and escalated. Each level is reported once; if several are reached at once, the highest. Tokens are those of input and
+output; what a cache held counts in full.
 A stopped task does not halt a run that has other tasks. The finding is then a warning with the task in `task_id` and
 its status in `terminal_status`, and names the agent to stop. The run is halted if it was started for this task, if it
 knows no other task, or if the policy says so.

@@ -3,7 +3,7 @@
 Sees: a turn against `turnTimeoutMs` and `maxTokens`. The duration of a turn is its measured `usage.duration_ms`, or
 the log time since its `turn.started`, whichever is longer. A turn that was started and has not ended is also detected:
 at the next event of its run or, if none comes, by the `deadline` event that the worker publishes. Reaching a token
-limit exactly warns, exceeding it halts.
+limit exactly warns, exceeding it halts. Tokens are those of input and output; what a cache held counts in full.
 
 Why: one invocation that hangs, or fills a whole context window, delays everything behind it.
 

@@ -8,10 +8,20 @@ from typing import Any, Final
 
 from streamproc.fingerprint.hash import TRACEBACK, canonical, compared, h64, parsed_arguments, signature
 from streamproc.fingerprint.keyed import HashKey
-from streamproc.fingerprint.marks import folds_plainly, marks_of
+from streamproc.fingerprint.marks import folds_plainly, has_passed, marks_of, marks_without_answer
 from streamproc.fingerprint.mask import scan
 from streamproc.model.redaction import redact_name
-from streamproc.model.wire import ANSWERED, FAILED, FAILED_RETRYABLE, FAILED_RUN, NO_ANSWER, Call, Errors
+from streamproc.model.wire import (
+    ANSWERED,
+    FAILED,
+    FAILED_RETRYABLE,
+    FAILED_RUN,
+    LONG_ANSWER,
+    NO_ANSWER,
+    PASSED,
+    Call,
+    Errors,
+)
 
 Made = tuple[str, Any, Any, Any, bool | None]
 """A raw call: its name, arguments, result, error, and whether a retry is right (None: the text decides)."""
@@ -37,6 +47,7 @@ _RETRYABLE_ANSWER: Final = re.compile(
 )  # the start of an answer that is only such an error, from a tool that has no field for errors
 _EXIT: Final = re.compile(r"(?i)\W*(?:[a-z]+ )?(?:exit(?:ed)?|return(?:ed)?)(?: with| status| code)*\W{0,3}(\d+)\W*")
 RETRYABLE_ANSWER_MAX: Final = 200  # characters of such an answer
+LONG_MIN: Final = 300  # characters of an answer that is no acknowledgement
 _ERROR_HEAD: Final = 400  # characters of an error that are searched for its kind
 # Parts, in lower case, of which `_RETRYABLE` needs one: literals are found far faster than a pattern.
 _RETRYABLE_HINTS: Final = (
@@ -89,18 +100,22 @@ def call_of(made: Made, secret: HashKey | None, clean: Callable[[str], str] = re
     key = h64(b"%b\0%b" % (name.encode("utf-8", "surrogatepass"), text))
     name = clean(name)
     if error not in NO_ERROR:
-        return _failed_call(name, key, made, secret)
+        return _failed_call(name, key, args, made, secret)
     if result is None:
-        return Call(name, key, 0, 0, NO_ANSWER)
+        return Call(name, key, 0, 0, NO_ANSWER, 0, marks_without_answer(args, failed=False))
     answer = canonical(result)
     exact, norm, sim = compared(answer, secret)
     if retryable is not False and _is_retryable_answer(answer):
         return Call(name, key, exact, norm, FAILED_RETRYABLE)
     marks = marks_of(args, answer) if scan is None or scan.may_have_marks(args, answer) else 0
+    if len(answer) >= LONG_MIN:
+        marks |= LONG_ANSWER
+    if has_passed(answer):
+        marks |= PASSED
     return Call(name, key, exact, norm, ANSWERED, sim, marks)
 
 
-def _failed_call(name: str, key: int, made: Made, secret: HashKey | None) -> Call:
+def _failed_call(name: str, key: int, args: Any, made: Made, secret: HashKey | None) -> Call:
     text = error_text(made)
     _, _, result, error, retryable = made
     if looks_retryable(text) if retryable is None else retryable:
@@ -110,9 +125,12 @@ def _failed_call(name: str, key: int, made: Made, secret: HashKey | None) -> Cal
     shown = "" if result is None or error is True else canonical(result)
     if outcome == FAILED and _ran(text, shown):
         outcome = FAILED_RUN
-    # the exit code may be equal while the output differs
-    exact, norm, sim = compared(f"{text}\0{shown}" if shown else text, secret)
-    return Call(name, key, exact, norm, outcome, sim)
+    bare = not shown and _EXIT.fullmatch(text) is not None
+    # an exit code may be equal while the output differs; alone it says nothing: `grep` has found no match
+    exact, norm, sim = compared(f"{text}\0{shown or key}" if shown or bare else text, secret)
+    if bare:
+        norm = exact  # no part of the call's hash is volatile
+    return Call(name, key, exact, norm, outcome, sim, marks_without_answer(args, failed=True))
 
 
 def error_text(made: Made) -> str:

@@ -11,7 +11,7 @@ import xxhash
 
 from streamproc.fingerprint.keyed import ABOUT_MAX, HashKey
 from streamproc.fingerprint.mask import END_MAX, mask, mask_ends, scan
-from streamproc.fingerprint.similarity import short_simhash, simhash, subjects, voted
+from streamproc.fingerprint.similarity import SIZE_MIN, short_simhash, simhash, subjects, voted, word_set
 from streamproc.model.wire import Content
 
 SIGNATURE_MESSAGES: Final = 3  # "the first 50 characters of each of the first 3 messages, joined with a bar"
@@ -107,13 +107,26 @@ def markdown(text: str, key: HashKey | None = None) -> Content:
     return Content(h64(text), plain.norm, plain.sim, len(text))
 
 
+# Words that show how a query is put and not what it asks. Question words and negations stay: they do.
+_FUNCTION_WORDS: Final = frozenset((
+    "a", "an", "the", "this", "that", "these", "those", "of", "in", "on", "at", "for", "to", "from", "by", "with",
+    "about", "as", "and", "or", "is", "are", "was", "were", "be", "been", "am", "do", "does", "did", "has", "have",
+    "had", "can", "could", "will", "would", "shall", "should", "may", "might", "must", "i", "me", "my", "we", "us",
+    "our", "you", "your", "it", "its", "there", "please",
+))  # fmt: skip
+_PARTS_MAX: Final = 12  # words of a short query; more would fill the 64 bits of `word_set`
+
+
 def question(text: str, key: HashKey | None = None) -> Content:
-    """Hash a query without case, punctuation and white space, which do not change its meaning."""
+    """Hash a query by the words that it asks with, in any order. A short one has the `word_set` of these as `sim`."""
     plain = words(text, key)
-    asked = " ".join(_WORD.findall(text[:END_MAX].casefold()))
-    if len(text) > END_MAX:
-        asked += f"|{h64(text[END_MAX:])}"
-    return Content(plain.exact, h64(asked) if asked else plain.norm, plain.sim, plain.size, plain.about)
+    asked = _WORD.findall(text[:END_MAX].casefold())
+    parts = sorted({word for word in asked if word not in _FUNCTION_WORDS}) or asked
+    rest = f"|{h64(text[END_MAX:])}" if len(text) > END_MAX else ""
+    sim = plain.sim
+    if len(text) < SIZE_MIN:
+        sim = word_set(parts, key) if len(parts) <= _PARTS_MAX else 0
+    return Content(plain.exact, h64(" ".join(parts) + rest) if parts else plain.norm, sim, plain.size, plain.about)
 
 
 # `2026-11-26T10:02:03.5Z`, `10:02:03`: to the second, as programs write them. A date or `10:30` may be the item.

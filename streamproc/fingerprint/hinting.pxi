@@ -57,16 +57,18 @@ cdef bint hinted(Text s, Py_ssize_t end) noexcept:
 
 
 cdef bint may_matter(dict args) except -1:
-    """Return whether the arguments may make a poll or a call that writes."""
+    """Return whether the arguments may make a poll, or a call that writes or edits."""
     cdef bint command
     for name, value in args.items():
         if name in told_names:
             return True
         command = name == "command" or name == "cmd"
         if type(value) is str:
-            if len(<str>value) >= write_min and "<<" in <str>value:
+            if (command or len(<str>value) >= write_min) and "<<" in <str>value:
                 return True
-            if command and (<str>value).startswith("sleep "):
+            if command and ((<str>value).startswith("sleep ") or "sed " in <str>value):
+                return True
+            if (<str>value).startswith("*** Begin Patch"):
                 return True
         elif (command and value is not None) or isinstance(value, str):
             return True

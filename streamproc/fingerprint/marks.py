@@ -1,6 +1,7 @@
-"""What only the content of a call shows: that its answer is about something still running, or that it writes a text.
+"""What only the content of a call shows: that its answer is about something still running, that it writes a text, or
+that it changes a file.
 
-Both become bits of `Call.marks`, because the core sees hashes only.
+These become bits of `Call.marks`, because the core sees hashes only.
 
 Words are not enough: `0 running`, `finished running`, `Running tests...` and a server that is `running on port 80` do
 not wait. So a short answer, or one of the first and last lines of a long one, must *state* it: as the value of a status
@@ -16,7 +17,7 @@ from typing import Any, Final
 
 import orjson
 
-from streamproc.model.wire import WAITS, WRITES
+from streamproc.model.wire import EDITS, WAITS, WRITES
 
 SHORT_MAX: Final = 400  # characters of an answer of which every line may state that something is running
 LINE_MAX: Final = 120  # characters of such a line in a longer answer: one of the first five or the last two
@@ -107,12 +108,28 @@ _FOLDED: Final = frozenset("\u0130\u0131\u017f")  # letters that `(?i)` takes fo
 
 _PLACES: Final = frozenset((
     "path", "file_path", "filePath", "filepath", "file", "file_name", "fileName", "filename", "target_file", "document",
-    "absolute_path", "relative_path", "notebook_path", "uri", "insert_line", "cell_number",
+    "absolute_path", "relative_path", "notebook_path", "uri", "insert_line", "cell_number", "at", "line",
+    "line_number", "start_line", "position",
 ))  # fmt: skip
 WRITTEN: Final = frozenset((
     "insert_text", "new_str", "new_string", "newString", "new_text", "new_source", "file_text", "content", "contents",
     "text", "patch", "diff", "replacement", "code_edit", "append",
 ))  # fmt: skip
+_PASS_WORDS: Final = ("pass", "succe", "no issues", "no errors", "0 errors", "no problems", "up to date", "ok")
+_PASSED: Final = re.compile(
+    r"(?i)\bpass(?:ed|es|ing)?\b|\bsucceeded\b|\bsuccess(?:ful(?:ly)?)?\b"
+    r"|\b(?:no|0) (?:issues|errors|problems|failures)\b|\bup to date\b|^\W*ok\W*$|\bOK \(\d",
+    re.MULTILINE,
+)
+_NOT_PASSED: Final = re.compile(
+    r"(?i)\b(?:(?<!no )(?<!\b0 )(?:fail(?:ed|ures?|s|ing)?|errors?|problems?)\b(?!\W{0,3}0\b)"
+    r"|traceback|exception|warnings?)"
+)
+_PATCH: Final = "*** Begin Patch"  # a text that begins so is a patch, whatever the argument is called
+_SED: Final = re.compile(r"\s*(?:cd [^\n;&|]+&&\s*)?sed (?:-[nEr] )*-i[^\n;&|]*\s*")
+_HEREDOC: Final = re.compile(
+    r"\s*(?:cd [^\n;&|]+&&\s*)?(?:cat|tee)\b[^\n;&|]*<<-?\s*['\"]?(?P<end>\w+)[^\n;&|]*\n.*\n(?P=end)\s*", re.DOTALL
+)  # a file that is written, and nothing else
 _APPENDS: Final = tuple(  # each starts with a literal, to which `re` skips
     re.compile(pattern)
     for pattern in (
@@ -124,23 +141,20 @@ _APPENDS: Final = tuple(  # each starts with a literal, to which `re` skips
 
 
 def marks_of(args: Any, answer: str) -> int:
-    """Return the marks of a call that was answered without an error: bits of `WAITS` and `WRITES`, mostly 0.
+    """Return the marks of a call that was answered without an error: bits of `WAITS`, `WRITES` and `EDITS`, mostly 0.
 
     Arguments that are one plain text are a command."""
-    if isinstance(args, str):
-        args = _parsed(args)
-        if isinstance(args, str):
-            args = {"command": args}
     marks = 0
-    if isinstance(args, dict):
+    args = _named(args)
+    if args is not None:
         if not HANDLES.isdisjoint(args) and _repeats_a_handle(args, answer):
             marks = WAITS
         if _writes(args):
             marks |= WRITES
-        command = args.get("command") or args.get("cmd")
-        if isinstance(command, list) and command:
-            command = command[-1]
-        if isinstance(command, str) and command[:6] == "sleep " and _SLEEP.match(command) is not None:
+        command = _command(args)
+        if _edits(args, command):
+            marks |= EDITS
+        if command[:6] == "sleep " and _SLEEP.match(command) is not None:
             marks |= WAITS  # it waits by itself before it looks: what it looks at takes its time
     if not marks & WAITS:
         text = (answer if len(answer) <= SEARCHED else answer[:_ENDS] + answer[-_ENDS:]).lower()
@@ -151,6 +165,43 @@ def marks_of(args: Any, answer: str) -> int:
             if word in text:
                 return marks | WAITS if _says_running(answer) else marks
     return marks
+
+
+def marks_without_answer(args: Any, failed: bool) -> int:
+    """Return the marks of a call that `failed`, or that was not answered: one that names a handle is a poll."""
+    args = _named(args)
+    if args is None:
+        return 0
+    marks = EDITS if _edits(args, _command(args)) else 0
+    if not failed and not any(args.get(name) for name in _DOES) and any(map(args.get, HANDLES.intersection(args))):
+        marks |= WAITS
+    return marks
+
+
+def has_passed(answer: str) -> bool:
+    """Return whether an answer says that a check has passed: nothing that an edit does can make it better."""
+    end = answer[-_ENDS:]
+    low = end.lower()
+    if not any(map(low.__contains__, _PASS_WORDS)):
+        return False
+    return _PASSED.search(end) is not None and _NOT_PASSED.search(end) is None
+
+
+def _named(args: Any) -> dict[Any, Any] | None:
+    """Return arguments by their names; None if they have none."""
+    if isinstance(args, str):
+        args = _parsed(args)
+        if isinstance(args, str):
+            return {"command": args}
+    return args if isinstance(args, dict) else None
+
+
+def _command(args: dict[Any, Any]) -> str:
+    """Return the shell command among the arguments; an empty text if there is none."""
+    command = args.get("command") or args.get("cmd")
+    if isinstance(command, list) and command:
+        command = command[-1]
+    return command if isinstance(command, str) else ""
 
 
 def _parsed(args: str) -> Any:
@@ -247,6 +298,20 @@ def _writes(args: dict[Any, Any]) -> bool:
         if len(value) >= WRITE_MIN and "<<" in value and _appends(value):
             return True
     return False
+
+
+def _edits(args: dict[Any, Any], command: str) -> bool:
+    """Return whether a call, by the form of its arguments, changes a file and does nothing else."""
+    if command and ("sed " in command or "<<" in command):
+        return _SED.fullmatch(command) is not None or (
+            _HEREDOC.fullmatch(command) is not None
+            and ">" in command.partition("\n")[0] + command[:4].replace("tee", ">")
+        )
+    placed = not _PLACES.isdisjoint(args)
+    return any(
+        isinstance(value, str) and ((placed and name in WRITTEN) or value.startswith(_PATCH))
+        for name, value in args.items()
+    )
 
 
 def _appends(command: str) -> bool:

@@ -220,11 +220,11 @@ def _usage(value: Any) -> Any:
             cost = usd_micro(cost)
         except ValueError:
             return UNUSUAL
-    tokens_in, tokens_out, cached, total = counts
-    return Usage(tokens_in, tokens_out, cached, total, cost, duration)
+    tokens_in, tokens_out, cached, total, written = counts
+    return Usage(tokens_in, tokens_out, cached, total, cost, duration, written)
 
 
-_TOKEN_COUNTS: Final = ("input_tokens", "output_tokens", "cached_tokens", "total_tokens")
+_TOKEN_COUNTS: Final = ("input_tokens", "output_tokens", "cached_tokens", "total_tokens", "cache_write_tokens")
 _NAME_READERS: Final[dict[str, _Read]] = {
     name: _name(_limit(field, "max_length", NAME_MAX), CLEANED[name], _limit(field, "min_length", 0))
     for name, field in RawTurn.model_fields.items()

@@ -56,6 +56,17 @@ def short_simhash(text: str, key: HashKey | None = None) -> int:
     return voted([xxhash.xxh3_64_intdigest(part.encode("utf-8", "surrogatepass")) for part in parts], key)
 
 
+def word_set(words: list[str], key: HashKey | None = None) -> int:
+    """Return a set of a few words as 64 bits, three for each: a set with one word more has the same bits and at most
+    three others."""
+    found = 0
+    for word in words:
+        bits = xxhash.xxh3_64_intdigest(word.encode("utf-8", "surrogatepass"))
+        bits = bits if key is None else key(bits)
+        found |= 1 << (bits & 63) | 1 << (bits >> 6 & 63) | 1 << (bits >> 12 & 63)
+    return found
+
+
 def subjects(text: str) -> int:
     """Return a 32-bit hash of a text's subjects: words with a digit or a sign inside, names, and ticked items.
 

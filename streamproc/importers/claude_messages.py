@@ -180,9 +180,13 @@ def is_text(block: Any) -> bool:
 def usage_of(usage: Any) -> dict[str, int]:
     """Return the usage of a response; `input_tokens` then includes cached ones, unlike in the log."""
     found = mapping(usage)
-    cached = tokens(found.get("cache_read_input_tokens"))
-    spent = tokens(found.get("input_tokens"), found.get("cache_creation_input_tokens"), cached)
-    numbers = {"input_tokens": spent, "cached_tokens": cached, "output_tokens": tokens(found.get("output_tokens"))}
+    cached, written = tokens(found.get("cache_read_input_tokens")), tokens(found.get("cache_creation_input_tokens"))
+    numbers = {
+        "input_tokens": tokens(found.get("input_tokens"), written, cached),
+        "cached_tokens": cached,
+        "cache_write_tokens": written,
+        "output_tokens": tokens(found.get("output_tokens")),
+    }
     return {name: number for name, number in numbers.items() if number}
 
 

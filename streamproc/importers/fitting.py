@@ -18,7 +18,7 @@ CALL_DEPTH_MAX: Final = DEPTH_MAX - 3  # a call's values are inside the event, i
 NAMES: Final = ("node", "event_id", "from", "model", "provider", "parent_run_id")
 SCOPES: Final = ("session_id", "user", "task_id", "agent")
 TEXTS: Final = ("output", "artifact", "status")
-COUNTS: Final = ("input_tokens", "output_tokens", "cached_tokens", "total_tokens", "duration_ms")
+COUNTS: Final = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens", "total_tokens", "duration_ms")
 
 
 def fitted(event: dict[str, Any]) -> dict[str, Any]:

@@ -206,12 +206,14 @@ def usage_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the usage of a model call; cached tokens are among its input tokens."""
     tokens = count(_value(attributes, names.INPUT_TOKENS))
     cached = count(_value(attributes, names.CACHED_TOKENS))
+    written = count(_value(attributes, names.CACHE_WRITES))
     if cached > tokens > 0:  # counted beside the others, as Anthropic's API does
-        tokens += cached + count(_value(attributes, names.CACHE_WRITES))
+        tokens += cached + written
     return {
         "input_tokens": tokens,
         "output_tokens": count(_value(attributes, names.OUTPUT_TOKENS)),
         "cached_tokens": cached,
+        "cache_write_tokens": written,
         "total_tokens": count(_value(attributes, names.TOTAL_TOKENS)),
         "cost_usd": _value(attributes, names.COST),
     }

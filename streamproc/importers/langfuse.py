@@ -162,6 +162,7 @@ def _usage(row: _Row) -> dict[str, Any]:
         "input_tokens": tokens,
         "output_tokens": answered,
         "cached_tokens": cached,
+        "cache_write_tokens": written,
         "total_tokens": total,
         "cost_usd": cost,
     }

@@ -184,11 +184,12 @@ def _usage(usage: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
     details = [
         mapping(usage.get(key)) for key in ("prompt_tokens_details", "input_tokens_details", "input_token_details")
     ]
-    cached = count(usage.get("cache_read_input_tokens"))
-    beside = cached + count(usage.get("cache_creation_input_tokens")) if "prompt_tokens" not in usage else 0
+    cached, written = count(usage.get("cache_read_input_tokens")), count(usage.get("cache_creation_input_tokens"))
+    beside = cached + written if "prompt_tokens" not in usage else 0
     return {
         "input_tokens": count(usage.get("prompt_tokens") or usage.get("input_tokens")) + beside,
         "output_tokens": count(usage.get("completion_tokens") or usage.get("output_tokens")),
         "cached_tokens": cached or max(count(one.get("cached_tokens") or one.get("cache_read")) for one in details),
+        "cache_write_tokens": written,
         "cost_usd": row.get("cost_usd"),
     }

@@ -11,7 +11,7 @@ from claude_agent_sdk import AssistantMessage, ResultMessage
 from streamproc.integrations._history import usage_of
 
 SESSIONS_MAX: Final = 10_000  # sessions whose total is remembered
-TOKENS: Final = ("input_tokens", "output_tokens", "cached_tokens")
+TOKENS: Final = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens")
 
 Totals = OrderedDict[str, dict[str, Decimal]]  # tokens and USD of each session at its last result
 
@@ -74,8 +74,9 @@ def total_of(message: ResultMessage) -> dict[str, Decimal]:
     """Return the tokens and USD of a session so far."""
     total = {"cost_usd": Decimal(str(message.total_cost_usd or 0)), **dict.fromkeys(TOKENS, Decimal())}
     for used in (message.model_usage or {}).values():
-        cached = used.get("cacheReadInputTokens", 0)
-        total["input_tokens"] += used.get("inputTokens", 0) + cached + used.get("cacheCreationInputTokens", 0)
+        cached, written = used.get("cacheReadInputTokens", 0), used.get("cacheCreationInputTokens", 0)
+        total["input_tokens"] += used.get("inputTokens", 0) + cached + written
         total["output_tokens"] += used.get("outputTokens", 0)
         total["cached_tokens"] += cached
+        total["cache_write_tokens"] += written
     return total

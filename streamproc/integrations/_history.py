@@ -165,8 +165,8 @@ def usage_of(found: Any) -> dict[str, int]:
     beside = [found.get(f"cache_{what}_input_tokens") or 0 for what in ("read", "creation")]
     if any(beside):
         usage["input_tokens"] = usage.get("input_tokens", 0) + sum(beside)
-    cached = details.get("cached_tokens") or beside[0]
-    return usage | ({"cached_tokens": cached} if cached else {})
+    cache = {"cached_tokens": details.get("cached_tokens") or beside[0], "cache_write_tokens": beside[1]}
+    return usage | {name: number for name, number in cache.items() if number}
 
 
 def told(request: Mapping[str, Any], sentence: str) -> dict[str, Any]:

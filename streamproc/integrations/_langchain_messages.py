@@ -46,8 +46,9 @@ def _usage(found: Mapping[str, Any] | None) -> dict[str, int]:
     if not found:
         return {}
     usage = {name: found[name] for name in ("input_tokens", "output_tokens") if found.get(name)}
-    cached = (found.get("input_token_details") or {}).get("cache_read")
-    return usage | ({"cached_tokens": cached} if cached else {})
+    details = found.get("input_token_details") or {}
+    cache = {"cached_tokens": details.get("cache_read"), "cache_write_tokens": details.get("cache_creation")}
+    return usage | {name: number for name, number in cache.items() if number}
 
 
 class Asked(NamedTuple):

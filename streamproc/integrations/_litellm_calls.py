@@ -112,11 +112,12 @@ def name_of(given: Mapping[str, Any]) -> str:
 
 def usage_in(payload: Mapping[str, Any]) -> dict[str, Any]:
     """Return what an answer has cost. LiteLLM counts what a cache held as input, whatever the provider does."""
-    details = (payload.get("metadata") or {}).get("usage_object")
+    details = usage_of((payload.get("metadata") or {}).get("usage_object"))
     usage = {
         "input_tokens": payload.get("prompt_tokens"),
         "output_tokens": payload.get("completion_tokens"),
-        "cached_tokens": usage_of(details).get("cached_tokens"),
+        "cached_tokens": details.get("cached_tokens"),
+        "cache_write_tokens": details.get("cache_write_tokens"),
         "cost_usd": f"{payload['response_cost']:.12g}" if payload.get("response_cost") else None,
     }
     return {name: value for name, value in usage.items() if value}

@@ -193,10 +193,11 @@ def payload(part: Any) -> Any:
 def tokens(response: events.ModelResponse) -> dict[str, int]:
     """Return the tokens of a model call: what a cache held is a part of the input, and reasoning of the output."""
     used = response.usage
-    cached = used.cache_read_input_tokens or 0
+    cached, written = used.cache_read_input_tokens or 0, used.cache_creation_input_tokens or 0
     given, made = used.prompt_tokens or 0, used.completion_tokens or 0
     if response.provider in CACHE_BESIDE:
-        given += cached + (used.cache_creation_input_tokens or 0)
+        given += cached + written
     if response.provider in REASONING_BESIDE:
         made += used.thinking_tokens or 0
-    return {"input_tokens": int(given), "output_tokens": int(made), "cached_tokens": int(cached)}
+    numbers = {"input_tokens": given, "output_tokens": made, "cached_tokens": cached, "cache_write_tokens": written}
+    return {name: int(number) for name, number in numbers.items()}

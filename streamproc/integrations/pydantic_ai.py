@@ -96,6 +96,7 @@ class Breaker(AbstractCapability[Any]):
                 input_tokens=used.input_tokens,
                 output_tokens=used.output_tokens,
                 cached_tokens=used.cache_read_tokens,
+                cache_write_tokens=used.cache_write_tokens,
             )
             self._answers.said(
                 *at,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("streamproc.integrations")
 
 RUNS_MAX: Final = 10_000  # runs whose last node and unsent usage are remembered
-SUMMED: Final = ("input_tokens", "output_tokens", "cached_tokens", "total_tokens", "duration_ms")
+SUMMED: Final = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens", "total_tokens", "duration_ms")
 
 TASK_MAX: Final = 128  # characters of the id of a task
 

@@ -135,7 +135,7 @@ class ClientCredentials(AbstractTokenProvider):
             data=urllib.parse.urlencode(form).encode(),
             headers={
                 "Accept": "application/json",
-                "Authorization": _basic(
+                "Authorization": client_basic(
                     settings.sasl_oauth_client_id, settings.sasl_oauth_client_secret.get_secret_value()
                 ),
             },
@@ -145,9 +145,9 @@ class ClientCredentials(AbstractTokenProvider):
                 answer = json.loads(response.read(TOKEN_BYTES_MAX))
         except urllib.error.HTTPError as error:
             with error:
-                code = _error_code(error.read(TOKEN_BYTES_MAX))
+                code = oauth_error(error.read(TOKEN_BYTES_MAX))
             raise NoToken(
-                f"the token endpoint {endpoint} answers {error.code}{code}",
+                f"the token endpoint {endpoint} answers {error.code}{f' ({code})' if code else ''}",
                 "check STREAMPROC_SASL_OAUTH_CLIENT_ID, _CLIENT_SECRET and _SCOPE",
             ) from None
         except (OSError, HTTPException) as error:
@@ -176,7 +176,8 @@ def _opener(settings: Settings) -> urllib.request.OpenerDirector:
     return urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _NoRedirect())
 
 
-def _basic(name: str, secret: str) -> str:
+def client_basic(name: str, secret: str) -> str:
+    """Return the header with which a client logs in to an OAuth 2.0 endpoint."""
     pair = ":".join(map(urllib.parse.quote_plus, (name, secret)))  # encoded first: RFC 6749, section 2.3.1
     return f"Basic {base64.b64encode(pair.encode()).decode()}"
 
@@ -187,13 +188,13 @@ def _endpoint(url: str) -> str:
     return f"{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
 
 
-def _error_code(body: bytes) -> str:
-    """Return the error code of an endpoint's answer, in parentheses. Other text in it is never shown."""
+def oauth_error(body: bytes) -> str:
+    """Return the error code of an endpoint's answer. Other text in it could contain what was sent."""
     try:
         code = json.loads(body)["error"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return ""
-    return f" ({code})" if isinstance(code, str) and re.fullmatch(r"[a-z_]{1,40}", code) else ""
+    return code if isinstance(code, str) and re.fullmatch(r"[a-z_]{1,40}", code) else ""
 
 
 def _reason(error: Exception) -> str:

@@ -107,8 +107,8 @@ class BoundedRunner(web.AppRunner):
         if len(open_ones) >= self._connections_max:
             return None
         if len(open_ones) >= self._of_address_max and not self._is_proxy(address):
-            network = _network_of(address)
-            own = sum(_network_of(_address_of(one.transport)) == network for one in open_ones)
+            network = network_of(address)
+            own = sum(network_of(_address_of(one.transport)) == network for one in open_ones)
             if own >= self._of_address_max:
                 return None
         return server()
@@ -127,8 +127,9 @@ def _address_of(transport: asyncio.BaseTransport | None) -> str:
 
 
 @lru_cache(maxsize=1_024)
-def _network_of(address: str) -> str:
-    """Return what one client has of an address: all of IPv4, and of IPv6 the first half, as it gets a network."""
+def network_of(address: str) -> str:
+    """Return what one client has of an address: all of IPv4, and of IPv6 the first half, as it gets a network. What is
+    no address stays."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -148,6 +148,9 @@ USAGE_ALIASES: Final = (
     Alias("total", "total_tokens", _tokens, "Langfuse"),
     Alias("cache_read_input_tokens", "cached_tokens", _tokens, "Anthropic"),
     Alias("cacheReadInputTokens", "cached_tokens", _tokens, "Bedrock"),
+    Alias("cache_creation_input_tokens", "cache_write_tokens", _tokens, "Anthropic"),
+    Alias("cacheWriteInputTokens", "cache_write_tokens", _tokens, "Bedrock"),
+    Alias("input_token_details.cache_creation", "cache_write_tokens", _tokens, "LangChain"),
     Alias("prompt_tokens_details.cached_tokens", "cached_tokens", _tokens, "OpenAI Chat Completions"),
     Alias("input_tokens_details.cached_tokens", "cached_tokens", _tokens, "OpenAI Responses"),
     Alias("input_token_details.cache_read", "cached_tokens", _tokens, "LangChain"),
@@ -252,13 +255,14 @@ def rename_usage(data: Mapping[Any, Any]) -> dict[Any, Any]:
         if isinstance(found.get(name), Mapping):
             inner = found.pop(name)
             found |= {
-                f"{name}.{part}": inner[part] for part in ("cached_tokens", "cache_read") if inner.get(part) is not None
+                f"{name}.{part}": inner[part]
+                for part in ("cached_tokens", "cache_read", "cache_creation")
+                if inner.get(part) is not None
             }
     for total, parts in CACHE_PARTS:
         counts = [_tokens(found[name]) for name in (total, *parts) if name in found]
         if total in found and UNFIT not in counts and sum(counts) <= INTEGER_MAX:
             found[total] = sum(counts)
-            found.pop(parts[1], None)
     return rename(found, USAGE_ALIASES)
 
 

@@ -214,6 +214,7 @@ class ControlEvidence(PublishedRecord, kw_only=True, frozen=True):
     rejections: Annotated[list[ControlRejection] | None, about("the verdicts against a task, oldest first")] = None
     options: Annotated[list[str] | None, about("the choices of a person")] = None
     snapshot: Annotated[ControlSnapshot | None, about("the last known state of a run that timed out")] = None
+    signs: Annotated[list[str] | None, about("the codes of different warnings about one node, the latest last")] = None
     query: Annotated[str | None, about("redacted excerpt of a repeated query, where content is published")] = None
     details: Annotated[
         dict[str, str | int | float] | None,

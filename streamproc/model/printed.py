@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 
-class DoctorCheck(msgspec.Struct, kw_only=True):
+class DoctorCheck(msgspec.Struct):
     """A line of `streamproc doctor --json`."""
 
     status: Literal["ok", "warn", "fail"]
@@ -62,12 +62,12 @@ class BaselineOfWorkflow(msgspec.Struct, kw_only=True):
     """A line of `streamproc baseline --json`; 0 means that nothing was recorded."""
 
     workflow: str
-    runs: int
-    p99_s: int
-    turns: int
-    micro_usd_per_turn: int
-    agreed: int = 0
-    rounds: int = 0
+    runs: int  # with times
+    p99_s: int  # of their runtimes
+    turns: int  # with a cost
+    micro_usd_per_turn: int  # the median of these
+    agreed: int = 0  # deliberations that reached agreement
+    rounds: int = 0  # that they need
 
 
 class FeedbackGiven(msgspec.Struct, kw_only=True):

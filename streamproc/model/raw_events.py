@@ -131,6 +131,7 @@ class UsageReport(Model):
     total_tokens: Whole = 0
     cost_usd: CostMicro | None = Field(None, description="USD as decimal text or number; kept in micro-USD")
     duration_ms: Annotated[Whole, BeforeValidator(whole_ms, json_schema_input_type=float)] = 0
+    cache_write_tokens: Whole = Field(0, description="how many of the input tokens were written to a cache")
 
     aliases: ClassVar = USAGE_ALIASES
 

@@ -12,10 +12,16 @@ UNITS_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _AGE: Final = re.compile(r"(\d{1,6})([smhd])", re.ASCII)
 
 
+def read_age_ms(text: str) -> int | None:
+    """Return an age in ms; None if the text is none."""
+    age = _AGE.fullmatch(text)
+    return None if age is None else int(age[1]) * UNITS_MS[age[2]]
+
+
 def time_or_age_ms(text: str, now_ms: int) -> int:
     """Return the time that a text names, in epoch ms; 0 if it names none."""
-    if (age := _AGE.fullmatch(text)) is not None:
-        return max(1, now_ms - int(age[1]) * UNITS_MS[age[2]])
+    if (age_ms := read_age_ms(text)) is not None:
+        return max(1, now_ms - age_ms)
     try:
         return read_time_ms(text)
     except ValueError:

@@ -44,6 +44,9 @@ FAILED_RUN: Final = 4
 
 WAITS: Final = 1  # bit of `Call.marks`: the answer is about something that still runs, so the call is a poll
 WRITES: Final = 2  # the call puts a text into something, so its answers may differ only because of the call itself
+EDITS: Final = 4  # the call changes a file, by the form of its arguments, whatever its size and its answer
+LONG_ANSWER: Final = 8  # the answer is longer than an acknowledgement
+PASSED: Final = 16  # the answer says that a check has passed
 
 
 class Content(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -66,7 +69,8 @@ class Call(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
     `key` hashes the name and the canonical arguments, `exact` and `norm` the answer. `outcome` is NO_ANSWER, ANSWERED,
     FAILED, FAILED_RETRYABLE (a 429, a 5xx, a time-out) or FAILED_RUN (an error with a result: a command that ran and
-    exited with 1). `marks` are the bits WAITS and WRITES, of calls that were answered.
+    exited with 1). `marks` are the bits WAITS, WRITES, EDITS, LONG_ANSWER and PASSED; of
+    calls that were not answered WAITS and EDITS, of those that failed EDITS.
     """
 
     name: Name
@@ -108,7 +112,10 @@ class Errors(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Usage(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """Measured spend of a turn: tokens, integer micro-USD (None: cost not known), milliseconds."""
+    """Measured spend of a turn: tokens, integer micro-USD (None: cost not known), milliseconds.
+
+    Tokens that were read from a cache, or written to one, are a part of the input.
+    """
 
     input_tokens: Count = 0
     output_tokens: Count = 0
@@ -116,6 +123,7 @@ class Usage(msgspec.Struct, array_like=True, frozen=True, gc=False):
     total_tokens: Count = 0
     cost_usd_micro: Count | None = None
     duration_ms: Count = 0
+    cache_write_tokens: Count = 0
 
 
 class Event(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="type"):

@@ -11,7 +11,8 @@ from streamproc.model.budgets import USD_MICRO, usd_micro
 INPUT: Final = "input_per_million_usd"
 OUTPUT: Final = "output_per_million_usd"
 CACHED: Final = "cached_per_million_usd"
-PRICE_FIELDS: Final = (INPUT, OUTPUT, CACHED)
+CACHE_WRITE: Final = "cache_write_per_million_usd"
+PRICE_FIELDS: Final = (INPUT, OUTPUT, CACHED, CACHE_WRITE)
 PRICE_REMEDY: Final = f"set {', '.join(PRICE_FIELDS)} to USD, as decimal text or a number"
 
 
@@ -32,14 +33,12 @@ def price_problems(prices: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[tu
 
 
 def price_of(setting: Mapping[str, Any]) -> Price:
-    """Return the price of a checked setting. Without a price of their own, cached tokens cost what others do."""
-    fresh = usd_micro(setting[INPUT])
-    return Price(fresh, usd_micro(setting[OUTPUT]), usd_micro(setting[CACHED]) if CACHED in setting else fresh)
+    """Return the price of a checked setting. Without a price of their own, tokens that are read from a cache or written
+    to one cost what others do."""
+    fresh = setting[INPUT]
+    return Price(*(usd_micro(setting.get(name, fresh)) for name in PRICE_FIELDS))
 
 
 def written(price: Price) -> dict[str, float]:
     """Return a price in the form of a policy file."""
-    return {
-        name: micro / USD_MICRO
-        for name, micro in ((INPUT, price.input), (OUTPUT, price.output), (CACHED, price.cached))
-    }
+    return {name: micro / USD_MICRO for name, micro in zip(PRICE_FIELDS, price, strict=True)}

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from math import ceil
 from statistics import median_low
-from typing import Final, NamedTuple
+from typing import Final
 
 import yaml
 
 from streamproc.detectors.round_budget import HARD_CAP, LEAST, Limits as Agreement
+from streamproc.model.printed import BaselineOfWorkflow
 from streamproc.model.raw_events import RawTurn
 from streamproc.policy.files import LIMIT_MAX
 from streamproc.replay.source import Source
@@ -23,20 +24,6 @@ from streamproc.replay.source import Source
 P99_MULTIPLE: Final = 3  # a first value for BUDGET006
 RUNS_FOR_P99: Final = 100  # with fewer runs, the p99 is the longest run
 AGREED_SHARE: Final = 0.95  # of deliberations that must have agreed within the proposed rounds
-
-
-class WorkflowBaseline(NamedTuple):
-    """A workflow: the number of runs with times and their p99 runtime; the number of turns with a cost and their
-    median; the number of deliberations that reached agreement, and the rounds that they need. Zero means that nothing
-    was recorded."""
-
-    workflow: str
-    runs: int
-    p99_s: int
-    turns: int
-    micro_usd_per_turn: int
-    agreed: int = 0
-    rounds: int = 0
 
 
 @dataclass
@@ -49,7 +36,7 @@ class _Run:
     agreed_in: int = 0  # round of the first agreement; 0: none
 
 
-def usual(sources: Iterable[Source]) -> Iterator[WorkflowBaseline]:
+def usual(sources: Iterable[Source]) -> Iterator[BaselineOfWorkflow]:
     """Measure each workflow; runs without a workflow count as workflow "". Raises what `Source` raises."""
     runs: defaultdict[str, _Run] = defaultdict(_Run)
     for source in sources:
@@ -84,19 +71,19 @@ def _rounds_needed(agreed_in: list[int]) -> int:
     return min(max(usual + 1, LEAST), HARD_CAP)
 
 
-def _measure(workflow: str, runs: list[_Run]) -> WorkflowBaseline:
+def _measure(workflow: str, runs: list[_Run]) -> BaselineOfWorkflow:
     runtimes_ms = sorted(run.last_ms - run.first_ms for run in runs if run.last_ms > run.first_ms)
     costs = [cost for run in runs for cost in run.costs]
     p99_s = ceil(runtimes_ms[ceil(len(runtimes_ms) * 0.99) - 1] / 1000) if runtimes_ms else 0
     median = median_low(costs) if costs else 0
     agreed_in = [run.agreed_in for run in runs if run.agreed_in]
-    return WorkflowBaseline(
-        workflow, len(runtimes_ms), min(p99_s, LIMIT_MAX), len(costs), min(median, LIMIT_MAX),
-        len(agreed_in), _rounds_needed(agreed_in),
+    return BaselineOfWorkflow(
+        workflow=workflow, runs=len(runtimes_ms), p99_s=min(p99_s, LIMIT_MAX), turns=len(costs),
+        micro_usd_per_turn=min(median, LIMIT_MAX), agreed=len(agreed_in), rounds=_rounds_needed(agreed_in),
     )  # fmt: skip
 
 
-def policy_lines(found: Iterable[WorkflowBaseline]) -> Iterator[str]:
+def policy_lines(found: Iterable[BaselineOfWorkflow]) -> Iterator[str]:
     """Return the lines for a policy file. Runs without a workflow come first, as limits for all workflows."""
     headed = False
     for one in found:
@@ -113,7 +100,7 @@ def policy_lines(found: Iterable[WorkflowBaseline]) -> Iterator[str]:
             yield f"{indent * 2}{budgets} # deliberations that agreed: {one.agreed}"
 
 
-def _settings(one: WorkflowBaseline) -> Iterator[str]:
+def _settings(one: BaselineOfWorkflow) -> Iterator[str]:
     few = "; too few for a p99, so this is the longest run" if one.runs < RUNS_FOR_P99 else ""
     if one.p99_s:
         yield f"  BUDGET006: {{ p99_s: {one.p99_s}, p99_multiple: {P99_MULTIPLE} }} # runs measured: {one.runs}{few}"

@@ -22,7 +22,7 @@ from mode.utils.queues import FlowControlEvent, ThrowableQueue
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable
 
-    from streamproc.worker.fleet_commands import CommandBatch, FleetCommands
+    from streamproc.worker.fleet_commands import FleetCommands
     from streamproc.worker.partition_pipeline import PartitionPipelines
     from streamproc.worker.slices import Slice
 
@@ -59,7 +59,7 @@ def add_command_agent(app: Any, commands: FleetCommands) -> CommandChannel:
     command_batches = CommandChannel(app)
 
     @app.agent(command_batches, name="follow_commands")
-    async def follow_commands(stream: AsyncIterable[CommandBatch]) -> None:
+    async def follow_commands(stream: AsyncIterable[Slice]) -> None:
         """Apply fleet commands. A batch that fails is read again from its first record."""
         async for batch in stream:
             batch.apply_to(commands)

@@ -20,7 +20,7 @@ from streamproc.worker.consumer import BatchTransport
 from streamproc.worker.counts import WorkerCounts
 from streamproc.worker.deadlines import Deadlines
 from streamproc.worker.faust_app import new_app
-from streamproc.worker.fleet_commands import CommandBatch, FleetCommands
+from streamproc.worker.fleet_commands import FleetCommands
 from streamproc.worker.heartbeats import Heartbeats
 from streamproc.worker.limits import (
     CANCEL_AGAIN_S,
@@ -36,6 +36,7 @@ from streamproc.worker.partition_pipeline import PartitionPipelines
 from streamproc.worker.publishing import Publisher
 from streamproc.worker.rocksdb_runs import keep_runs_in_rocksdb
 from streamproc.worker.runs_table import RunsTable
+from streamproc.worker.slices import Slice
 from streamproc.worker.spend import AccountProcessor, AccountsTable
 from streamproc.worker.stall_detector import StallDetector, WorkerStalled
 from streamproc.worker.status_file import status_file_of
@@ -69,6 +70,7 @@ class Worker:
         self.faults = engine.faults
         self.detectors = tuple(policy.effective()["detectors"])  # the codes of all, off or on
         self._turns, self._spend = settings.topic("turns"), settings.topic("spend")
+        self._commands = settings.topic("commands")
         self._count = ready.partitions[self._turns]
         self._home = home_of(settings, self._count)
         self._changelogs = {"runs": topics.changelog_topic(settings), "accounts": topics.accounts_topic(settings)}
@@ -187,7 +189,7 @@ class Worker:
     async def _deliver_commands(self, records: Sequence[Any]) -> None:
         await self.app.agents.wait_until_agents_started()
         while records:
-            batch = CommandBatch(records)
+            batch = Slice(TP(self._commands, records[0].partition), records, lambda: True)
             await self._command_batches.put(batch)
             records = records[await batch.answer :]
 

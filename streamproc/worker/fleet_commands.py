@@ -74,25 +74,6 @@ class CommandOutcome(NamedTuple):
     displaced: str = ""  # the scope whose standing command this record would replace
 
 
-class CommandBatch:
-    """Records of the commands topic on their way to the agent that applies them, and its answer."""
-
-    def __init__(self, records: Sequence[Any]) -> None:
-        self.records = records
-        self.answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-    def apply_to(self, commands: FleetCommands) -> None:
-        """Apply records for `SLICE_S`. Raises what fails, after passing it to the reader, which reads them again."""
-        try:
-            applied = commands.apply(self.records)
-        except Exception as problem:
-            if not self.answer.done():
-                self.answer.set_exception(problem)
-            raise
-        if not self.answer.done():  # cancelled if the reader has ended its session
-            self.answer.set_result(applied)
-
-
 class FleetCommands:
     """The standing commands, as this worker knows them, and its duties."""
 
@@ -181,7 +162,7 @@ class FleetCommands:
         self._applied.clear()
         self._outcomes.clear()
 
-    def apply(self, records: Sequence[Any]) -> int:
+    def accept(self, _partition: int, records: Sequence[Any]) -> int:
         """Apply records of one partition, oldest first, for `SLICE_S`; return how many, at least one."""
         timed = TimedRecords(records)
         for record in timed:

@@ -11,15 +11,21 @@ consumer goes on with the rest after the other partitions.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from faust.types import TP
 
-    from streamproc.worker.partition_pipeline import PartitionPipelines
     from streamproc.worker.records import Fetched
+
+
+class SliceProcessor(Protocol):
+    """What slices are applied to: the pipelines of a topic, or the fleet's commands."""
+
+    def accept(self, partition: int, records: Sequence[Fetched], /) -> int:
+        """Process records of a partition, oldest first; return how many."""
 
 
 class Slice:
@@ -33,7 +39,7 @@ class Slice:
         self.answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._is_current = is_current
 
-    def apply_to(self, pipelines: PartitionPipelines) -> None:
+    def apply_to(self, processor: SliceProcessor) -> None:
         """Process records for `SLICE_S`, none if the slice was withdrawn or is of an earlier generation of the group.
 
         Raises what the processing raises, after passing it to the consumer as well.
@@ -44,7 +50,7 @@ class Slice:
             self.answer.set_result(0)
             return
         try:
-            taken = pipelines.accept(self.tp.partition, self.records)
+            taken = processor.accept(self.tp.partition, self.records)
         except Exception as problem:
             self.answer.set_exception(problem)
             raise

@@ -7,6 +7,7 @@ import socket
 from typing import Any
 
 import pytest
+from msgspec.structs import astuple
 from pydantic import SecretStr
 
 from streamproc.cli.key_checks import keys_together
@@ -22,7 +23,7 @@ def found(**given: Any) -> tuple[str, str, str]:
     """The status, the text and the remedy of the only result; empty ones if there is none."""
     results = list(keys_together(Settings(**given)))
     assert len(results) <= 1
-    return tuple(results[0]) if results else ("", "", "")
+    return astuple(results[0]) if results else ("", "", "")
 
 
 ALL = list(

@@ -1,6 +1,6 @@
 """A state of an earlier version is read once: no halt is lifted, and no budget forgotten.
 
-`states_of_version_2.json` and `states_of_version_3.json` have what these versions stored after each of these traces.
+`states_of_version_N.json` has what version N stored after each of these traces.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.states import framed
 
 STORED: Final = {
     version: orjson.loads(Path(__file__).with_name(f"states_of_version_{version}.json").read_bytes())
-    for version in (2, 3)
+    for version in (2, 3, 4)
 }
 
 

@@ -96,7 +96,12 @@ def test_a_policy_can_ignore_missing_prices() -> None:
     assert reported(tokens(900, 900), mine) == []
 
 
-PRICES = {"small": {"input_per_million_usd": "1", "output_per_million_usd": 5, "cached_per_million_usd": "0.1"}}
+PRICES = {
+    "small": {
+        "input_per_million_usd": "1", "output_per_million_usd": 5, "cached_per_million_usd": "0.1",
+        "cache_write_per_million_usd": 2,
+    },
+}  # fmt: skip
 
 
 def priced(**more: object) -> Policy:
@@ -109,6 +114,8 @@ def priced(**more: object) -> Policy:
         ({"input_tokens": 1_000, "output_tokens": 100}, 1_500),
         ({"input_tokens": 1_000, "cached_tokens": 900, "output_tokens": 100}, 690),
         ({"input_tokens": 100, "cached_tokens": 9_000}, 1_000),
+        ({"input_tokens": 1_000, "cached_tokens": 500, "cache_write_tokens": 400}, 950),
+        ({"input_tokens": 100, "cache_read_input_tokens": 500, "cache_creation_input_tokens": 400}, 950),
         ({"total_tokens": 1_000}, 5_000),
         ({"input_tokens": 1}, 1),
         ({"input_tokens": 1_000, "cost_usd": "0.25"}, 250_000),

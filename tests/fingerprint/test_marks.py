@@ -14,7 +14,7 @@ from streamproc.fingerprint import fingerprint
 from streamproc.fingerprint.keyed import HashKey
 from streamproc.fingerprint.marks import _STATED, _STATED_OF, _STATES_IT, _may_state_it, folds_plainly, marks_of
 from streamproc.model.raw_events import parse_raw
-from streamproc.model.wire import WAITS, WRITES, Call, Turn, decode, encode
+from streamproc.model.wire import EDITS, WAITS, WRITES, Call, Turn, decode, encode
 
 LOG: Final = "step done\n" * 100
 
@@ -85,9 +85,16 @@ TEXT: Final = "x = 1\n" * 20
 
 
 @pytest.mark.parametrize(("args", "marks"), [
-    ({"path": "a.py", "insert_text": TEXT}, WRITES), ({"file_path": "a.py", "content": TEXT}, WRITES),
-    ({"command": f"cat >> a.py <<'EOF'\n{TEXT}EOF"}, WRITES), ({"command": f"cat <<EOF >> a.py\n{TEXT}EOF"}, WRITES),
-    (f"cat <<EOF >> a.py\n{TEXT}EOF", WRITES), (f"cat a.py # {TEXT}", 0), ({"path": "a.py", "insert_text": "x = 1"}, 0),
+    ({"path": "a.py", "insert_text": TEXT}, WRITES | EDITS), ({"file_path": "a.py", "content": TEXT}, WRITES | EDITS),
+    ({"command": f"cat >> a.py <<'EOF'\n{TEXT}EOF"}, WRITES | EDITS),
+    ({"command": f"cat <<EOF >> a.py\n{TEXT}EOF"}, WRITES | EDITS), (f"cat <<EOF >> a.py\n{TEXT}EOF", WRITES | EDITS),
+    (f"cat a.py # {TEXT}", 0), ({"path": "a.py", "insert_text": "x = 1"}, EDITS),
+    ({"at": "10:20", "text": TEXT}, WRITES | EDITS), ({"at": 12, "text": "x"}, EDITS),
+    ({"input": "*** Begin Patch\n*** Update File: a.py\n@@\n-x\n+y\n*** End Patch"}, EDITS),
+    ({"command": "sed -i 's/a/b/' a.py"}, EDITS), ({"cmd": ["bash", "-lc", "cd /app && sed -i 's/a/b/' a.py"]}, EDITS),
+    ({"command": "sed -i 's/a/b/' a.py && make"}, 0), ({"command": "sed -n 1,9p a.py"}, 0),
+    ({"command": "cat > a.py <<'EOF'\nx = 1\nEOF"}, EDITS),
+    ({"command": "cat > a.py <<'EOF'\nx = 1\nEOF\npython a.py"}, 0), ({"command": "cat <<EOF\nx = 1\nEOF"}, 0),
     ({"content": TEXT}, 0), ({"command": f"pytest {TEXT}"}, 0),
     ({"command": f"make >> build.log; tail build.log # {TEXT}"}, 0),
     ({"command": f"until grep -q done log; do sleep 5; done; tail log # {TEXT}"}, 0),

@@ -87,7 +87,7 @@ def test_a_response_in_several_records_is_one_turn_with_its_usage_once(tmp_path:
         {
             "run_id": SESSION, "session_id": SESSION, "node": "main", "event_id": "m1", "model": "claude-opus-4",
             "at": 1767225607000, "output": "I look.",
-            "usage": {"input_tokens": 30, "cached_tokens": 7, "output_tokens": 50},
+            "usage": {"input_tokens": 30, "cached_tokens": 7, "cache_write_tokens": 20, "output_tokens": 50},
             "tool_calls": [
                 {"id": "c1", "name": "Bash", "args": {"command": "ls"}, "result": "first\nline"},
                 {"id": "c2", "name": "Read", "args": {"file_path": "a"}, "result": "second"},
@@ -394,9 +394,12 @@ def test_the_sample_of_two_formats_of_sub_agents() -> None:
     events = read_log(NAME, SAMPLES / "claude-code" / "sidechain_integrated.jsonl")
     session = "88a8d761-7b9a-4bf1-a8ca-c1febe6bf358"
     assert [(event["run_id"].removeprefix(session), event["usage"]) for event in events] == [
-        ("", {"input_tokens": 141275, "output_tokens": 365}),
-        ("/b674eedd-0d9d-49e7-8116-1f092cd750ed", {"input_tokens": 19833, "output_tokens": 183}),
-        ("", {"input_tokens": 144227, "cached_tokens": 141272, "output_tokens": 190}),
+        ("", {"input_tokens": 141275, "cache_write_tokens": 141272, "output_tokens": 365}),
+        (
+            "/b674eedd-0d9d-49e7-8116-1f092cd750ed",
+            {"input_tokens": 19833, "cache_write_tokens": 19830, "output_tokens": 183},
+        ),
+        ("", {"input_tokens": 144227, "cached_tokens": 141272, "cache_write_tokens": 2952, "output_tokens": 190}),
     ]
 
 

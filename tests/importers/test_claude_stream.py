@@ -67,7 +67,12 @@ def test_interleaved_sub_agents_are_runs_of_their_own() -> None:
         ("", "main", "There are no tests yet."),
     ]
     assert [event.get("parent_run_id") for event in events] == [None, SESSION, SESSION, None]
-    assert events[0]["usage"] == {"input_tokens": 114, "cached_tokens": 10, "output_tokens": 60}
+    assert events[0]["usage"] == {
+        "input_tokens": 114,
+        "cached_tokens": 10,
+        "cache_write_tokens": 100,
+        "output_tokens": 60,
+    }
     assert calls_of(events)[2] == {
         "id": "toolu_3", "name": "Bash", "args": {"command": "ls tests"},
         "error": "ls: tests: No such file or directory",

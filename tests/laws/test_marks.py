@@ -149,7 +149,7 @@ def test_a_tool_that_only_acknowledges_is_not_asked_about() -> None:
     acknowledged: list[Raw] = [call("write", {"file": n}, "ok") for n in range(9)]
     assert not any(kinds & kind.TOOL for kinds in kinds_of(acknowledged))
     varied: list[Raw] = [call("write", {"file": "x"}, "new"), *acknowledged]
-    assert [bool(kinds & kind.TOOL) for kinds in kinds_of(varied)] == [False] * 6 + [True] * 4
+    assert [bool(kinds & kind.TOOL) for kinds in kinds_of(varied)] == [False] * 5 + [True] * 5
     both: list[Raw] = [
         {
             "node": "a",

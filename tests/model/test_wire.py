@@ -16,7 +16,7 @@ FULL = Turn(
 WRITTEN = (
     b'{"type":"turn","w":1,"run_id":"r","node":"coder","event_id":"e","at":1767225600000,"from":"planner",'
     b'"output":[1,2,3,4,0],"tests":[5,1,2,3,["t1"]],"progress":{"score":0.5},'
-    b'"errors":[6,7,1,"boom","Bang",true],"calls":[["run",8,9,10,1,11,0]],"usage":[1,2,3,4,5,6]}'
+    b'"errors":[6,7,1,"boom","Bang",true],"calls":[["run",8,9,10,1,11,0]],"usage":[1,2,3,4,5,6,0]}'
 )
 
 

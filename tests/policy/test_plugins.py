@@ -369,7 +369,7 @@ def test_the_memory_of_another_is_refused() -> None:
 
     engine, run, _ = play(like(check=check), turns=1)
     assert engine.faults == {CODE: 1}
-    assert not run.cold.plugins
+    assert CODE not in run.cold.plugins
 
 
 def test_an_exception_leaves_memory_and_the_others_as_they_were() -> None:
@@ -381,7 +381,7 @@ def test_an_exception_leaves_memory_and_the_others_as_they_were() -> None:
     found = feed.all([TURN | {"output": "I will try again."}] * 3)
     assert [one.code for one in found] == ["LOOP001", "LOOP001"]
     assert feed.engine.faults == {CODE: 3}
-    assert not feed.state.cold.plugins
+    assert CODE not in feed.state.cold.plugins
 
 
 def test_what_a_failed_check_has_changed_is_forgotten() -> None:
@@ -429,7 +429,7 @@ def test_a_state_that_is_too_large_loses_it_last_of_all_signals() -> None:
     assert load_memory(run, CODE)
     run.cold.command_ids.update({2**60 + n: 2**60 for n in range(250)})  # more than a run can have
     shrink(run)
-    assert not run.cold.plugins
+    assert CODE not in run.cold.plugins
 
 
 # Findings that readers could not read.

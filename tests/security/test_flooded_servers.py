@@ -165,7 +165,7 @@ async def test_a_trusted_proxy_has_no_share() -> None:
     ("2001:db8::1", "2001:db8:0:1::1", False), ("fe80::1%eth0", "fe80::2%eth1", True), ("", "", True),
 ])  # fmt: skip
 def test_the_addresses_that_one_client_can_have_are_one(one: str, other: str, same: bool) -> None:
-    assert (bounded_http._network_of(one) == bounded_http._network_of(other)) is same
+    assert (bounded_http.network_of(one) == bounded_http.network_of(other)) is same
 
 
 async def host_answers(port: int, host: str, path: str = "/") -> int:

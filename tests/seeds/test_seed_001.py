@@ -324,7 +324,10 @@ def none(raws: list[Raw]) -> list[Decision]:
     return [one for one in decisions(raws, PLANNER) if one.type == "information.none"]
 
 
-@pytest.mark.parametrize("again", ["do whales sing", "Do whales sing?"])
+@pytest.mark.parametrize(
+    "again",
+    ["do whales sing", "Do whales sing?", "sing, do whales", "Do the whales sing at all?", "do humpback whales sing"],
+)
 def test_the_same_or_a_near_identical_query_is_reported(again: str) -> None:
     # "If the planner sends the same query (or near-identical) and previous `researchResults` already exist"
     [told] = none([researched("They sing."), researched("They sing.", again)])
@@ -340,6 +343,30 @@ def test_no_information_is_claimed_where_no_answer_exists() -> None:
     assert none([failed, failed, unanswered]) == []
     assert none([researched("One.", "whale age"), unanswered, unanswered]) == []
     assert len(none([unanswered, {"node": "researcher", "output": "They sing."}, unanswered])) == 1
+
+
+@pytest.mark.parametrize("other", ["do birds sing", "do whales sleep", "why do bats sing", "whales"])
+def test_another_query_is_not_the_same(other: str) -> None:
+    assert none([researched("They sing."), researched("They sing.", other)]) == []
+
+
+def test_query_and_context_decide() -> None:
+    # "If invoked with identical query & context repeatedly"
+    again, other_task = researched(), researched() | {"task_id": "T2"}
+    assert len(none([again, again, again])) == 1, "once for a query in a context"
+    assert none([again, other_task]) == []
+    assert len(none([again, again, other_task, other_task])) == 2, "and again in another one"
+    found: Raw = {"node": "coder", "artifact": "+song"}
+    assert none([again, found, again]) == [], "what others have found since is another context"
+    assert len(none([again, again, found, again, again])) == 2
+
+
+def test_a_new_answer_is_information() -> None:
+    # "it returns a structured 'no new information' result instead of pretending fresh research"
+    searched = [researched(f"Source {n}.") | {"docs": f"# Source {n}"} for n in range(3)]
+    assert none(searched) == []
+    [told] = none([researched("They sing."), researched("They do sing.")])
+    assert told.message.startswith("Repeated query"), "new words are no new result, but nothing is claimed about them"
 
 
 def test_the_repeated_query_is_named() -> None:

@@ -10,6 +10,7 @@ from benchmarks.quality.labels import Episode, RawEvent, Trace
 from benchmarks.quality.traces.words import Words
 
 START_MS: Final = 1_767_225_600_000  # 2026-01-01
+PEOPLE: Final = ("user", "human", "customer")
 LONE: Final = ("agent", "claude-code", "coder", "assistant")
 ROLES: Final = (
     "planner", "researcher", "writer", "reviewer", "verifier", "architect", "tester", "critic", "analyst", "editor",
@@ -48,6 +49,11 @@ class Script:
     def next(self) -> int:
         """The position of the next event."""
         return len(self._events)
+
+    @property
+    def has_person(self) -> bool:
+        """Whether a person has spoken."""
+        return any(event.get("type") == "user.message" or event.get("node") in PEOPLE for event in self._events)
 
     def add(self, event: RawEvent) -> int:
         """Write any event and return its position."""

@@ -1,11 +1,11 @@
-"""LOOP004, LOOP006, LOOP009: early signs, which warn and never halt."""
+"""LOOP004, LOOP006, LOOP009, LOOP013: early signs, which warn; LOOP012: edits that change nothing."""
 
 from __future__ import annotations
 
 from benchmarks.quality.traces.script import Script
 from benchmarks.quality.traces.work import finding, narrate
 
-LONG = 60  # sentences: in a text of this length one word hardly matters
+LONG = 120  # sentences: in a text of this length one word hardly matters
 
 
 def stagnant_call(script: Script) -> None:
@@ -37,8 +37,8 @@ def near_outputs(script: Script) -> None:
     """LOOP006: reports of a writer that differ by one word in hundreds, while a reader finds new results."""
     writer, reader = script.team(2)
     text = script.words.text(LONG)
-    with script.loop("LOOP006", warn=2, also=("LOOP005",)) as loop:
-        for count in range(1, script.times(3, 5) + 1):
+    with script.loop("LOOP006", warn=3, also=("LOOP005",)) as loop:
+        for count in range(1, script.times(4, 6) + 1):
             script.say(writer, one_word_changed(script, text))
             loop.counted(count)
             script.call("read_file", {"path": script.words.path()}, script.words.code(5), node=reader)
@@ -57,5 +57,39 @@ def stale_window(script: Script) -> None:
                 finding(script)
 
 
-KINDS = (stagnant_call, near_outputs, stale_window)
-FRAGMENTS = (near_results,)
+def edits_without_effect(script: Script) -> None:
+    """LOOP012: the same failing check after one edit after another. Warn 4, halt 6."""
+    tool, answer = script.words.name(), f"FAILED {script.words.path()}: {script.words.sentence()}"
+    with script.loop("LOOP012", warn=4, halt=6) as loop:
+        for count in range(1, script.times(6, 30) + 1):
+            script.call("edit", {"path": script.words.path(), "new_str": script.words.text(1)}, script.words.sentence())
+            narrate(script, 0.2)
+            script.call(tool, {"target": "all"}, answer)
+            loop.counted(count)
+
+
+def improving_edits(script: Script) -> None:
+    """Healthy: a check that passes after one edit after another."""
+    tool, answer = (
+        script.words.name(),
+        script.dice.choice(("12 passed", "Success: no issues found", "All checks passed!")),
+    )
+    for _ in range(script.times(6, 12)):
+        script.call("edit", {"path": script.words.path(), "new_str": script.words.text(1)}, script.words.sentence())
+        script.call(tool, {"target": "all"}, answer)
+
+
+def two_signs(script: Script) -> None:
+    """LOOP013: searches that find nothing, and then a build that fails with one error."""
+    tool, build = script.words.name(), script.words.name()
+    script.call(tool, {"query": script.words.query()}, script.words.sentence())
+    for _ in range(6):
+        script.call(tool, {"query": script.words.query()}, "No results found.")
+    with script.loop("LOOP013", warn=3, also=("LOOP004", "ERROR005")) as loop:
+        for count in range(1, 4):
+            script.fail(build, {"target": script.words.path()}, "cannot link: E17")
+            loop.counted(count)
+
+
+KINDS = (stagnant_call, near_outputs, stale_window, edits_without_effect, two_signs)
+FRAGMENTS = (near_results, improving_edits)

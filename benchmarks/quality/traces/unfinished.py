@@ -6,6 +6,7 @@ from benchmarks.quality.traces.script import START_MS, Script
 
 TURN_TIMEOUT_MS = 600_000
 SILENCE_MS = 660_000
+AWAY_MS = 4 * 3_600_000
 
 
 def stalled_task(script: Script) -> None:
@@ -43,12 +44,23 @@ def a_turn_that_never_ends(script: Script) -> None:
 
 
 def silence_after_a_call(script: Script) -> None:
-    """STALL007: a run that sends nothing for eleven minutes after a call. A warning: no turn is known to run."""
+    """STALL007: a run that sends nothing for eleven minutes after a call, or four hours if a person has spoken. A
+    warning: no turn is known to run."""
+    last = START_MS + 10**9 + script.dice.randrange(10**6)
+    silent_ms = AWAY_MS if script.has_person else SILENCE_MS
+    with script.loop("STALL007", warn=1) as loop:
+        script.call("read_file", {"path": script.words.path()}, script.words.code(5), at=last)
+        script.add({"type": "deadline", "at": last + silent_ms + script.dice.randrange(1, 60_000)})
+        loop.counted(1)
+
+
+def silence_of_a_session(script: Script) -> None:
+    """STALL007: a session with a person that sends nothing for four hours. Before, the person may be away."""
     last = START_MS + 10**9 + script.dice.randrange(10**6)
     script.add({"type": "user.message", "at": last - 1_000})
     with script.loop("STALL007", warn=1) as loop:
         script.call("read_file", {"path": script.words.path()}, script.words.code(5), at=last)
-        script.add({"type": "deadline", "at": last + SILENCE_MS + script.dice.randrange(1, 60_000)})
+        script.add({"type": "deadline", "at": last + AWAY_MS + script.dice.randrange(1, 60_000)})
         loop.counted(1)
 
 
@@ -78,5 +90,7 @@ def failed_tasks(script: Script) -> None:
             loop.counted(count)
 
 
-KINDS = (stalled_task, zero_progress_cycle, a_turn_that_never_ends, silence_after_a_call, failed_tasks)
+KINDS = (
+    stalled_task, zero_progress_cycle, a_turn_that_never_ends, silence_after_a_call, silence_of_a_session, failed_tasks,
+)  # fmt: skip
 FRAGMENTS = (a_person_who_is_away,)

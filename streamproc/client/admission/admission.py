@@ -6,14 +6,14 @@ import asyncio
 import contextlib
 import logging
 import time
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack, get_args
 
 from streamproc.client.admission.balances import AccountScope, AdmissionAccounts, Balance
 from streamproc.client.admission.limits import GivenLimits, Limits, read_limits
 from streamproc.client.admission.pending_settlements import PendingSettlement, PendingSettlements
 from streamproc.client.admission.reservation import Amounts, Hold, OnError, Reservation, ReserveFields, read_amounts
 from streamproc.client.admission.script import Script
+from streamproc.client.background import AsyncClient
 from streamproc.errors import AlreadySettled, Unavailable, plural, shown
 from streamproc.model.redaction import redact_id
 from streamproc.settings import load_settings
@@ -212,7 +212,7 @@ class BaseAdmission:
             )
 
 
-class Admission(BaseAdmission):
+class Admission(BaseAdmission, AsyncClient):
     """Use it as ``async with Admission() as admission:``, and with guards::
 
         async with halts.guard("r1", admission, user="u7", tenant="acme", limits=limits) as guard:
@@ -252,15 +252,6 @@ class Admission(BaseAdmission):
     async def close(self) -> None:
         """Book pending settlements within `close_timeout_s`. Holds that are still open expire by themselves."""
         await self._close()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
 
 def _check(on_unavailable: str, on_error: str, ttl_s: float) -> None:

@@ -214,6 +214,12 @@ class Calls(Record):
         return Repeats(repeated, written, stale) if repeated or written or stale else None
 
     @cfunc
+    def is_poll(self, now: Now, call: Call) -> bool:
+        """Whether a call of this turn is a poll."""
+        memory: CallMemory | None = self.table.find(hash64(call.key) ^ mixed(now.node_tag ^ now.topic))
+        return memory is not None and bool(memory.live)
+
+    @cfunc
     def _count_write(self, now: Now, actor: u32, calls: Any) -> bool:
         """Count the same call in a row, if it writes a text, and return whether it was made before. Its answers may all
         be new: what it writes to grows."""

@@ -36,25 +36,28 @@ class LongTexts(Record):
         super().__init__(self.sims, self.turns)
 
     @cfunc
-    def observe(self, now: Now) -> i32:
-        """Return the turn of a recent long text that is almost equal to this turn's, or -1.
+    def observe(self, now: Now) -> list[int]:
+        """Return the turns of recent long texts that are almost equal to this turn's, or to one that is.
 
         Answers of calls are not compared. Those of different calls are alike if their subjects are (the next page,
         another file), and an answer of the same call that is only almost the same shows that something has changed.
         """
         output: Content | None = now.turn.output
-        found: i32 = -1
+        turns: list[int] = []
+        alike: list[u64]
         place: u32
-        sim: u64
+        known: u64
         if output is None or not output.sim or output.size < SHORT:
-            return -1
-        sim = hash64(output.sim)
-        for place in range(self.sims.size):
-            if distance(self.sims.at(place), sim) <= NEAR:
-                found = self.turns.at(place)
-        self.sims.push(sim)
+            return turns
+        alike = [hash64(output.sim)]
+        for known in alike:  # which grows: a text may be near the first one only by way of another
+            for place in range(self.sims.size):
+                if self.turns.at(place) not in turns and distance(self.sims.at(place), known) <= NEAR:
+                    turns.append(int(self.turns.at(place)))
+                    alike.append(self.sims.at(place))
+        self.sims.push(hash64(output.sim))
         self.turns.push(now.index)
-        return found
+        return sorted(turns)
 
 
 @cfunc

@@ -26,7 +26,7 @@ from streamproc.core.records import (
     u32,
     u64,
 )
-from streamproc.model.wire import ANSWERED, FAILED, FAILED_RETRYABLE, FAILED_RUN, Call
+from streamproc.model.wire import ANSWERED, FAILED, FAILED_RETRYABLE, FAILED_RUN, LONG_ANSWER, WRITES, Call, Turn
 
 TOOLS_MAX: Final = 6  # tools of a run; agents that loop use a few
 TOOL_CALLS: Final = 8  # calls of one tool: the larger window of ERROR005
@@ -54,6 +54,11 @@ class ToolsSeen(NamedTuple):
     same_error: bool  # whether one of them fails again with the same error
     failed: bool  # whether all calls of so many turns in a row failed
     retried: bool  # whether so many turns in a row met retryable errors
+
+
+def has_long_answer(turn: Turn) -> bool:
+    """Whether a call of a turn was answered with more than an acknowledgement."""
+    return any(call.marks & LONG_ANSWER for call in turn.calls)
 
 
 @final
@@ -164,13 +169,14 @@ class Tools(Record):
         tool: Tool
         alike: bool
         fails: bool
+        long: bool = has_long_answer(now.turn)
         for tool in tools:
             alike = tool.same >= now.marks.same_answers
             fails = tool.fails_again(now.marks.same_errors)
             if alike or fails:
                 answers = (*answers, tool.answers())
                 same_error = same_error or fails
-                same = same or (alike and (tool.varied or tool.same >= now.marks.same_acknowledgements))
+                same = same or (alike and (tool.varied or long or tool.same >= now.marks.same_acknowledgements))
         if not answers and not failed and not retried:
             return None
         return ToolsSeen(answers, same, same_error, failed, retried)
@@ -180,6 +186,7 @@ class Tools(Record):
         name: u32 = now.names.tag(call.name)
         outcome: u64 = hash64(call.outcome)
         key: u32 = tag32(hash64(call.key))
+        marks: u64 = hash64(call.marks)
         answer: u32 = tag32(hash64(call.exact))
         before: u32
         error: u32
@@ -199,7 +206,7 @@ class Tools(Record):
                 if answer != tool.answer and tool.answer:
                     tool.varied = True
                 tool.same, tool.first = 1 if outcome == ANSWERED else 0, now.index
-            elif key != before:
+            elif key != before and not marks & WRITES:  # every text that is written is acknowledged alike
                 tool.same += 1
             tool.answer = answer
         tool.call_turn = now.call_turns

@@ -17,6 +17,7 @@ from aiohttp import web
 
 from streamproc.errors import InvalidSettings
 from streamproc.kafka.log_limit import LogLimit
+from streamproc.metrics.bounded_http import network_of
 from streamproc.model.escaping import escape
 from streamproc.report.markup import NOTHING, tag
 from streamproc.web.access.client_address import TrustedProxies, client_address, is_trusted
@@ -25,7 +26,6 @@ from streamproc.web.access.login import Fields, Layout, LoginRefused, comes_from
 from streamproc.web.access.own_address import OwnAddress, loopback_address, own_path
 from streamproc.web.access.rights import VIEW
 from streamproc.web.access.session import Session, Sessions
-from streamproc.web.access.throttle import network
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
@@ -223,7 +223,7 @@ class Access:
                 raise LoginRefused(NO_RIGHT)
         except LoginRefused as refused:
             # Not with the name: people type passwords into its field.
-            kind = ("refused logins", method.name, network(address))
+            kind = ("refused logins", method.name, network_of(address))
             self._refusals(logging.WARNING, kind, "login refused method=%s address=%s", method.name, escape(address))
             response = self._show_login(request, back_to, str(refused))
             response.set_status(403)

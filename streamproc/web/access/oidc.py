@@ -21,6 +21,7 @@ from urllib.parse import urlencode, urlsplit
 from aiohttp import web
 
 from streamproc.errors import Unavailable, shown
+from streamproc.metrics.bounded_http import network_of
 from streamproc.model.escaping import escape
 from streamproc.report.markup import Html, tag
 from streamproc.web.access.client_address import TrustedProxies, client_address
@@ -37,7 +38,6 @@ from streamproc.web.access.login import (
 from streamproc.web.access.oidc_provider import OidcProvider
 from streamproc.web.access.own_address import own_path
 from streamproc.web.access.rights import rights_of
-from streamproc.web.access.throttle import network
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ class OidcLogin(LoginMethod):
 
     async def _exchange(self, request: web.Request, cookie: str, code: str) -> Mapping[str, Any]:
         """Return the claims of the provider for a code, which is asked for once, and for few logins of an address."""
-        place = network(client_address(request, self._proxies))
+        place = network_of(client_address(request, self._proxies))
         if self._exchanging[place] >= EXCHANGES_MAX:
             raise LoginRefused(BUSY)
         self._used[cookie] = None

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import time
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import quote_plus, urlsplit
+from urllib.parse import urlsplit
 
 import aiohttp
 from joserfc import jwt
@@ -16,6 +15,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
 from streamproc.errors import InvalidSettings, Unavailable, shown
+from streamproc.kafka.tokens import client_basic, oauth_error
 from streamproc.metrics.own_host import is_loopback
 
 ANSWER_BYTES_MAX: Final = 1 << 20
@@ -78,7 +78,7 @@ class OidcProvider:
         if self._secret:
             methods = found.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
             if "client_secret_basic" in methods:
-                headers["Authorization"] = basic(self._client_id, self._secret)
+                headers["Authorization"] = client_basic(self._client_id, self._secret)
             else:
                 form["client_secret"] = self._secret
         answer = await self._fetch("POST", found["token_endpoint"], data=form, headers=headers)
@@ -120,7 +120,7 @@ class OidcProvider:
             ):
                 body = await answer.content.read(ANSWER_BYTES_MAX)
                 if answer.status != 200:
-                    raise Unavailable(f"{url}: answered {answer.status}: {shown(_error_in(body))}")
+                    raise Unavailable(f"{url}: answered {answer.status}: {oauth_error(body) or 'no error code'}")
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unavailable(f"{url}: cannot be reached ({type(error).__name__})") from None
         try:
@@ -130,11 +130,6 @@ class OidcProvider:
         if not isinstance(found, dict):
             raise Unavailable(f"{url}: the answer is no JSON object")
         return found
-
-
-def basic(name: str, secret: str) -> str:
-    """Return the header of a client: both parts are encoded as in a form (RFC 6749, 2.3.1), then as Basic has it."""
-    return f"Basic {base64.b64encode(f'{quote_plus(name)}:{quote_plus(secret)}'.encode()).decode()}"
 
 
 def is_safe(url: str) -> bool:
@@ -147,11 +142,3 @@ def is_safe(url: str) -> bool:
     if not host or "@" in parts.netloc or parts.fragment:
         return False
     return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))
-
-
-def _error_in(body: bytes) -> str:
-    """Return the error code of an answer; the rest of it could contain what was sent."""
-    try:
-        return str(json.loads(body)["error"])[:100]
-    except (ValueError, KeyError, TypeError):
-        return "no error code"

@@ -14,10 +14,11 @@ address.
 
 from __future__ import annotations
 
-import ipaddress
 import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
+
+from streamproc.metrics.bounded_http import network_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +29,6 @@ ACCOUNT_FAILED_MAX: Final = 30  # from all addresses: three that guess as fast a
 WINDOW_S: Final = 60.0
 KEYS_MAX: Final = 30_000  # about 10 MB, three for each attempt; beyond that, what failed least recently is forgotten
 KNOWN_MAX: Final = 10_000  # addresses that have logged in
-IPV6_PREFIX: Final = 64  # what one customer of a provider has
 
 _Key = tuple[str, ...]
 
@@ -66,7 +66,7 @@ class LoginThrottle:
     def succeeded(self, address: str, account: str, browser: str = "") -> None:
         """Take back the last attempt: it was no failure. The address is known to the account from now on."""
         self.take_back(address, account, browser)
-        known = (network(address), account)
+        known = (network_of(address), account)
         self._known[known] = None
         self._known.move_to_end(known)
         if len(self._known) > KNOWN_MAX:
@@ -75,7 +75,7 @@ class LoginThrottle:
     def _limits(self, address: str, account: str, browser: str) -> list[tuple[_Key, int]]:
         if browser:
             return [(("browser", browser), FAILED_MAX)]
-        place = network(address)
+        place = network_of(address)
         limits: list[tuple[_Key, int]] = [(("both", place, account), FAILED_MAX)]
         if (place, account) not in self._known:
             limits += [(("address", place), ADDRESS_FAILED_MAX), (("account", account), ACCOUNT_FAILED_MAX)]
@@ -89,14 +89,3 @@ class LoginThrottle:
         if len(self._failed) > KEYS_MAX:
             self._failed.popitem(last=False)
         return failed
-
-
-def network(address: str) -> str:
-    """Return an address as what one customer of a provider has: an IPv4 address, or a network of IPv6."""
-    try:
-        ip = ipaddress.ip_address(address)
-    except ValueError:
-        return address
-    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is None:
-        return str(ipaddress.ip_network((ip.packed, IPV6_PREFIX), strict=False))
-    return str(getattr(ip, "ipv4_mapped", None) or ip)

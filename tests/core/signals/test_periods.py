@@ -107,9 +107,7 @@ def test_a_loop_has_the_same_tag_whichever_element_comes_first() -> None:
 
 def test_a_poll_that_was_unchanged_for_an_hour_may_stay_unchanged_for_three() -> None:
     changed = [poll("1%", 0), poll("2%", 60)]
-    assert {code for code, *_ in reported([*changed, *(poll("2%", 60 + n) for n in range(1, 40))])} == {
-        "STALL007"
-    }  # slow
+    assert reported([*changed, *(poll("2%", 60 + n) for n in range(1, 40))]) == []
     assert halts([*changed, *(poll("2%", 60 + 10 * n) for n in range(1, 40))]) == [("LOOP003", "halt", 19)]
 
 
