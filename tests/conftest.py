@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -13,10 +14,6 @@ import pytest
 from deploy.local.kafka import Broker
 from deploy.local.redis import Server
 from streamproc.core.compiled import is_built
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 if "STREAMPROC_CORE" not in os.environ:  # a build of other sources would be refused with a warning each time
     os.environ["STREAMPROC_CORE"] = "compiled" if is_built() else "python"

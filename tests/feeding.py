@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import orjson
 
-from streamproc.core.run_state import RunState, dump, load
+from streamproc.core.engine import Engine
+from streamproc.core.outcome import Outcome
+from streamproc.core.rules import RulesOf
+from streamproc.core.run_state import RunState, check, dump, load, stub_of
 from streamproc.fingerprint import fingerprint
+from streamproc.model.controls import ControlEvent
 from streamproc.model.raw_events import parse_line
-from streamproc.policy import load_policy
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from streamproc.core.decision import Decision
-    from streamproc.core.outcome import Outcome
-    from streamproc.model.wire import Event
-    from streamproc.policy import Policy
+from streamproc.model.wire import Event
+from streamproc.policy import Policy, load_policy
 
 Raw = dict[str, Any]
 
@@ -55,19 +53,20 @@ def run_with(**fields: Any) -> RunState:
 
 
 class Feed:
-    """One run under a policy."""
+    """One run under a policy, from its beginning or from a state that was stored."""
 
-    def __init__(self, policy: Policy = STANDARD) -> None:
-        self.engine = policy.engine()
-        self.state = RunState()
+    def __init__(self, policy: RulesOf = STANDARD, stored: bytes = b"") -> None:
+        self.engine = policy.engine() if isinstance(policy, Policy) else Engine(policy)
+        self.state = load(stored) if stored else RunState()
+        check(self.state)
 
-    def event(self, event: Event, at_ms: int | None = None) -> list[Decision]:
+    def event(self, event: Event, at_ms: int | None = None) -> list[ControlEvent]:
         return self.outcome(event, at_ms).decisions
 
-    def outcome(self, event: Event, at_ms: int | None = None) -> Outcome:
-        return self.engine.step(self.state, event, at_ms)
+    def outcome(self, event: Event, at_ms: int | None = None, offset: int = -1) -> Outcome:
+        return self.engine.step(self.state, event, at_ms, offset)
 
-    def raw(self, raw: Mapping[str, Any]) -> list[Decision]:
+    def raw(self, raw: Mapping[str, Any]) -> list[ControlEvent]:
         event = event_of({"run_id": "r", **raw})
         return self.event(event, event.at)
 
@@ -77,14 +76,32 @@ class Feed:
         return dump(self.state)
 
     def restart(self) -> None:
-        """Store the state, and go on with what is read of it, as after a restart."""
-        self.state = load(self.stored)
+        """Store the state, and go on with what is read of it, as after a restart: it is stored as the same bytes."""
+        stored = self.stored
+        self.state = load(stored)
+        check(self.state)
+        assert self.stored == stored
 
-    def all(self, raws: Iterable[Mapping[str, Any]]) -> list[Decision]:
+    def evict(self) -> None:
+        """Keep only the stub, as a worker does with a halted run that has to go, and store and read that."""
+        self.state = stub_of(self.state)
+        self.restart()
+
+    def all(self, raws: Iterable[Mapping[str, Any]]) -> list[ControlEvent]:
         return [decision for raw in raws for decision in self.raw(raw)]
 
 
-def decisions(raws: Iterable[Mapping[str, Any]], policy: Policy = STANDARD) -> list[Decision]:
+def written(decisions: Iterable[ControlEvent]) -> list[bytes]:
+    """Return decisions as they are published."""
+    return list(map(msgspec.json.encode, decisions))
+
+
+def stored_run(runs: Any, run_id: str) -> bytes:
+    """Return the state of a run that a scan has kept, as it is stored."""
+    return dump(runs.read(run_id))
+
+
+def decisions(raws: Iterable[Mapping[str, Any]], policy: Policy = STANDARD) -> list[ControlEvent]:
     """Return the decisions on one run."""
     return Feed(policy).all(raws)
 
@@ -99,9 +116,8 @@ def halts(raws: Iterable[Mapping[str, Any]], policy: Policy = STANDARD) -> list[
     return [one for one in reported(raws, policy) if one.severity == "halt"]
 
 
-def short(decision: Decision) -> Reported:
+def short(decision: ControlEvent) -> Reported:
     """Return the part of a decision that most tests compare."""
-    assert decision.trigger is not None
     assert decision.trigger.turn is not None
     return Reported(decision.code, decision.severity, decision.trigger.turn)
 

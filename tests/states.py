@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from streamproc.core.records import Name, Part, Table, Tags, Trail, Values
-from streamproc.core.run_state import HEAD, HEAD_2, LATER, dump, load
+from streamproc.core.run_state import HEAD, HEAD_2, LATER, Peek, dump, load, peek
+from streamproc.worker.codec import FRAME
 
 _PARTS = frozenset({"parts", "cold_raw", "cold_read"})
 
@@ -26,6 +27,23 @@ def shown(value: Any) -> Any:
         return value
     fields = {name: getattr(value, name) for name in dir(value) if not name.startswith("_") and name not in _PARTS}
     return {name: shown(one) for name, one in fields.items() if not callable(one)}
+
+
+def framed(state: bytes) -> bytes:
+    """Return a stored state as the table of runs holds it."""
+    return FRAME.pack(len(state), 0) + state
+
+
+def first_fields(state: bytes) -> Peek | None:
+    """Return what can be read of a stored state without its parts; None of what is none."""
+    return peek(state)
+
+
+def of_another_layout(stored: bytes) -> bytes:
+    """Return what holds a state with the head of another layout; applied twice, it is as it was."""
+    other = HEAD[:-1] + bytes([HEAD[-1] ^ 0xFF])
+    found, made = (HEAD, other) if HEAD in stored else (other, HEAD)
+    return stored.replace(found, made, 1)
 
 
 def of_version_2(state: bytes) -> bytes:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import networkx as nx
 import pytest
 
 from tests.syntax import syntax_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = "streamproc"
@@ -179,40 +176,32 @@ def test_the_package_keeps_to_the_rule(rule) -> None:
     assert not faults, "\n" + "\n".join(faults)
 
 
-@pytest.mark.parametrize(
-    ("path", "source", "fault"),
-    [
-        ("core/run_state.py", "from streamproc.detectors import ALL", "above it"),
-        ("core/run_state.py", "def f():\n    from streamproc import worker", "above it"),
-        ("core/run_state.py", "if TYPE_CHECKING:\n    from streamproc.cli import main", "above it"),
-        ("core/run_state.py", "from streamproc.policy.layers import Policy", "above it"),
-        ("core/run_state.py", "import time", "the engine is pure"),
-        ("core/run_state.py", "from pydantic import BaseModel", "the engine is pure"),
-        ("detectors/loop.py", "import redis.asyncio", "the engine is pure"),
-        ("client/guard.py", "from streamproc.worker.app import app", "must not need Faust"),
-        ("replay/source.py", "import faust", "only worker/ may"),
-        ("nowhere.py", "", "has no place in LAYERS"),
-        ("monitor.py", "from streamproc.nowhere import x", "has no place in LAYERS"),
-        ("core/long.py", "\n" * 401, "401 lines, 400 at most"),
-        ("core/long.py", "def f():\n" + "    x = 1\n" * 70, "f has 71 lines, 70 at most"),
-        ("client/base.py", "", "says nothing"),
-        ("worker/utils/chunks.py", "", "says nothing"),
-        ("core/queue.py", "", "shadows the standard library"),
-    ],
-)
+@pytest.mark.parametrize(("path", "source", "fault"), [
+    ("core/run_state.py", "from streamproc.detectors import ALL", "above it"),
+    ("core/run_state.py", "def f():\n    from streamproc import worker", "above it"),
+    ("core/run_state.py", "if TYPE_CHECKING:\n    from streamproc.cli import main", "above it"),
+    ("core/run_state.py", "from streamproc.policy.layers import Policy", "above it"),
+    ("core/run_state.py", "import time", "the engine is pure"),
+    ("core/run_state.py", "from pydantic import BaseModel", "the engine is pure"),
+    ("detectors/loop.py", "import redis.asyncio", "the engine is pure"),
+    ("client/guard.py", "from streamproc.worker.app import app", "must not need Faust"),
+    ("replay/source.py", "import faust", "only worker/ may"), ("nowhere.py", "", "has no place in LAYERS"),
+    ("monitor.py", "from streamproc.nowhere import x", "has no place in LAYERS"),
+    ("core/long.py", "\n" * 401, "401 lines, 400 at most"),
+    ("core/long.py", "def f():\n" + "    x = 1\n" * 70, "f has 71 lines, 70 at most"),
+    ("client/base.py", "", "says nothing"), ("worker/utils/chunks.py", "", "says nothing"),
+    ("core/queue.py", "", "shadows the standard library"),
+])  # fmt: skip
 def test_a_breach_is_seen(path: str, source: str, fault: str) -> None:
     [seen] = [seen for rule in RULES for seen in rule(path, source)]
     assert fault in seen
 
 
-@pytest.mark.parametrize(
-    ("path", "source"),
-    [
-        ("policy/layers.py", "from streamproc.detectors import BY_CODE"),
-        ("detectors/base.py", "from streamproc.core.run_state import RunState\nimport math"),
-        ("worker/app.py", "import faust\nfrom streamproc.model import wire"),
-        ("__init__.py", "from streamproc.client import guard"),
-    ],
-)
+@pytest.mark.parametrize(("path", "source"), [
+    ("policy/layers.py", "from streamproc.detectors import BY_CODE"),
+    ("detectors/base.py", "from streamproc.core.run_state import RunState\nimport math"),
+    ("worker/app.py", "import faust\nfrom streamproc.model import wire"),
+    ("__init__.py", "from streamproc.client import guard"),
+])  # fmt: skip
 def test_what_is_allowed_is_not_a_breach(path: str, source: str) -> None:
     assert not [seen for rule in RULES for seen in rule(path, source)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import pickle
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,10 +19,8 @@ from streamproc.errors import (
     plural,
     shown,
 )
+from streamproc.model.controls import ControlEvent
 from streamproc.monitor import Monitor
-
-if TYPE_CHECKING:
-    from streamproc.model.controls import ControlEvent
 
 KINDS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, BaseException)]
 
@@ -90,11 +87,9 @@ def in_itself() -> list[object]:
     return value
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [("x", "'x'"), (5, "5"), (None, "None"), (10**5_000, "(int)"), (in_itself(), "[[...]]")],
-    ids=["text", "number", "none", "huge", "in itself"],
-)
+@pytest.mark.parametrize(("value", "text"), [
+    ("x", "'x'"), (5, "5"), (None, "None"), (10**5_000, "(int)"), (in_itself(), "[[...]]"),
+], ids=["text", "number", "none", "huge", "in itself"])  # fmt: skip
 def test_an_invalid_value_is_shown_shortened(value: object, text: str) -> None:
     assert shown(value) == text
     assert len(shown(["x" * 10_000])) < 100

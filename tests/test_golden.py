@@ -11,21 +11,18 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import orjson
 import pytest
 
 from streamproc.fingerprint import read_event
-from streamproc.policy import load_policy
+from streamproc.model.controls import ControlEvent
+from streamproc.policy import Policy, load_policy
 from streamproc.replay.scan import Scan
 from streamproc.replay.source import Source
 from streamproc.samples import outcomes, trajectory_file
 from tests.feeding import Feed, Raw, Reported, decisions, reported, short
-
-if TYPE_CHECKING:
-    from streamproc.core.decision import Decision
-    from streamproc.policy import Policy
 
 GOLDEN: Final = Path(__file__).parent / "golden"
 JUPYTER: Final = "claude_code_coder/jupyter-notebook-server"
@@ -89,8 +86,6 @@ def test_a_stuck_run_is_halted_with_where_its_loop_began(trace: Raw) -> None:
 def test_a_second_loop_has_its_own_evidence() -> None:
     [trace] = [trace for trace in STUCK if trace["title"] == "a second, different loop"]
     first, second = [decision for decision in decisions(trace["events"]) if decision.severity == "halt"]
-    assert first.evidence is not None
-    assert second.evidence is not None
     assert (first.evidence.tool, second.evidence.tool) == ("run", "look")
     assert (first.evidence.turns, second.evidence.turns) == ([0, 1, 2], [4, 5, 6])
     assert (first.onset, second.onset) == (0, 4)
@@ -101,9 +96,9 @@ def test_a_second_loop_has_its_own_evidence() -> None:
 
 
 @pytest.fixture(scope="module")
-def sampled() -> dict[str, list[Decision]]:
+def sampled() -> dict[str, list[ControlEvent]]:
     """Return the decisions of a scan for each sample run."""
-    found: dict[str, list[Decision]] = defaultdict(list)
+    found: dict[str, list[ControlEvent]] = defaultdict(list)
     with trajectory_file() as path:
         for decision in Scan([Source(path)], load_policy()):
             found[decision.run_id].append(decision)
@@ -111,11 +106,11 @@ def sampled() -> dict[str, list[Decision]]:
 
 
 @pytest.mark.parametrize("run_id", SAMPLES)
-def test_a_real_run_gets_exactly_its_decisions(sampled: dict[str, list[Decision]], run_id: str) -> None:
+def test_a_real_run_gets_exactly_its_decisions(sampled: dict[str, list[ControlEvent]], run_id: str) -> None:
     assert [list(short(decision)) for decision in sampled[run_id]] == SAMPLES[run_id]
 
 
-def test_the_sample_runs_that_were_solved_are_not_halted(sampled: dict[str, list[Decision]]) -> None:
+def test_the_sample_runs_that_were_solved_are_not_halted(sampled: dict[str, list[ControlEvent]]) -> None:
     solved = [run_id for run_id, outcome in outcomes().items() if outcome.solved]
     assert len(solved) >= 10
     assert JUPYTER in solved
@@ -143,7 +138,7 @@ def third_in_a_row(turns: list[Raw]) -> int | None:
     return None
 
 
-def test_a_real_run_is_halted_at_its_third_repeat(sampled: dict[str, list[Decision]]) -> None:
+def test_a_real_run_is_halted_at_its_third_repeat(sampled: dict[str, list[ControlEvent]]) -> None:
     repeating = {run_id: third for run_id, turns in sample_turns().items() if (third := third_in_a_row(turns))}
     assert len(repeating) >= 8
     for run_id, third in repeating.items():

@@ -7,7 +7,8 @@ import doctest
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,9 +24,6 @@ from streamproc.testing import (
 )
 from tests.docs.commands import agrees
 from tests.docs.pages import ROOT, blocks
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def codes(monitor: RecordingMonitor) -> list[tuple[str, str]]:
@@ -44,19 +42,11 @@ def test_the_docstrings_are_right() -> None:
     assert (result.failed, result.attempted > 3) == (0, True)
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("A A A", ["LOOP003"]),
-        ("A*3", ["LOOP003"]),
-        ("A!*3", ["LOOP003"]),
-        ("A B A B A B", ["LOOP002"]),
-        ("planner:A coder:B planner:A coder:B planner:A coder:B", ["LOOP002"]),
-        ("A B C D E F", []),
-        ("A+*300", []),
-        ("A A B+ A A B+ A", []),
-    ],
-)
+@pytest.mark.parametrize(("text", "found"), [
+    ("A A A", ["LOOP003"]), ("A*3", ["LOOP003"]), ("A!*3", ["LOOP003"]), ("A B A B A B", ["LOOP002"]),
+    ("planner:A coder:B planner:A coder:B planner:A coder:B", ["LOOP002"]), ("A B C D E F", []), ("A+*300", []),
+    ("A A B+ A A B+ A", []),
+])  # fmt: skip
 def test_a_trace_has_the_shape_of_a_loop(text: str, found: list[str]) -> None:
     assert halts(text) == found
 
@@ -142,7 +132,6 @@ async def test_a_guard_cancels_its_body() -> None:
         with pytest.raises(Halted):
             listener.check("r1")
         halt = listener.halted("r1")
-        assert halt is not None
         assert halt.code == "LOOP003"
         await turns.operator_resume(run_id="r1", by="ada", reason="look again")
         listener.check("r1")

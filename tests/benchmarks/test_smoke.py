@@ -25,10 +25,9 @@ from benchmarks.sizes import TINY
 from benchmarks.table import BEGIN as MARK_BEGIN, END as MARK_END, Aim, Row, markdown, shown, write_between_marks
 from benchmarks.timing import best_median, in_pieces, percentile
 from benchmarks.traces import made_up_turns, real_turns, run_of, sample_runs
-from streamproc.core.run_state import RunState
 from streamproc.model import wire
 from streamproc.model.wire import WIRE_VERSION, Call, Content, Turn, decode
-from streamproc.policy import load_policy
+from tests.feeding import Feed
 
 START_MS = 1_750_000_000_000
 
@@ -56,12 +55,12 @@ def test_the_stages_of_a_turn_are_measured_on_the_log() -> None:
 @pytest.mark.parametrize("source", [real_turns, made_up_turns])
 def test_a_long_run_is_the_same_for_the_same_seed_and_leads_to_decisions(source) -> None:
     trace = run_of(3_000, source("r", 1))
-    engine, state = load_policy().engine(), RunState()
+    feed = Feed()
 
-    decisions = [decision for event, at_ms in trace for decision in engine.step(state, event, at_ms).decisions]
+    decisions = [decision for event, at_ms in trace for decision in feed.event(event, at_ms)]
 
     assert trace == run_of(3_000, source("r", 1))
-    assert state.turns == 3_000
+    assert feed.state.turns == 3_000
     assert decisions
 
 
@@ -106,14 +105,11 @@ def test_the_times_of_a_sample_never_decrease() -> None:
         assert times == sorted(times)
 
 
-@pytest.mark.parametrize(
-    "turn",
-    [
-        Turn(w=WIRE_VERSION, run_id="r", node="n", calls=(Call("t", 1, 2, 3, 1),)),
-        Turn(w=WIRE_VERSION, run_id="r", node="n", output=Content(1, 2)),
-        Turn(w=WIRE_VERSION, run_id="r", node="n", tests=wire.Tests(5, 1)),
-    ],
-)
+@pytest.mark.parametrize("turn", [
+    Turn(w=WIRE_VERSION, run_id="r", node="n", calls=(Call("t", 1, 2, 3, 1),)),
+    Turn(w=WIRE_VERSION, run_id="r", node="n", output=Content(1, 2)),
+    Turn(w=WIRE_VERSION, run_id="r", node="n", tests=wire.Tests(5, 1)),
+])  # fmt: skip
 def test_the_rescanning_peers_find_a_plain_repeat(turn: Turn) -> None:
     peers = [WholeHistory(), LastTen()] if turn.calls else [WholeHistory()]
 

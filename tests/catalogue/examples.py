@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import orjson
 
 from streamproc.detectors import MODULES
-
-if TYPE_CHECKING:
-    from streamproc.detectors.base import Example
+from streamproc.detectors.base import Example
 
 START_MS: Final = 1_767_225_600_000
 CODES: Final = tuple(sorted(module.DETECTOR.code for module in MODULES))

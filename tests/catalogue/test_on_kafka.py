@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 import uuid
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import orjson
 import pytest
@@ -18,9 +19,6 @@ from streamproc.replay.source import Source
 from streamproc.settings import Settings, load_settings
 from tests.catalogue.examples import CODES, lines, policy, stuck
 from tests.worker.running import Topics, WorkerProcess, gather_controls, run_sync
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Controls = dict[str, list[dict[str, Any]]]
 

@@ -7,18 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from streamproc.cli import build
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from typer.testing import Result
 
 ROOT = Path(__file__).parents[2]
 

@@ -111,16 +111,11 @@ def test_the_page_is_one_file_that_asks_for_nothing_and_trusts_no_text(run, tmp_
     assert not [part for part in ("http://", "https://", "src=", "url(", "@import") if part in pages[0]]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "mistake"),
-    [
-        (["--set", "LOOP003.halt=1..15", "--set", "LOOP002.halt=1..15"], "225 combinations, more than 200"),
-        (["--set", "LOOP003.hold=3"], "unknown limit"),
-        (["--policy", "nowhere.yaml"], "cannot be read"),
-        (["--outcomes", "nowhere.json"], "nowhere.json: No such file"),
-        (["--log-format", "odd"], "no format is named odd"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "mistake"), [
+    (["--set", "LOOP003.halt=1..15", "--set", "LOOP002.halt=1..15"], "225 combinations, more than 200"),
+    (["--set", "LOOP003.hold=3"], "unknown limit"), (["--policy", "nowhere.yaml"], "cannot be read"),
+    (["--outcomes", "nowhere.json"], "nowhere.json: No such file"), (["--log-format", "odd"], "no format is named odd"),
+])  # fmt: skip
 def test_what_cannot_be_compared_is_exit_2(run, turns_file: Path, arguments: list[str], mistake: str) -> None:
     result = run("backtest", turns_file, *arguments)
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streamproc.policy import load_policy
 from tests.feeding import reported
 from tests.laws.traces import START_MS
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def runs(workflow: str, seconds: list[int], cost: str | None = None) -> list[dict[str, Any]]:

@@ -6,18 +6,14 @@ import asyncio
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 
 from streamproc.client import TurnPublisher
 from streamproc.kafka import topics
-from streamproc.settings import load_settings
+from streamproc.settings import Settings, load_settings
 from tests.cli.conftest import ROOT, command
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from streamproc.settings import Settings
 
 
 def completed(words: str, **environment: str) -> list[str]:
@@ -34,15 +30,10 @@ def completed(words: str, **environment: str) -> list[str]:
     return found.stdout.split()
 
 
-@pytest.mark.parametrize(
-    ("words", "offered"),
-    [
-        ("explain LOOP00", [f"LOOP00{number}" for number in range(1, 10)]),
-        ("worker --policy loop", ["loop-safety"]),
-        ("policy show del", ["deliberation"]),
-        ("ackn", ["acknowledge"]),
-    ],
-)
+@pytest.mark.parametrize(("words", "offered"), [
+    ("explain LOOP00", [f"LOOP00{number}" for number in range(1, 10)]), ("worker --policy loop", ["loop-safety"]),
+    ("policy show del", ["deliberation"]), ("ackn", ["acknowledge"]),
+])  # fmt: skip
 def test_codes_and_presets_are_completed_without_a_broker(words: str, offered: list[str]) -> None:
     assert completed(words) == offered
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import zstandard
 
 from tests.cli.conftest import ROOT, jsonl, stuck
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SAMPLES = ROOT / "streamproc" / "samples" / "trajectories.jsonl.gz"
 

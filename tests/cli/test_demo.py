@@ -7,8 +7,8 @@ import os
 import re
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from rich.console import Console
@@ -21,9 +21,6 @@ from streamproc.demo.trajectories import Trajectory, load_trajectories, savings
 from streamproc.model.controls import ControlEvent
 from tests.cli.conftest import ROOT, command
 from tests.listening import public
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 NOW_MS = 1_790_000_000_000
 
@@ -167,11 +164,8 @@ def test_a_halted_run_that_solved_its_task_is_named(trajectories: list[Trajector
 def test_the_screen_shows_every_run_and_the_reason_of_each_halt(trajectories: list[Trajectory]) -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
     runs = [
-        ran(trajectories[0], 10),
-        ran(trajectories[1], None),
-        DemoRun("waiting", 7),
-        DemoRun("running", 9, taken=2),
-    ]
+        ran(trajectories[0], 10), ran(trajectories[1], None), DemoRun("waiting", 7), DemoRun("running", 9, taken=2),
+    ]  # fmt: skip
     runs[1].done = True
     screen = ScreenDisplay(console)
 
@@ -184,14 +178,10 @@ def test_the_screen_shows_every_run_and_the_reason_of_each_halt(trajectories: li
         assert text in shown
 
 
-@pytest.mark.parametrize(
-    ("options", "kind"),
-    [
-        ({"force_terminal": True}, ScreenDisplay),
-        ({"force_terminal": False}, LineDisplay),
-        ({"force_terminal": True, "_environ": {"TERM": "dumb"}}, LineDisplay),
-    ],
-)
+@pytest.mark.parametrize(("options", "kind"), [
+    ({"force_terminal": True}, ScreenDisplay), ({"force_terminal": False}, LineDisplay),
+    ({"force_terminal": True, "_environ": {"TERM": "dumb"}}, LineDisplay),
+])  # fmt: skip
 def test_the_screen_is_only_for_terminals_that_can_draw(options, kind, monkeypatch: pytest.MonkeyPatch) -> None:
     utf8 = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     monkeypatch.setattr("sys.stdout", utf8)

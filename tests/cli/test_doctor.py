@@ -70,18 +70,15 @@ def test_a_policy_with_mistakes_is_a_failure(run, nowhere: str, tmp_path: Path) 
     assert any(line.startswith("fail policy") and "LOOP999" in line for line in result.stdout.splitlines())
 
 
-@pytest.mark.parametrize(
-    ("settings", "line"),
-    [
-        ({"STREAMPROC_BROKERS": "localhost:1"}, "ok   fleet commands are accepted unsigned"),
-        ({"STREAMPROC_COMMAND_AUTH": "signed"}, "warn fleet commands are refused"),
-        ({"STREAMPROC_COMMAND_KEY": "ops:0123456789abcdef"}, "ok   fleet commands are accepted if signed by ops"),
-        ({}, "ok   decisions and statuses are not signed: every client that can write"),
-        ({"STREAMPROC_BROKERS": "kafka.invalid:1"}, "warn decisions and statuses are not signed"),
-        ({"STREAMPROC_CONTROL_KEY": "w:0123456789abcdef"}, "ok   decisions and statuses are believed if signed by w"),
-        ({"STREAMPROC_CONTROL_AUTH": "signed"}, "fail STREAMPROC_CONTROL_AUTH is signed"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "line"), [
+    ({"STREAMPROC_BROKERS": "localhost:1"}, "ok   fleet commands are accepted unsigned"),
+    ({"STREAMPROC_COMMAND_AUTH": "signed"}, "warn fleet commands are refused"),
+    ({"STREAMPROC_COMMAND_KEY": "ops:0123456789abcdef"}, "ok   fleet commands are accepted if signed by ops"),
+    ({}, "ok   decisions and statuses are not signed: every client that can write"),
+    ({"STREAMPROC_BROKERS": "kafka.invalid:1"}, "warn decisions and statuses are not signed"),
+    ({"STREAMPROC_CONTROL_KEY": "w:0123456789abcdef"}, "ok   decisions and statuses are believed if signed by w"),
+    ({"STREAMPROC_CONTROL_AUTH": "signed"}, "fail STREAMPROC_CONTROL_AUTH is signed"),
+])  # fmt: skip
 def test_the_report_says_which_commands_and_decisions_are_accepted(
     run, monkeypatch: pytest.MonkeyPatch, nowhere, settings, line
 ) -> None:

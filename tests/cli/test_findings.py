@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,6 @@ from streamproc.replay.turn_log import TURNS_MAX, TurnLog, packed_turn
 from tests.cli.conftest import ROOT, honest, jsonl, stuck
 from tests.cli.terminals import in_terminal
 from tests.replay.toy_format import TOY
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SAMPLES = ROOT / "streamproc" / "samples" / "trajectories.jsonl.gz"
 KEY = "sk-ant-api03-" + "aB3dE6gH9jK2mN5pQ8sT" * 4
@@ -113,12 +111,6 @@ def test_quiet_is_the_summary_and_verbose_adds_the_evidence(run, turns_file: Pat
     assert run("scan", turns_file, "-v", "-o", target).exit_code == 1
     assert "evidence: repeated_output, count 3" in target.read_text()
     assert "\x1b" not in target.read_text()
-
-
-def test_an_output_file_that_cannot_be_written_is_named(run, turns_file: Path, tmp_path: Path) -> None:
-    result = run("scan", turns_file, "-o", tmp_path)
-    assert result.exit_code == 2
-    assert f"{tmp_path}: Is a directory" in result.stderr
 
 
 @pytest.mark.parametrize("options", [(), ("--show", "3", "-v")])

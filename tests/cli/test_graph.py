@@ -52,16 +52,10 @@ def test_the_graph_of_a_run_started_event_is_found(run, tmp_path: Path) -> None:
     assert ": no cycles" in run("graph", "check", path).stdout
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{", "cannot be read"),
-        ("[1, 2]", "contains no graph"),
-        ("edges: [[a]]", "graph.edges[0]"),
-        ("nodes: [{}]", "graph.nodes[0]"),
-        ("edges: 7", "edges"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    ("{", "cannot be read"), ("[1, 2]", "contains no graph"), ("edges: [[a]]", "graph.edges[0]"),
+    ("nodes: [{}]", "graph.nodes[0]"), ("edges: 7", "edges"),
+])  # fmt: skip
 def test_an_invalid_graph_gets_an_error_with_file_and_place(run, tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "graph.yaml"
     path.write_text(text)
@@ -112,14 +106,10 @@ def test_a_graph_is_imported_from_code(run, tmp_path: Path) -> None:
     assert "my_flow_of_agents:line: no cycles" in line.stdout
 
 
-@pytest.mark.parametrize(
-    ("place", "message"),
-    [
-        ("no_such_module_here:graph", "ModuleNotFoundError"),
-        ("json:nothing", "AttributeError"),
-        ("json:dumps", "expected an object of nodes and edges"),
-    ],
-)
+@pytest.mark.parametrize(("place", "message"), [
+    ("no_such_module_here:graph", "ModuleNotFoundError"), ("json:nothing", "AttributeError"),
+    ("json:dumps", "expected an object of nodes and edges"),
+])  # fmt: skip
 def test_an_import_that_is_not_a_graph_gets_an_error(run, place: str, message: str) -> None:
     result = run("graph", "check", place)
 

@@ -72,7 +72,6 @@ def test_a_range_is_the_decisions_of_its_runs_and_records(run, deployment: Setti
     assert replayed(run, deployment, "--workflow", "hourly") == []
     assert replayed(run, deployment, "--user", "u1") == sorted(one.id for one in published if one.user == "u1")
     place = next(one.trigger for one in published if one.halts)
-    assert place is not None
     assert place.offset is not None
     own = [one.id for one in published if one.trigger == place]
     assert replayed(run, deployment, "--offsets", f"{place.partition}:{place.offset}-{place.offset + 1}") == own
@@ -157,15 +156,11 @@ def test_feedback_is_listed_exported_and_counted_by_backtest(run, deployment: Se
     assert run("replay", "--all", "--diff", *where).exit_code == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "mistake"),
-    [
-        (["unknown", "right"], "nothing was decided about run unknown"),
-        (["stuck-0", "right", "--decision", "d1"], "run stuck-0 has no halt d1; its halts: "),
-        (["stuck-0"], "give a run and a verdict"),
-        (["stuck-0", "right", "--list"], "leave out the run"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "mistake"), [
+    (["unknown", "right"], "nothing was decided about run unknown"),
+    (["stuck-0", "right", "--decision", "d1"], "run stuck-0 has no halt d1; its halts: "),
+    (["stuck-0"], "give a run and a verdict"), (["stuck-0", "right", "--list"], "leave out the run"),
+])  # fmt: skip
 def test_feedback_about_no_halt_is_exit_2(run, deployment: Settings, arguments: list[str], mistake: str) -> None:
     result = run("feedback", *arguments, *options(deployment))
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import socket
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from streamproc.model import setting_hints
 from tests.cli.conftest import honest, jsonl
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TURN = {"run_id": "a", "node": "coder", "output": "hello"}
 FILES = {
@@ -34,39 +31,35 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("command", "said"),
-    [
-        ("runs --brokers=", "STREAMPROC_BROKERS: '' is no address of a broker: name at least one HOST:PORT"),
-        ("runs --brokers kafka:http", "'kafka:http' is no address of a broker"),
-        ("runs --brokers no-such-host.invalid:9092", "the name no-such-host.invalid cannot be resolved: correct it in"),
-        ("topics check --brokers FREE", "refuses connections, so nothing listens there: start Kafka, or set --brokers"),
-        ("explain LOOP999", "no detector is called 'LOOP999': did you mean LOOP009? `streamproc explain` lists all"),
-        ("explain repeatd_call", "did you mean LOOP003?"),
-        ("policy check unknown-code.yaml", "detectors.LOOP999: no such detector (did you mean LOOP009?"),
-        ("policy check budget-at-the-top.yaml", "maxSteps: unknown setting (did you mean budgets.maxSteps?)"),
-        ("policy check unknown-key.yaml", "did you mean budgets? there are: detectors"),
-        ("policy show nowhere.yaml", "nowhere.yaml: policy: cannot be read: No such file or directory (name a"),
-        ("policy check --format csv", "Invalid value for '--format': 'csv' is not one of 'text', 'json', 'github'."),
-        ("plan --runs many", "Invalid value for '--runs': expected a number, such as 10."),
-        ("watch --count 0", "Invalid value for '--count': must be greater than or equal to 1"),
-        ("topics apply --partitions few", "Invalid value for '--partitions': expected a whole number, such as 10."),
-        ("scan camel.jsonl", "camel.jsonl: format: it has runId in place of run_id (name it run_id"),
-        ("scan no-node.jsonl", "no-node.jsonl:2: node: missing (add it)"),
-        ("scan misspelt.jsonl", "misspelt.jsonl:2: node: missing (the event has Node: call it node)"),
-        ("scan broken.jsonl", "broken.jsonl:3: event: not JSON at column 25: unexpected character"),
-        ("scan turns.jsonl --from otlp", "turns.jsonl: format: it is no log of otlp, but of raw (leave --from out)"),
-        ("scan turns.jsonl --from csv", "--from: no format is named csv (choose from raw"),
-        ("kill", "name a run, --user, --tenant, or --user with --tenant: streamproc kill RUN --why REASON"),
-        ("kill a --run b", "name the run once: streamproc kill RUN"),
-        ("watch --since yesterday", "--since 'yesterday': not a time. Give an age such as 90s, 15m, 2h or 1d"),
-        ("replay turns.jsonl --until tomorrow", "--until 'tomorrow': not a time."),
-        ("feedback a wrong", "'wrong' is not one of 'false-alarm', 'right'"),
-        ("resume a --grant maxSteps", "--grant maxSteps: expected BUDGET=AMOUNT, such as maxRuntimeMs=60000"),
-        ("dlq list", "No such command 'dlq'"),
-        ("runs --statu halted", "No such option: --statu"),
-    ],
-)
+@pytest.mark.parametrize(("command", "said"), [
+    ("runs --brokers=", "STREAMPROC_BROKERS: '' is no address of a broker: name at least one HOST:PORT"),
+    ("runs --brokers kafka:http", "'kafka:http' is no address of a broker"),
+    ("runs --brokers no-such-host.invalid:9092", "the name no-such-host.invalid cannot be resolved: correct it in"),
+    ("topics check --brokers FREE", "refuses connections, so nothing listens there: start Kafka, or set --brokers"),
+    ("explain LOOP999", "no detector is called 'LOOP999': did you mean LOOP009? `streamproc explain` lists all"),
+    ("explain repeatd_call", "did you mean LOOP003?"),
+    ("policy check unknown-code.yaml", "detectors.LOOP999: no such detector (did you mean LOOP009?"),
+    ("policy check budget-at-the-top.yaml", "maxSteps: unknown setting (did you mean budgets.maxSteps?)"),
+    ("policy check unknown-key.yaml", "did you mean budgets? there are: detectors"),
+    ("policy show nowhere.yaml", "nowhere.yaml: policy: cannot be read: No such file or directory (name a"),
+    ("policy check --format csv", "Invalid value for '--format': 'csv' is not one of 'text', 'json', 'github'."),
+    ("plan --runs many", "Invalid value for '--runs': expected a number, such as 10."),
+    ("watch --count 0", "Invalid value for '--count': must be greater than or equal to 1"),
+    ("topics apply --partitions few", "Invalid value for '--partitions': expected a whole number, such as 10."),
+    ("scan camel.jsonl", "camel.jsonl: format: it has runId in place of run_id (name it run_id"),
+    ("scan no-node.jsonl", "no-node.jsonl:2: node: missing (add it)"),
+    ("scan misspelt.jsonl", "misspelt.jsonl:2: node: missing (the event has Node: call it node)"),
+    ("scan broken.jsonl", "broken.jsonl:3: event: not JSON at column 25: unexpected character"),
+    ("scan turns.jsonl --from otlp", "turns.jsonl: format: it is no log of otlp, but of raw (leave --from out)"),
+    ("scan turns.jsonl --from csv", "--from: no format is named csv (choose from raw"),
+    ("kill", "name a run, --user, --tenant, or --user with --tenant: streamproc kill RUN --why REASON"),
+    ("kill a --run b", "name the run once: streamproc kill RUN"),
+    ("watch --since yesterday", "--since 'yesterday': not a time. Give an age such as 90s, 15m, 2h or 1d"),
+    ("replay turns.jsonl --until tomorrow", "--until 'tomorrow': not a time."),
+    ("feedback a wrong", "'wrong' is not one of 'false-alarm', 'right'"),
+    ("resume a --grant maxSteps", "--grant maxSteps: expected BUDGET=AMOUNT, such as maxRuntimeMs=60000"),
+    ("dlq list", "No such command 'dlq'"), ("runs --statu halted", "No such option: --statu"),
+])  # fmt: skip
 def test_a_mistake_gets_a_message_and_exit_code_2(run, command: str, said: str) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

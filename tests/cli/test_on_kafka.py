@@ -169,7 +169,6 @@ async def test_watch_shows_a_halt_when_it_is_published(deployment: Settings, tmp
     path.write_text(jsonl(stuck(run_id, turns=3)))
     process = command("watch", "--count", "2", "--format", "jsonl", *options(deployment))
     with process:
-        assert process.stderr is not None
         assert process.stdout is not None
         assert "watching" in await asyncio.to_thread(process.stderr.readline)
 
@@ -354,11 +353,8 @@ def test_runs_leaves_lost_runs_out_and_lists_them_apart(run, workerless: Setting
         async with AIOKafkaProducer(bootstrap_servers=workerless.brokers) as producer:
             for run_id, hour in (("gone", 1), ("early", 23)):
                 status = {
-                    "run_id": run_id,
-                    "status": "running",
-                    "severity": "info",
-                    "at": f"2026-01-31T{hour:02}:00:00Z",
-                }
+                    "run_id": run_id, "status": "running", "severity": "info", "at": f"2026-01-31T{hour:02}:00:00Z",
+                }  # fmt: skip
                 await producer.send_and_wait(workerless.topic("runs"), json.dumps(status).encode(), key=run_id.encode())
 
     def listed(*words: str) -> tuple[set[str], str]:

@@ -6,14 +6,14 @@ import asyncio
 import json
 import signal
 import uuid
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import pytest
 from aiokafka import AIOKafkaProducer
 from pydantic import SecretStr
 
-from streamproc.core.decision import encode_decision
 from streamproc.fleet.answers import follow_order
 from streamproc.fleet.command_events import state_event
 from streamproc.fleet.commands import Order, issue
@@ -22,9 +22,6 @@ from streamproc.settings import Settings, load_settings
 from tests.cli.terminals import in_terminal
 from tests.waiting import until, wait_until
 from tests.worker.running import Topics, WorkerProcess, environment_of, looping_run, run_sync, turn
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 KEY = f"ops:{'o' * 32}"
 OTHER = f"ops:{'x' * 32}"
@@ -162,7 +159,7 @@ def test_a_forged_acceptance_does_not_count(settings: Settings) -> None:
         order = Order(verb="stop", scope="fleet", by="ada")
         await issue(settings, order)
         assert order.command is not None
-        forged = encode_decision(state_event(order.command))
+        forged = msgspec.json.encode(state_event(order.command))
         async with AIOKafkaProducer(bootstrap_servers=settings.brokers) as producer:
             await producer.send_and_wait(settings.topic("control"), forged, key=b"*")
         async with follow_order(settings, order) as answered:

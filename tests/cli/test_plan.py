@@ -109,14 +109,10 @@ def test_statuses_that_are_never_removed_are_those_of_a_year() -> None:
     assert (plan.statuses, plan.tombstones) == (pytest.approx(10_000 + 1_000 / 30 * (365 * 86_400 + 3_600)), 0)
 
 
-@pytest.mark.parametrize(
-    ("turns_per_second", "remedy"),
-    [
-        (240, "set STREAMPROC_STATUS_FINISHED_HOURS=12, or"),
-        (1_000, "set STREAMPROC_STATUS_FINISHED_HOURS=1 and STREAMPROC_STATUS_DAYS=7, or"),
-        (10_000, "split the fleet"),
-    ],
-)
+@pytest.mark.parametrize(("turns_per_second", "remedy"), [
+    (240, "set STREAMPROC_STATUS_FINISHED_HOURS=12, or"),
+    (1_000, "set STREAMPROC_STATUS_FINISHED_HOURS=1 and STREAMPROC_STATUS_DAYS=7, or"), (10_000, "split the fleet"),
+])  # fmt: skip
 def test_a_start_that_takes_too_long_names_the_retention_that_helps(turns_per_second: float, remedy: str) -> None:
     plan = planned(turns_per_second=turns_per_second, runs=1_000)
     [bound] = [bound for bound in plan.bounds if bound.what == "s until a listener has started"]
@@ -159,14 +155,10 @@ def test_the_tightest_limit_comes_first() -> None:
     assert {bound.what for bound in planned().bounds} >= {"runs on a page", "records/s for each listener"}
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"turns_per_second": 1_000_000}, "workers: one to 4 were measured"),
-        ({"runs": 5_000_000, "turns_per_second": 1}, "runs in a worker"),
-        ({"listeners": 2}, "counted, not measured"),
-    ],
-)
+@pytest.mark.parametrize(("change", "said"), [
+    ({"turns_per_second": 1_000_000}, "workers: one to 4 were measured"),
+    ({"runs": 5_000_000, "turns_per_second": 1}, "runs in a worker"), ({"listeners": 2}, "counted, not measured"),
+])  # fmt: skip
 def test_what_is_extrapolated_is_said(change: dict[str, float], said: str) -> None:
     quiet = planned(replace(CLUSTER, replicas=1), listeners=1)
 
@@ -267,17 +259,12 @@ def test_a_file_of_the_benchmark_replaces_figures_and_options_replace_both(run, 
     assert str(file) in found["figures_from"]
 
 
-@pytest.mark.parametrize(
-    ("content", "fault"),
-    [
-        (None, "No such file"),
-        ("not json", "no rows of a benchmark"),
-        ('{"a": 1}', "no rows of a benchmark"),
-        ("[]", "none of its rows is used here"),
-        ('[{"name": "worker.limit", "what": "w", "figure": -1}]', "must be above 0"),
-        ('[{"name": "worker.limit", "what": "w", "figure": "many"}]', "no rows of a benchmark"),
-    ],
-)
+@pytest.mark.parametrize(("content", "fault"), [
+    (None, "No such file"), ("not json", "no rows of a benchmark"), ('{"a": 1}', "no rows of a benchmark"),
+    ("[]", "none of its rows is used here"),
+    ('[{"name": "worker.limit", "what": "w", "figure": -1}]', "must be above 0"),
+    ('[{"name": "worker.limit", "what": "w", "figure": "many"}]', "no rows of a benchmark"),
+])  # fmt: skip
 def test_a_file_that_cannot_be_used_is_named_with_a_remedy(run, tmp_path, content: str | None, fault: str) -> None:
     file = tmp_path / "measured.json"
     if content is not None:
@@ -293,24 +280,21 @@ def test_a_file_that_cannot_be_used_is_named_with_a_remedy(run, tmp_path, conten
 # The command.
 
 
-@pytest.mark.parametrize(
-    ("options", "fault"),
-    [
-        (("--runs", 0, "--turns-per-second", 1), "--runs is 0, but must be above 0"),
-        (("--runs", "nan", "--turns-per-second", 1), "--runs is nan, but must be above 0"),
-        (("--runs", 1, "--turns-per-second", 1, "--broker-tb", "1e-320"), "but must be above 0, 1e-09 or more"),
-        (("--runs", 1.5, "--turns-per-second", 1), "--runs is 1.5: give a whole number"),
-        (("--runs", 1, "--turns-per-second", "inf"), "--turns-per-second is inf"),
-        (("--runs", 1, "--turns-per-second", 1, "--kill", -1), "--kill is -1, but must be 0 or more"),
-        (("--runs", 1, "--turns-per-second", 1, "--kill", 2), "--kill 2: 2 workers cannot die of 2"),
-        (("--runs", 1, "--turns-per-second", 1, "--utilisation", 1), "--utilisation is 1"),
-        (("--runs", 1, "--turns-per-second", 1, "--figure", "speed=1"), "give NAME=VALUE with one of turns_per"),
-        (("--runs", 1, "--turns-per-second", 1, "--figure", "turn_bytes=x"), "'x' is no number"),
-        (("--runs", 1, "--turns-per-second", 1, "--figure", "turn_bytes=0"), "must be above 0"),
-        (("--runs", 1, "--turns-per-second", 1, "--replicas", 0), "--replicas is 0"),
-        (("--runs", 1, "--turns-per-second", 1, "-o", "/nowhere/plan"), "/nowhere/plan"),
-    ],
-)
+@pytest.mark.parametrize(("options", "fault"), [
+    (("--runs", 0, "--turns-per-second", 1), "--runs is 0, but must be above 0"),
+    (("--runs", "nan", "--turns-per-second", 1), "--runs is nan, but must be above 0"),
+    (("--runs", 1, "--turns-per-second", 1, "--broker-tb", "1e-320"), "but must be above 0, 1e-09 or more"),
+    (("--runs", 1.5, "--turns-per-second", 1), "--runs is 1.5: give a whole number"),
+    (("--runs", 1, "--turns-per-second", "inf"), "--turns-per-second is inf"),
+    (("--runs", 1, "--turns-per-second", 1, "--kill", -1), "--kill is -1, but must be 0 or more"),
+    (("--runs", 1, "--turns-per-second", 1, "--kill", 2), "--kill 2: 2 workers cannot die of 2"),
+    (("--runs", 1, "--turns-per-second", 1, "--utilisation", 1), "--utilisation is 1"),
+    (("--runs", 1, "--turns-per-second", 1, "--figure", "speed=1"), "give NAME=VALUE with one of turns_per"),
+    (("--runs", 1, "--turns-per-second", 1, "--figure", "turn_bytes=x"), "'x' is no number"),
+    (("--runs", 1, "--turns-per-second", 1, "--figure", "turn_bytes=0"), "must be above 0"),
+    (("--runs", 1, "--turns-per-second", 1, "--replicas", 0), "--replicas is 0"),
+    (("--runs", 1, "--turns-per-second", 1, "-o", "/nowhere/plan"), "/nowhere/plan"),
+])  # fmt: skip
 def test_an_impossible_load_is_refused_with_its_option(run, options: tuple[object, ...], fault: str) -> None:
     result = run("plan", *options)
 

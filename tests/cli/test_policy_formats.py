@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from streamproc.cli.annotations import annotation
 from streamproc.errors import Problem
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MISTAKEN = """\
 presets: [standard,
@@ -97,14 +94,10 @@ def test_valid_files_exit_with_zero_and_are_told_apart(run, folder: Path) -> Non
     assert result.exit_code == 0
 
 
-@pytest.mark.parametrize(
-    ("file", "what"),
-    [
-        ("a:b,c%3A=.yaml", "100% wrong: a, b"),
-        ("policy.yaml", "two\nlines\r::stop-commands::x"),
-        ("x\n::set-output name=a::b.yaml", "expected ::warning::"),
-    ],
-)
+@pytest.mark.parametrize(("file", "what"), [
+    ("a:b,c%3A=.yaml", "100% wrong: a, b"), ("policy.yaml", "two\nlines\r::stop-commands::x"),
+    ("x\n::set-output name=a::b.yaml", "expected ::warning::"),
+])  # fmt: skip
 def test_no_name_and_no_value_ends_an_annotation(file: str, what: str) -> None:
     line = annotation(file, Problem("budgets.a,b=c:d", what, place=f"{file}:3", column=5))
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from typer.testing import Result
 
 from streamproc.model.printed import PRINTED
 from tests.cli.conftest import jsonl, stuck
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from typer.testing import Result
 
 GRAPH = {"nodes": ["plan", "code"], "edges": [["plan", "code"], ["code", "plan"]]}
 
@@ -29,19 +25,12 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         *GRAPH["edges"], ["code", "end"]]}))  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("command", "kind", "code"),
-    [
-        ("explain", "detector-summary", 0),
-        ("explain LOOP001", "detector-summary", 0),
-        ("explain FLEET001", "detector-summary", 0),
-        ("graph check safe.json", "graph-cycle", 0),
-        ("graph check unsafe.json", "graph-cycle", 1),
-        ("baseline turns.jsonl", "workflow-baseline", 0),
-        ("topics acls --role publisher", "kafka-right", 0),
-        ("doctor --brokers 127.0.0.1:1", "doctor-check", 1),
-    ],
-)
+@pytest.mark.parametrize(("command", "kind", "code"), [
+    ("explain", "detector-summary", 0), ("explain LOOP001", "detector-summary", 0),
+    ("explain FLEET001", "detector-summary", 0), ("graph check safe.json", "graph-cycle", 0),
+    ("graph check unsafe.json", "graph-cycle", 1), ("baseline turns.jsonl", "workflow-baseline", 0),
+    ("topics acls --role publisher", "kafka-right", 0), ("doctor --brokers 127.0.0.1:1", "doctor-check", 1),
+])  # fmt: skip
 def test_records_have_the_exported_shape_and_quiet_prints_none(
     run: Callable[..., Result], command: str, kind: str, code: int
 ) -> None:

@@ -95,20 +95,15 @@ def test_an_age_selects_by_the_time_of_now(run, tmp_path: Path) -> None:
     assert run("replay", log, "--since", "30m", "--json").stdout == ""
 
 
-@pytest.mark.parametrize(
-    ("arguments", "mistake"),
-    [
-        ([], "choose what to replay"),
-        (["FILE", "--diff"], "--against CONTROLS.jsonl"),
-        (["FILE", "--offsets", "0:1-2"], "files have none"),
-        (["FILE", "--run", "unknown"], "run unknown is not in these files"),
-        (["FILE", "--against", "FILE"], "no control event"),
-        (["nowhere.jsonl"], "nowhere.jsonl: No such file"),
-        (["FILE", "--from", "odd"], "no format is named odd (choose from raw, "),
-        (["FILE", "--from", "yesterday"], "no format is named yesterday"),
-        (["FILE", "--against", "nowhere.jsonl"], "nowhere.jsonl: No such file"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "mistake"), [
+    ([], "choose what to replay"), (["FILE", "--diff"], "--against CONTROLS.jsonl"),
+    (["FILE", "--offsets", "0:1-2"], "files have none"),
+    (["FILE", "--run", "unknown"], "run unknown is not in these files"),
+    (["FILE", "--against", "FILE"], "no control event"), (["nowhere.jsonl"], "nowhere.jsonl: No such file"),
+    (["FILE", "--from", "odd"], "no format is named odd (choose from raw, "),
+    (["FILE", "--from", "yesterday"], "no format is named yesterday"),
+    (["FILE", "--against", "nowhere.jsonl"], "nowhere.jsonl: No such file"),
+])  # fmt: skip
 def test_what_cannot_be_replayed_is_exit_2(run, turns_file: Path, arguments: list[str], mistake: str) -> None:
     result = run("replay", *(str(turns_file) if one == "FILE" else one for one in arguments))
 

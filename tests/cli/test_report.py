@@ -74,13 +74,6 @@ def test_a_log_that_is_not_there_and_one_without_turns(run, tmp_path: Path) -> N
     assert "empty.jsonl" in empty.stderr
 
 
-def test_a_file_that_cannot_be_written_is_named(run, turns_file: Path, tmp_path: Path) -> None:
-    result = run("report", "stuck", "--log", turns_file, "-o", tmp_path / "none" / "run.html")
-
-    assert result.exit_code == 2
-    assert "Name a file that can be written with -o" in result.stderr
-
-
 def test_a_run_that_only_orders_name_is_unknown_and_the_others_are_reported(run, tmp_path: Path) -> None:
     log = tmp_path / "orders.jsonl"
     orders = [

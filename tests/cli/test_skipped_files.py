@@ -122,19 +122,12 @@ def test_a_line_with_a_second_record_that_is_cut_off_is_refused_with_its_place(r
     assert "joined.jsonl:1: " in run("scan", joined).stderr
 
 
-@pytest.mark.parametrize(
-    ("content", "options", "message"),
-    [
-        (
-            {"runId": "a", "node": "x"},
-            (),
-            "it has runId in place of run_id (name it run_id; a turn needs run_id and node)",
-        ),
-        ({"Run-ID": "a"}, (), "it has Run-ID in place of run_id"),
-        (CLAUDE, ("--from", "otlp"), "it is no log of otlp, but of claude-code (leave --from out)"),
-        (CLAUDE, ("--from", "raw"), "it is no log of raw, but of claude-code (leave --from out)"),
-    ],
-)
+@pytest.mark.parametrize(("content", "options", "message"), [
+    ({"runId": "a", "node": "x"}, (), "it has runId in place of run_id (name it run_id; a turn needs run_id and node)"),
+    ({"Run-ID": "a"}, (), "it has Run-ID in place of run_id"),
+    (CLAUDE, ("--from", "otlp"), "it is no log of otlp, but of claude-code (leave --from out)"),
+    (CLAUDE, ("--from", "raw"), "it is no log of raw, but of claude-code (leave --from out)"),
+])  # fmt: skip
 def test_a_log_that_is_not_what_it_should_be_says_what_it_is(
     run, tmp_path: Path, content: dict[str, str], options: tuple[str, ...], message: str
 ) -> None:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import astuple
 
-from streamproc.core.decision import Decision, Trigger
-from streamproc.model.controls import RunStatus
+from streamproc.model.controls import ControlEvent, ControlTrigger, RunStatus
 from streamproc.replay.stats import Tally, read_decision, read_status
 from tests.feeding import decisions
 from tests.laws.traces import START_MS
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LOOP: list[dict[str, Any]] = [{"node": "a", "tool_calls": [{"name": "run", "args": {}, "result": "no rule"}]}] * 3
 
@@ -98,10 +95,10 @@ def test_what_is_not_a_decision_or_a_status_is_not_read() -> None:
         assert read_status(value) is None
 
 
-def a_halt(run_id: str, *, turn: int, onset: int | None, at: str = "2026-01-31T12:00:00Z") -> Decision:
-    return Decision(
+def a_halt(run_id: str, *, turn: int, onset: int | None, at: str = "2026-01-31T12:00:00Z") -> ControlEvent:
+    return ControlEvent(
         id=run_id, type="loop.halted", run_id=run_id, code="LOOP003", severity="halt", message="", workflow="nightly",
-        trigger=Trigger(turn=turn), onset=onset, at=at,
+        trigger=ControlTrigger(turn=turn), onset=onset, at=at,
     )  # fmt: skip
 
 

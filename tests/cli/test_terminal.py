@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from functools import cache
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import typer
@@ -16,9 +16,6 @@ from streamproc.demo.display import counts
 from streamproc.demo.trajectories import load_trajectories
 from tests.cli.conftest import ROOT, jsonl, stuck
 from tests.cli.terminals import in_terminal
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SAMPLES = ROOT / "streamproc" / "samples" / "trajectories.jsonl.gz"
 WIDTHS = (80, 120)
@@ -73,18 +70,12 @@ def test_json_lines_in_a_terminal_are_whole_and_without_a_bar(tmp_path: Path, co
 
 
 COMMANDS = {
-    "policy check": "policy standard, version 2, hash ",
-    "policy show": "# policy standard, version 2, hash ",
-    "explain": "BUDGET001   turn ",
-    "explain LOOP003": "LOOP003 repeated_call: ",
-    "explain FLEET002": "FLEET002 fleet_refused: ",
-    "config": "",
-    f"doctor --brokers {NOWHERE}": "ok   Python 3.",
-    f"topics apply --brokers {NOWHERE}": "error: ",
-    f"replay --all --diff --brokers {NOWHERE}": "error: ",
-    "--help": "",
+    "policy check": "policy standard, version 2, hash ", "policy show": "# policy standard, version 2, hash ",
+    "explain": "BUDGET001   turn ", "explain LOOP003": "LOOP003 repeated_call: ",
+    "explain FLEET002": "FLEET002 fleet_refused: ", "config": "", f"doctor --brokers {NOWHERE}": "ok   Python 3.",
+    f"topics apply --brokers {NOWHERE}": "error: ", f"replay --all --diff --brokers {NOWHERE}": "error: ", "--help": "",
     "resume --help": "",
-}
+}  # fmt: skip
 """Each with the beginning of its output."""
 
 ONE_AFTER_THE_OTHER = """
@@ -156,18 +147,12 @@ def test_the_progress_of_the_demo_fits_into_80_columns() -> None:
     assert len(counts([DemoRun(LOOP_RUN, 24), *runs])) < 80
 
 
-@pytest.mark.parametrize(
-    ("text", "hang", "folded"),
-    [
-        ("", 4, ""),
-        ("one two", 4, "one two"),
-        ("one two three four", 4, "one two\n    three\n    four"),
-        ("  a b c d e f g", 2, "  a b c d\n  e f g"),
-        ("an-id-longer-than-the-line it", 2, "an-id-longer-than-the-line\n  it"),
-        ("\x1b[31mred\x1b[0m text too", 0, "\x1b[31mred\x1b[0m text\ntoo"),
-        ("日本 語の run", 0, "日本 語の\nrun"),
-        ("a\n\nb", 0, "a\n\nb"),
-    ],
-)
+@pytest.mark.parametrize(("text", "hang", "folded"), [
+    ("", 4, ""), ("one two", 4, "one two"), ("one two three four", 4, "one two\n    three\n    four"),
+    ("  a b c d e f g", 2, "  a b c d\n  e f g"),
+    ("an-id-longer-than-the-line it", 2, "an-id-longer-than-the-line\n  it"),
+    ("\x1b[31mred\x1b[0m text too", 0, "\x1b[31mred\x1b[0m text\ntoo"), ("日本 語の run", 0, "日本 語の\nrun"),
+    ("a\n\nb", 0, "a\n\nb"),
+])  # fmt: skip
 def test_lines_break_between_words_with_a_hanging_indent(text: str, hang: int, folded: str) -> None:
     assert terminal.fold(text, hang, width=9) == folded

@@ -158,17 +158,10 @@ def test_a_replay_without_events_is_unusable(run, tmp_path: Path) -> None:
         assert "no events in " in result.stderr
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("policy", "check"),
-        ("graph", "check"),
-        ("notify", "--test", "--file"),
-        ("plan", "--runs", 1, "--turns-per-second", 1, "--figures"),
-        ("backtest", "turns.jsonl", "--outcomes"),
-    ],
-    ids=lambda arguments: arguments[0],
-)
+@pytest.mark.parametrize("arguments", [
+    ("policy", "check"), ("graph", "check"), ("notify", "--test", "--file"),
+    ("plan", "--runs", 1, "--turns-per-second", 1, "--figures"), ("backtest", "turns.jsonl", "--outcomes"),
+], ids=lambda arguments: arguments[0])  # fmt: skip
 def test_a_device_in_place_of_a_file_does_not_fill_the_memory(
     run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[object, ...]
 ) -> None:

@@ -8,16 +8,14 @@ import queue
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from tests.cli.conftest import command, honest, jsonl, stuck
 from tests.cli.terminals import in_terminal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 WITHIN_S = 2.0
 START_S = 30.0

@@ -39,19 +39,15 @@ def test_an_unreachable_broker_is_one_error_with_its_address_and_a_remedy(run, n
     assert "STREAMPROC_BROKERS" in errors[0]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("replay",), "choose what to replay: files, --run ID"),
-        (("replay", "--since", "yesterday"), "--since 'yesterday': not a time. Give an age such as"),
-        (("replay", "--until", "9" * 5_000), "not a time. Give an age"),
-        (("replay", "--until", "7"), "--until '7': outside the years 2000 to 2100. Give an age"),
-        (("watch", "--since", "yesterday"), "--since 'yesterday': not a time. Give an age such as"),
-        (("publish", "-", "--speed", "fast"), "speed 'fast': use max"),
-        (("worker", "--policy", "nope"), "nope"),
-        (("replay", "--all", "--policy", "nope"), "nope"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    (("replay",), "choose what to replay: files, --run ID"),
+    (("replay", "--since", "yesterday"), "--since 'yesterday': not a time. Give an age such as"),
+    (("replay", "--until", "9" * 5_000), "not a time. Give an age"),
+    (("replay", "--until", "7"), "--until '7': outside the years 2000 to 2100. Give an age"),
+    (("watch", "--since", "yesterday"), "--since 'yesterday': not a time. Give an age such as"),
+    (("publish", "-", "--speed", "fast"), "speed 'fast': use max"), (("worker", "--policy", "nope"), "nope"),
+    (("replay", "--all", "--policy", "nope"), "nope"),
+])  # fmt: skip
 def test_an_invalid_option_is_reported_before_anything_is_tried(run, nowhere: str, arguments, message: str) -> None:
     result = run(*arguments, "--brokers", nowhere)
 

@@ -11,13 +11,14 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from hypothesis import strategies as st
 from msgspec.structs import replace as replace_fields
 
-from streamproc.core.decision import Decision, Trigger, encode_decision
 from streamproc.fleet.issuing import new_command
 from streamproc.fleet.record_signing import HEADER, RESUME_HEADER, LogPlace
 from streamproc.fleet.state import Fleet
+from streamproc.model.controls import ControlEvent, ControlTrigger
 from streamproc.model.fleet_command import encode_command, read_command
 from streamproc.model.log_time import rfc3339
 from streamproc.model.wire import OperatorResume, encode
@@ -82,17 +83,17 @@ class Life:
         self.fleet.apply(command)
         return record("commands", command.scope.encode(), encode_command(command), at_ms=at_ms)
 
-    def _decision(self, kind: str, at_ms: int) -> Decision:
+    def _decision(self, kind: str, at_ms: int) -> ControlEvent:
         severity = {"loop.halted": "halt", "loop.warning": "warn"}.get(kind, "info")
-        trigger = Trigger(event_id=str(self.offset), topic="turns", partition=self.partition, offset=self.offset)
-        return Decision(
+        trigger = ControlTrigger(event_id=str(self.offset), topic="turns", partition=self.partition, offset=self.offset)
+        return ControlEvent(
             id=self._id(kind), type=kind, run_id=self.run_id, code="LOOP001", severity=severity, message="m",
             at=rfc3339(at_ms), trigger=trigger,
         )  # fmt: skip
 
     def _control(self, kind: str, at_ms: int) -> Record:
         headers = self.resume if kind == "run.resumed" else []
-        return self._signed("control", encode_decision(self._decision(kind, at_ms)), at_ms, headers)
+        return self._signed("control", msgspec.json.encode(self._decision(kind, at_ms)), at_ms, headers)
 
     def _status(self, at_ms: int) -> Record:
         halt = f'{{"id":"{self.halt}","code":"LOOP001","at":"{rfc3339(at_ms)}"}}' if self.halt and not self.bare else ""

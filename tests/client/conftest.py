@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 
 from streamproc.kafka import topics
 from streamproc.settings import Settings, load_settings
 from tests.client.records import Worker, open_worker
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 
 @pytest.fixture

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from redis.asyncio import Redis
 
-from streamproc.client.admission.admission import Admission
+from streamproc.client.admission.admission import Admission, Payer
 from streamproc.settings import load_settings
-
-if TYPE_CHECKING:
-    from streamproc.client.admission.admission import Payer
 
 
 def open_admission(redis_url: str, prefix: str, **options: object) -> Admission:

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord
 
+from streamproc.client import HaltListener
 from streamproc.kafka.options import connection_options
 from streamproc.model import wire
 from streamproc.model.controls import ControlEvent, RunStatus
 from streamproc.model.guard_report import is_guard_report
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from aiokafka import ConsumerRecord
-
-    from streamproc.client import HaltListener
-    from streamproc.settings import Settings
+from streamproc.settings import Settings
 
 
 def halt_event(run_id: str, control_id: str = "", **fields: object) -> ControlEvent:

@@ -10,13 +10,10 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
-from typing import TYPE_CHECKING
 
+from streamproc.client.admission.admission import Admission
 from streamproc.errors import Refused
 from tests.client.money import open_admission
-
-if TYPE_CHECKING:
-    from streamproc.client.admission.admission import Admission
 
 TTL_S = 3.0
 LIMIT_USD = 1

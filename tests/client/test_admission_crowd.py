@@ -6,20 +6,16 @@ import asyncio
 import contextlib
 import sys
 from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from streamproc.client.admission.admission import Admission, Payer
 from streamproc.errors import Refused
 from tests.client.money import connect, money, open_admission
 from tests.client.spender import ESTIMATE_MICRO, LIMIT_USD, LIMITS
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from streamproc.client.admission.admission import Admission, Payer
 
 ROOT = Path(__file__).parents[2]
 PROCESSES, CALLERS_EACH = 4, 50
@@ -41,7 +37,6 @@ async def spender(url: str, prefix: str, callers: int, seed: int) -> AsyncIterat
 
 
 async def line(process: Process) -> str:
-    assert process.stdout is not None
     return (await process.stdout.readline()).decode().strip()
 
 
@@ -57,7 +52,6 @@ async def test_two_hundred_callers_in_four_processes_together_never_overshoot(
         ]
         assert [await line(process) for process in processes] == ["ready"] * PROCESSES
         for process in processes:
-            assert process.stdin is not None
             process.stdin.write(b"go\n")
 
         reports = asyncio.gather(*map(line, processes))

@@ -7,20 +7,17 @@ import os
 import re
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from redis.asyncio import RedisCluster
 
 from deploy.local import redis
+from deploy.local.redis import Server
 from streamproc.client.admission.admission import Admission, Payer
 from streamproc.client.guard import Guard, GuardRegistry
 from streamproc.errors import Halted, InvalidSettings, Refused, Unavailable
 from tests.client.money import connect, money, open_admission
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from deploy.local.redis import Server
 
 PAGE = Path(__file__).parents[2] / "docs" / "admission.md"
 LIMITS = {"run": {"cost_usd": "1.00"}}
@@ -157,7 +154,6 @@ async def test_a_frozen_redis_delays_a_call_by_no_more_than_the_timeout(own_redi
         payer = admission.payer("r1", limits=LIMITS)
         assert await spends(payer, "0.10")
         state = own_redis.running()
-        assert state is not None
         os.kill(state.pid, signal.SIGSTOP)
         try:
             with pytest.raises(Unavailable):  # a body that never ends would hang this test
@@ -180,7 +176,6 @@ async def test_a_caller_that_is_cancelled_while_reserving_leaves_no_hold(own_red
         payer = admission.payer("r1", limits=LIMITS)
         assert await spends(payer, "0.10")
         state = own_redis.running()
-        assert state is not None
         os.kill(state.pid, signal.SIGSTOP)
         try:
             task = asyncio.create_task(spends(payer, "0.60"))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import hypothesis.strategies as st
 import pytest
@@ -16,21 +17,15 @@ from streamproc.client.admission.limits import LEVELS, Limits, SpendingLimit
 from streamproc.client.admission.script import TEXT
 from tests.client.ledger_model import Ledger, renews_ms
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
 CLOCK = 'redis.call("TIME")'
 CONTROLLED_CLOCK = '{math.floor(redis.call("GET", "%s") / 1000), redis.call("GET", "%s") %% 1000 * 1000}'
 START_MS = 1_767_225_599_000  # a second before the year 2026
 
 HOUR_MS = 3_600_000
 SCOPES = (
-    AccountScope("r1"),
-    AccountScope("r1", tenant="t1"),
-    AccountScope("r2", "s1", "u1", "t1"),
-    AccountScope("r3", "s1", "u2", "t1"),
-    AccountScope("r4", user="u1"),
-)
+    AccountScope("r1"), AccountScope("r1", tenant="t1"), AccountScope("r2", "s1", "u1", "t1"),
+    AccountScope("r3", "s1", "u2", "t1"), AccountScope("r4", user="u1"),
+)  # fmt: skip
 HOLDS = [f"hold {number}" for number in range(6)]
 
 amounts = st.integers(0, 12)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING
 
 import pytest
 
-from streamproc.client import BlockingHaltListener, HaltListener, TurnPublisher
+from streamproc.client import BlockingHaltListener, Guard, HaltListener, TurnPublisher
 from streamproc.errors import Halted, InvalidSettings
 from streamproc.fleet.issuing import issue_command
 from streamproc.fleet.signing import command_signer
@@ -18,9 +17,6 @@ from streamproc.model.wire import OperatorResume, OperatorStop
 from streamproc.settings import Settings, load_settings
 from tests.client.records import Worker, guarded, halt_event, resume_event, turns_on
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from streamproc.client import Guard
 
 KEY = "ops:0123456789abcdef"
 
@@ -35,7 +31,6 @@ async def test_a_stop_ends_all_work_until_it_is_cleared(settings: Settings) -> N
             with pytest.raises(Halted) as halted:
                 await task
             control = halted.value.control
-            assert control is not None
             assert (halted.value.run_id, control.run_id, control.code) == (run_id, run_id, "FLEET001")
             assert (control.halt_reason, control.terminal_status) == ("user_stop", "stopped")
             assert "ada: the deployment is broken" in control.message
@@ -58,7 +53,6 @@ async def test_standing_commands_are_known_at_the_start(settings: Settings) -> N
 
     async with HaltListener(settings=settings) as halts:
         assert halts.fleet.paused
-        assert halts.fleet.command is not None
         assert halts.fleet.command.why == "pause"
         with pytest.raises(Halted):
             await halts.guard("r1", user="eve").ready()
@@ -134,7 +128,6 @@ async def test_a_kill_stops_only_the_guards_of_its_user_or_tenant(settings: Sett
         await issue_command(settings, "STOP", "tenant:acme", "ada", "not paid")
         with pytest.raises(Halted) as halted:
             await tasks["of acme"]
-        assert halted.value.control is not None
         assert halted.value.control.tenant == "acme"
         assert [name for name, task in tasks.items() if not task.done()] == ["of bob", "without a scope"]
         for name in ("of bob", "without a scope"):

@@ -7,12 +7,15 @@ import asyncio
 import pytest
 
 from streamproc.client.delivery import RUN_EVENTS_MAX
-from streamproc.core.run_state import IDS_MAX
 from streamproc.kafka.session import run_in_own_task, run_until_one_ends
+from tests.feeding import Feed
 
 
-def test_a_run_remembers_more_event_ids_than_a_batch_has() -> None:
-    assert RUN_EVENTS_MAX < IDS_MAX
+def test_a_run_remembers_the_event_ids_of_a_batch_that_is_sent_again() -> None:
+    feed = Feed()
+    batch = [{"node": "coder", "output": f"text {n}", "event_id": f"e{n}"} for n in range(RUN_EVENTS_MAX + 1)]
+    feed.all([*batch, *batch])
+    assert (feed.state.turns, feed.state.duplicates) == (RUN_EVENTS_MAX + 1, RUN_EVENTS_MAX + 1)
 
 
 async def forever() -> None:

@@ -8,8 +8,8 @@ import uuid
 
 import pytest
 
+from streamproc import check_graph
 from streamproc.client.encoding import Encoded, encode_event, new_id
-from streamproc.core.graph import check_graph
 from streamproc.errors import InvalidEvent, UnsafeCycle
 from streamproc.fingerprint import fingerprint
 from streamproc.model import wire
@@ -75,15 +75,12 @@ def test_only_turns_are_dropped_early() -> None:
     assert encoded(type="operator.stop").lasting
 
 
-@pytest.mark.parametrize(
-    ("fields", "place", "remedy"),
-    [
-        ({"output": "x" * 5000, "include_content": True}, "content.output", "without include_content"),
-        ({"labels": {"a": "x", "prompt": "y" * 5000}}, "labels.prompt", "fewer and shorter labels"),
-        ({"tool_calls": [{"name": f"tool{n}"} for n in range(500)]}, "calls", "split the turn"),
-        ({"progress": {f"metric{n}": 1 for n in range(500)}}, "progress", "fewer metrics"),
-    ],
-)
+@pytest.mark.parametrize(("fields", "place", "remedy"), [
+    ({"output": "x" * 5000, "include_content": True}, "content.output", "without include_content"),
+    ({"labels": {"a": "x", "prompt": "y" * 5000}}, "labels.prompt", "fewer and shorter labels"),
+    ({"tool_calls": [{"name": f"tool{n}"} for n in range(500)]}, "calls", "split the turn"),
+    ({"progress": {f"metric{n}": 1 for n in range(500)}}, "progress", "fewer metrics"),
+])  # fmt: skip
 def test_the_error_about_an_oversized_event_names_the_field_and_the_remedy(fields, place: str, remedy: str) -> None:
     with pytest.raises(InvalidEvent) as refused:
         encoded(bytes_max=2000, **fields)

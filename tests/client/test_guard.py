@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Callable, Coroutine
+from typing import Any, NoReturn
 
 import pytest
 
@@ -16,10 +17,8 @@ from streamproc.client.halts import Halts, halted_error
 from streamproc.errors import Halted
 from streamproc.fleet.keyring import Keyring
 from streamproc.fleet.signing import CommandSigner
+from streamproc.model.controls import ControlEvent
 from tests.client.records import halt_event, resume_event
-
-if TYPE_CHECKING:
-    from streamproc.model.controls import ControlEvent
 
 
 class Breaker:
@@ -89,6 +88,15 @@ async def started(breaker: Breaker, *run_ids: str) -> tuple[asyncio.Task[None], 
     return task, work
 
 
+async def halted_while(breaker: Breaker, run: Callable[[], Coroutine[Any, Any, Any]], *works: Work) -> Any:
+    """Return a task that runs this; its run is halted as soon as these works have started."""
+    task = asyncio.create_task(run())
+    for work in works:
+        await work.started.wait()
+    breaker.halt("r1")
+    return task
+
+
 async def test_a_halt_cancels_the_body_and_raises_halted(breaker: Breaker) -> None:
     task, work = await started(breaker, "r1")
 
@@ -123,12 +131,8 @@ async def test_a_halt_passes_through_code_that_retries_every_exception(breaker: 
                 with contextlib.suppress(Exception):  # as agent loops do
                     await work.forever()
 
-    task = asyncio.create_task(stubborn())
-    await work.started.wait()
-    breaker.halt("r1")
-
     with pytest.raises(Halted):
-        await task
+        await (await halted_while(breaker, stubborn, work))
     assert tries == 1
 
 
@@ -181,11 +185,7 @@ async def test_the_task_can_continue_after_a_halt(breaker: Breaker) -> None:
             await asyncio.sleep(0)
         return asyncio.current_task().cancelling()
 
-    task = asyncio.create_task(orchestrator())
-    await work.started.wait()
-    breaker.halt("r1")
-
-    assert await task == 0
+    assert await (await halted_while(breaker, orchestrator, work)) == 0
 
 
 async def test_a_halt_after_the_body_cancels_nothing(breaker: Breaker) -> None:
@@ -206,10 +206,7 @@ async def test_a_body_that_swallows_its_cancellation_is_still_halted(breaker: Br
             with contextlib.suppress(BaseException):  # the worst case in agent code
                 await work.forever()
 
-    task = asyncio.create_task(swallows())
-    await work.started.wait()
-    breaker.halt("r1")
-
+    task = await halted_while(breaker, swallows, work)
     with pytest.raises(Halted):
         await task
     assert task.cancelling() == 0
@@ -225,12 +222,8 @@ async def test_an_error_during_clean_up_becomes_the_cause_of_halted(breaker: Bre
             finally:
                 raise OSError("disk full")
 
-    task = asyncio.create_task(fails())
-    await work.started.wait()
-    breaker.halt("r1")
-
     with pytest.raises(Halted) as halted:
-        await task
+        await (await halted_while(breaker, fails, work))
     assert isinstance(halted.value.__cause__, OSError)
 
 
@@ -276,27 +269,18 @@ async def test_the_outermost_guard_of_a_run_raises(breaker: Breaker) -> None:
     assert work.cleaned
 
 
-@pytest.mark.parametrize("halted_run", ["outer", "inner"])
-async def test_the_nested_guard_whose_run_is_halted_raises(breaker: Breaker, halted_run: str) -> None:
+@pytest.mark.parametrize(("halts", "raises"), [
+    (["outer"], "outer"), (["inner"], "inner"), (["inner", "outer"], "outer"), (["outer", "inner"], "outer"),
+])  # fmt: skip
+async def test_the_outermost_guard_whose_run_is_halted_raises(breaker: Breaker, halts: list[str], raises: str) -> None:
     task, _ = await started(breaker, "outer", "inner")
 
-    breaker.halt(halted_run)
+    for run_id in halts:
+        breaker.halt(run_id)
 
     with pytest.raises(Halted) as halted:
         await task
-    assert halted.value.run_id == halted_run
-    assert task.cancelling() == 0
-
-
-async def test_the_outer_of_two_nested_guards_raises_if_both_are_halted(breaker: Breaker) -> None:
-    task, _ = await started(breaker, "outer", "inner")
-
-    breaker.halt("inner")
-    breaker.halt("outer")
-
-    with pytest.raises(Halted) as halted:
-        await task
-    assert halted.value.run_id == "outer"
+    assert halted.value.run_id == raises
     assert task.cancelling() == 0
 
 
@@ -337,13 +321,8 @@ async def test_a_task_group_in_the_body_is_unwound(breaker: Breaker) -> None:
             for work in works:
                 group.create_task(work.forever())
 
-    task = asyncio.create_task(team())
-    for work in works:
-        await work.started.wait()
-    breaker.halt("r1")
-
     with pytest.raises(Halted):
-        await task
+        await (await halted_while(breaker, team, *works))
     assert all(work.cleaned for work in works)
 
 
@@ -361,10 +340,7 @@ async def test_a_halt_inside_a_timeout_is_a_halt(breaker: Breaker) -> None:
         async with breaker.guard("r1"), asyncio.timeout(3600):
             await work.forever()
 
-    task = asyncio.create_task(limited())
-    await work.started.wait()
-    breaker.halt("r1")
-
+    task = await halted_while(breaker, limited, work)
     with pytest.raises(Halted):
         await task
     assert task.cancelling() == 0

@@ -9,16 +9,15 @@ import pytest
 
 from streamproc.client import BlockingHaltListener, HaltListener, guard_reports
 from streamproc.client.guard_reports import GuardReports
-from streamproc.core.run_state import RunState, dump
 from streamproc.errors import Halted
 from streamproc.fingerprint import read_event
 from streamproc.fleet.issuing import issue_command
 from streamproc.kafka import topics as kafka_topics
 from streamproc.model.guard_report import encode_guard_report, is_guard_report
 from streamproc.model.wire import HaltAcknowledged
-from streamproc.policy import load_policy
 from streamproc.settings import Settings, load_settings
 from tests.client.records import turns_on
+from tests.feeding import Feed
 from tests.waiting import until
 
 
@@ -124,14 +123,14 @@ async def test_a_program_that_asks_in_a_loop_reports_once_a_second_at_most(setti
 
 
 def test_a_report_changes_neither_the_state_of_a_run_nor_what_is_decided() -> None:
-    engine, run = load_policy().engine(), RunState()
-    before = dump(run)
+    feed = Feed()
+    before = feed.stored
     for state in ("watching", "stopped", "left"):
         report = read_event(encode_guard_report("r1", f"e-{state}", state, "box/7"))
         assert is_guard_report(report)
-        assert engine.step(run, report, 1_000, 7).decisions == []
-    assert dump(run) == before
+        assert feed.event(report, 1_000) == []
+    assert feed.stored == before
     person = HaltAcknowledged(w=1, run_id="r1", event_id="p", by="ada")
     assert not is_guard_report(person)
-    engine.step(run, person, 1_000, 8)
-    assert dump(run) != before
+    feed.event(person, 1_000)
+    assert feed.stored != before

@@ -61,15 +61,10 @@ def test_a_warning_halts_nothing() -> None:
     assert not halts.runs
 
 
-@pytest.mark.parametrize(
-    "release",
-    [
-        lambda halts: halts.control(control(resume_event("r1"), 2)),
-        lambda halts: halts.status(status("r1", "running", 2)),
-        lambda halts: halts.status(status("r1", "finished", 2)),
-    ],
-    ids=["resumed", "running", "finished"],
-)
+@pytest.mark.parametrize("release", [
+    lambda halts: halts.control(control(resume_event("r1"), 2)), lambda halts: halts.status(status("r1", "running", 2)),
+    lambda halts: halts.status(status("r1", "finished", 2)),
+], ids=["resumed", "running", "finished"])  # fmt: skip
 def test_a_run_is_released(release) -> None:
     halts = Halts()
     halts.control(control(halt_event("r1"), 1))

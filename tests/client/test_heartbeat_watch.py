@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import pytest
 
 from streamproc.client import BlockingHaltListener, HaltListener
+from streamproc.client.heartbeat_watch import HeartbeatWatch
 from streamproc.errors import Halted, InvalidSettings
 from streamproc.fleet.workers import DISCONNECTED_AFTER_S, GONE_AFTER_S, REJOIN_S, WatchName
 from streamproc.kafka.partitioning import Home
@@ -18,9 +19,6 @@ from tests.client.records import halt_event
 from tests.client.test_halts import control
 from tests.fleet.heartbeats import NOON_MS, as_record, heartbeat
 from tests.waiting import until, wait_until
-
-if TYPE_CHECKING:
-    from streamproc.client.heartbeat_watch import HeartbeatWatch
 
 LATE_S = GONE_AFTER_S + 1
 

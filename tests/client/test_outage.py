@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
-from deploy.local.kafka import free_port
+from deploy.local.kafka import Broker, free_port
 from streamproc.client import HaltListener, TurnPublisher
 from streamproc.errors import Halted
 from streamproc.kafka import topics
 from streamproc.settings import load_settings
 from tests.client.records import distinct, guarded, halt_event, open_worker, turns_on
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from deploy.local.kafka import Broker
 
 
 @pytest.mark.kafka

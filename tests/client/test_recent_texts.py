@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -22,9 +23,6 @@ from streamproc.settings import Settings, load_settings
 from tests.client.records import turns_on
 from tests.waiting import until
 from tests.worker.running import WorkerProcess
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SECRET = "sk-proj-" + "Zx9" * 16
 CALL = {"name": "shell", "args": {"cmd": "pytest -q", "token": SECRET}, "result": f"2 failed; key={SECRET}"}

@@ -47,7 +47,6 @@ def test_a_decision_ends_a_task_and_the_work_of_its_agent_but_not_the_run() -> N
     assert halts.control(news)
     assert "r" not in halts.runs
     found = error_of(halts, "T1")
-    assert found is not None
     assert (found.run_id, found.task) == ("r", "T1")
     assert found.control is not None
     assert str(found) == "task T1 of run r has ended (TASK001): It swings."
@@ -56,17 +55,11 @@ def test_a_decision_ends_a_task_and_the_work_of_its_agent_but_not_the_run() -> N
     assert not halts.control(read_control_news(end_record("T1", 6), 2))  # known already: nothing to cancel
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        end_record("T1", 5, kind="transition.blocked"),
-        end_record("T1", 5, status="stopped"),
-        end_record("T1", 5, severity="halt"),
-        end_record("", 5),
-        end_record("T1", 5, task_id=None),
-        end_record("T1", 5, terminal_status=None),
-    ],
-)
+@pytest.mark.parametrize("raw", [
+    end_record("T1", 5, kind="transition.blocked"), end_record("T1", 5, status="stopped"),
+    end_record("T1", 5, severity="halt"), end_record("", 5), end_record("T1", 5, task_id=None),
+    end_record("T1", 5, terminal_status=None),
+])  # fmt: skip
 def test_other_decisions_end_no_task(raw: bytes) -> None:
     halts = Halts()
     halts.control(read_control_news(raw, 1))

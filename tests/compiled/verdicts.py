@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from benchmarks.traces import made_up_turns, real_turns, run_of
 from streamproc.core.compiled import core_kind
-from streamproc.core.decision import encode_decision
 from streamproc.detectors import MODULES
 from streamproc.model.wire import Event
 from streamproc.policy import Policy, load_policy
@@ -50,7 +51,7 @@ def verdict(feed: Feed, events: Iterable[tuple[Event, int | None]]) -> str:
     digest, count = hashlib.sha256(), 0
     for event, at_ms in events:
         for decision in feed.event(event, at_ms):
-            digest.update(encode_decision(decision))
+            digest.update(msgspec.json.encode(decision))
             count += 1
         digest.update(feed.stored)
         digest.update(repr(feed.engine.next_deadline(feed.state)).encode())

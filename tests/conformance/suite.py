@@ -160,7 +160,6 @@ class Conformance(HonestWork):
         with pytest.raises(Halted):
             self.do(job)
         halt = self.monitor.halted("r1")
-        assert halt is not None
         assert halt.code in codes, halt
         assert self.watch.faults == 0, self.watch.last_fault
 
@@ -174,7 +173,6 @@ class Conformance(HonestWork):
         job = Job(stuck, ["Fix it."], [self.driver.fails("no such file")], watch=self.watch)
         self.is_halted(job, "LOOP003", "ERROR001", "ERROR003", "ERROR005")
         status = self.monitor.status("r1")
-        assert status is not None
         assert status.turns <= 4
 
     def test_stuck_equal_calls_without_a_result(self) -> None:
@@ -195,7 +193,6 @@ class Conformance(HonestWork):
         job = Job(saying("Relevant."), ["Is document 7 relevant?"] * STEPS, way="map", watch=self.watch)
         self.is_halted(job, "LOOP001", "LOOP008", "LOOP002")
         status = self.monitor.status("r1")
-        assert status is not None
         assert status.turns <= 5
 
     def _stops(self, what: Callable[[Watch], Awaitable[int]], most: int = 6) -> None:
@@ -210,7 +207,6 @@ class Conformance(HonestWork):
             pytest.skip(str(ended))
         assert isinstance(ended, Halted), f"{ended} answers"
         status = self.monitor.status("r1")
-        assert status is not None
         assert status.turns <= most
         assert self.watch.faults == 0, self.watch.last_fault
 
@@ -223,7 +219,6 @@ class Conformance(HonestWork):
         model = calling("write", [{"arg": f"file{n}.py"} for n in range(STEPS)])
         self.is_halted(Job(model, ["Write them."], [write], watch=self.watch), "BUDGET007")
         status = self.monitor.status("r1")
-        assert status is not None
         assert (status.turns, status.cost_usd_micro) == (11, 2_200_000)
 
     def test_resume_repeats_nothing(self) -> None:
@@ -245,7 +240,6 @@ class Conformance(HonestWork):
             watch = Watch(monitor)
             self.do(Job(calling("run", cmds), ["Fix it."], [self.run_tool()], watch=watch, times=times))
             status = monitor.status("r1")
-            assert status is not None
             assert status.turns == 6
             assert status.total_tokens == 6 * 110
 

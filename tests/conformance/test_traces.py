@@ -129,7 +129,6 @@ class TracedWork(HonestWork):
         with pytest.raises(Halted) as halted:
             self.do(Job(stuck, ["Fix it."], [self.run_tool()], watch=self.watch))
         halt = halted.value.control
-        assert halt is not None
         assert (halt.code, halt.trigger.turn) == ("LOOP003", 2)
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
 from streamproc.policy import load_policy
 from tests.feeding import Feed, Raw, Reported, decisions, halts, reported
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 CODE: Final = (("coder", "verifier"), ("verifier", "coder"), ("verifier", "end"))
 DOCS: Final = (("writer", "editor"), ("editor", "writer"), ("editor", "end"))
@@ -188,15 +186,11 @@ def test_under_repair_the_same_error_counts_whichever_node_reports_it() -> None:
     assert found[0].at <= 2
 
 
-@pytest.mark.parametrize(
-    "raws",
-    [
-        [attempt(1), attempt(2, "Command failed with exit code 1"), attempt(3, "KeyError: 'a'")],
-        [attempt(1), {"node": "attempt-2", "errors": []}, attempt(3)],
-        [attempt(number, "HTTP 503 Unavailable") for number in range(4)],
-    ],
-    ids=["other errors", "a success in between", "retries of the transport"],
-)
+@pytest.mark.parametrize("raws", [
+    [attempt(1), attempt(2, "Command failed with exit code 1"), attempt(3, "KeyError: 'a'")],
+    [attempt(1), {"node": "attempt-2", "errors": []}, attempt(3)],
+    [attempt(number, "HTTP 503 Unavailable") for number in range(4)],
+], ids=["other errors", "a success in between", "retries of the transport"])  # fmt: skip
 def test_attempts_that_end_otherwise_are_left_alone(raws: list[Raw]) -> None:
     assert not halts(raws, load_policy("repair"))
 

@@ -165,9 +165,7 @@ def test_a_run_that_times_out_carries_its_last_known_status() -> None:
     ])[-1:]  # fmt: skip
     assert (halt.type, halt.terminal_status, halt.halt_reason) == ("run.timed_out", "timed_out", "budget_exceeded")
     assert halt.at == "2026-01-01T01:00:00.000Z"
-    assert halt.evidence is not None
     snapshot = halt.evidence.snapshot
-    assert snapshot is not None
     assert (snapshot.turns, snapshot.round, snapshot.total_tokens, snapshot.cost_usd_micro) == (1, 3, 70, 200_000)
     assert (snapshot.last_node, snapshot.heard_at) == ("writer", "2026-01-01T00:05:00.000Z")
 
@@ -220,7 +218,6 @@ def test_a_deadline_that_comes_too_early_can_come_again() -> None:
     feed = Feed()
     feed.all([said(0), started(1)])
     due = feed.engine.next_deadline(feed.state)
-    assert due is not None
     early = feed.event(deadline_event("r", due), due.due_ms - 1)
     assert (early, feed.engine.next_deadline(feed.state)) == ([], due)
     [halt] = feed.event(deadline_event("r", due), due.due_ms)
@@ -231,7 +228,6 @@ def test_the_same_deadline_from_two_workers_counts_once() -> None:
     feed = Feed()
     feed.all([said(0), started(1)])
     due = feed.engine.next_deadline(feed.state)
-    assert due is not None
     assert deadline_event("r", due) == deadline_event("r", due)
     assert len(feed.event(deadline_event("r", due), due.due_ms)) == 1
     assert feed.event(deadline_event("r", due), due.due_ms + 5) == []

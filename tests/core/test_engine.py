@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 
 from streamproc.core.deadlines import Due
-from streamproc.core.decision import encode_decision, hex16
-from streamproc.core.engine import Engine
 from streamproc.core.escalation import EPISODES_MAX, hash_code
-from streamproc.core.rules import Rules
-from streamproc.core.run_state import IDS_MAX, RunState, reset_run
-from streamproc.core.scope import Scope
-from streamproc.core.view import View
 from streamproc.detectors import BY_CODE
+from streamproc.detectors.base import View, hex16
 from streamproc.fingerprint.hash import content, h64
 from streamproc.model.log_time import rfc3339
 from streamproc.policy import load_policy
-from tests.feeding import Feed, Raw, decisions, halts, reported, run_with
+from tests.feeding import Feed, Raw, decisions, event_of, halts, reported
 
 MAKE: Raw = {"node": "agent", "tool_calls": [{"name": "run", "args": {"cmd": "make"}, "result": "error: no rule"}]}
 AGAIN: Raw = {"node": "agent", "output": "again"}
@@ -76,14 +74,14 @@ class Broken:
     def check(self, view: View, limits: object) -> None:
         raise ZeroDivisionError
 
-    def due(self, run: RunState, budgets: dict[str, int], limits: object) -> list[Due]:
+    def due(self, run: Any, budgets: dict[str, int], limits: object) -> list[Due]:
         raise ZeroDivisionError
 
 
 class WithBroken:
     """The standard policy, with one more detector that is asked before all others."""
 
-    def rules(self, workflow: str, tenant: str, tier: str) -> Rules:
+    def rules(self, workflow: str, tenant: str, tier: str) -> Any:
         rules = load_policy().rules(workflow, tenant, tier)  # a policy of its own: scopes share their rules
         broken = (Broken(), None)
         rules._detectors = (broken, *rules._detectors)
@@ -92,8 +90,7 @@ class WithBroken:
 
 
 def test_a_detector_that_raises_is_counted_and_the_others_decide_as_usual() -> None:
-    feed, faults = Feed(), []
-    feed.engine = Engine(WithBroken())
+    feed, faults = Feed(WithBroken()), []
     feed.engine.on_fault = lambda code, times, problem: faults.append((code, times, type(problem)))
     events = [{"type": "run.started", "budgets": {"turnTimeoutMs": 1_000}}, *[MAKE] * 9]
 
@@ -106,8 +103,7 @@ def test_a_detector_that_raises_is_counted_and_the_others_decide_as_usual() -> N
 
 
 def test_a_detector_that_raises_for_its_deadline_does_not_affect_others() -> None:
-    feed = Feed()
-    feed.engine = Engine(WithBroken())
+    feed = Feed(WithBroken())
     feed.all([
         {"type": "run.started", "budgets": {"turnTimeoutMs": 1_000}, "at": 1_000},
         {"type": "turn.started", "node": "agent", "at": 2_000},
@@ -127,7 +123,6 @@ def test_the_evidence_of_a_repeated_call_has_tool_turns_and_hashes() -> None:
         "run returned the same result for the same arguments at turns 1, 2 and 3, with no new information in between."
     )
     evidence = halt.evidence
-    assert evidence is not None
     assert (evidence.kind, evidence.tool, evidence.count, evidence.match) == ("repeated_call", "run", 3, "exact")
     assert (evidence.turns, halt.onset) == ([1, 2, 3], 1)
     assert evidence.args_hash == hex16(h64('run\0{"cmd":"make"}'))
@@ -138,7 +133,6 @@ def test_a_halt_carries_the_latest_outputs_artifacts_and_test_results() -> None:
     outputs = [{"node": "coder", "output": f"text {n}", "artifact": f"+{n}"} for n in range(9)]
     tests = [{"node": "verifier", "tests": {"failed": [f"t{n}" for n in range(k)], "total": 9}} for k in (3, 2, 1)]
     evidence = decisions([*outputs, *tests, *[MAKE] * 3])[-1].evidence
-    assert evidence is not None
     assert evidence.output_hashes == [hex16(content(f"text {n}").norm) for n in range(4, 9)]
     assert evidence.artifact_hashes == [hex16(content(f"+{n}").norm) for n in range(4, 9)]
     assert evidence.failing_trend == [3, 2, 1]
@@ -148,7 +142,6 @@ def test_a_halt_carries_the_latest_outputs_artifacts_and_test_results() -> None:
 def test_the_evidence_of_an_oscillation_has_its_period() -> None:
     halt = decisions([{"node": node, "output": node} for node in "abc" * 2])[-1]
     evidence = halt.evidence
-    assert evidence is not None
     assert (evidence.period, evidence.count, evidence.turns, halt.onset) == (3, 2, [3, 4, 5], 0)
     assert len(set(evidence.hashes or [])) == 3
     assert (halt.halt_reason, halt.terminal_status) == ("oscillating", "aborted_stuck")
@@ -165,7 +158,6 @@ def test_the_evidence_names_failing_tests() -> None:
     report = {"node": "verifier", "tests": {"failed": ["test_a", "test_b"], "total": 5}}
     halt = decisions([report] * 3)[-1]
     evidence = halt.evidence
-    assert evidence is not None
     assert (evidence.failing, evidence.failing_tests, evidence.best) == (2, ["test_a", "test_b"], 2)
     assert (halt.code, halt.message) == ("STALL002", "The same 2 tests have failed in 3 consecutive iterations.")
 
@@ -173,9 +165,8 @@ def test_the_evidence_names_failing_tests() -> None:
 def test_the_evidence_shows_the_first_error_redacted() -> None:
     failed = {"node": "executor", "errors": [{"message": "login failed: password=hunter2"}]}
     halt = decisions([failed] * 2)[-1]
-    assert halt.evidence is not None
     assert halt.evidence.first_error == "login failed: password=<redacted>"
-    assert b"hunter2" not in encode_decision(halt)
+    assert b"hunter2" not in msgspec.json.encode(halt)
     assert halt.halt_reason == "repeated_error"
 
 
@@ -200,7 +191,6 @@ def test_a_stop_command_halts_at_once() -> None:
     [stop] = decisions([AGAIN, {"type": "operator.stop", "by": "ann", "reason": "enough"}])
     assert (stop.code, stop.severity) == ("OPERATOR001", "halt")
     assert (stop.halt_reason, stop.terminal_status) == ("user_stop", "stopped")
-    assert stop.evidence is not None
     assert (stop.evidence.by, stop.evidence.reason) == ("ann", "enough")
 
 
@@ -209,17 +199,11 @@ def test_a_run_can_be_stopped_before_its_first_turn() -> None:
     assert stop.message == "Stopped by an operator."
 
 
-def test_events_after_the_end_of_a_run_are_only_counted() -> None:
-    feed = Feed()
-    feed.all([MAKE, {"type": "run.finished"}, *[MAKE] * 5, {"type": "user.message"}])
-    assert (feed.state.turns, feed.state.late) == (1, 5)
-
-
 def test_duplicates_are_recognised_among_the_events_a_producer_may_resend() -> None:
     feed = Feed()
-    events = [call("read", n, f"{n}") | {"event_id": f"e{n}"} for n in range(IDS_MAX)]
+    events = [call("read", n, f"{n}") | {"event_id": f"e{n}"} for n in range(24)]
     feed.all([*events, *events])
-    assert (feed.state.turns, feed.state.duplicates) == (IDS_MAX, IDS_MAX)
+    assert (feed.state.turns, feed.state.duplicates) == (24, 24)
 
 
 def test_events_without_an_id_are_never_duplicates() -> None:
@@ -229,13 +213,17 @@ def test_events_without_an_id_are_never_duplicates() -> None:
 
 
 def test_a_reused_run_id_starts_again_and_keeps_its_position_in_the_log() -> None:
-    run = run_with(partition=3, offset=77, turns=9)
-    run.set_scope(Scope(workflow="w"))
-    run.event_ids.push(1)
-    run.escalation.severity = 1
-    reset_run(run)
-    assert (run.partition, run.offset, run.event_ids.listed(), run.scope.workflow) == (3, 77, [1], "w")
+    feed = Feed()
+    feed.state.partition = 3
+    again = {"type": "run.started", "event_id": "again"}
+    first = [MAKE | {"event_id": "once", "workflow": "w"}, MAKE, {"type": "run.finished"}]
+    for offset, raw in enumerate([*first, again], 77):
+        feed.outcome(event_of({"run_id": "r", **raw}), offset=offset)
+    run = feed.state
+    assert (run.partition, run.offset, run.scope.workflow, run.id_reuses) == (3, 80, "w", 1)
     assert (run.turns, run.escalation.severity) == (0, 0)
+    feed.all([first[0], again])
+    assert (run.turns, run.duplicates) == (0, 2)
 
 
 def test_decisions_of_a_reused_run_id_have_new_ids() -> None:
@@ -299,7 +287,6 @@ def test_each_of_two_limits_of_a_node_is_reported() -> None:
     turns = [{"node": "a", "output": f"{n}", "usage": {"duration_ms": 6}} for n in range(2)]
     found = decisions([limits, *turns])
     assert found[-1].severity == "halt"
-    assert found[-1].evidence is not None
     assert found[-1].evidence.unit == "ms"
 
 

@@ -61,27 +61,19 @@ def test_an_edge_may_be_declared_in_any_of_these_forms(edge: Any) -> None:
     assert list(read_graph({"edges": [edge]}).edges()) == [("a", "b")]
 
 
-@pytest.mark.parametrize(
-    ("graph", "place"),
-    [
-        ({"edges": [["a", "b"], ["a"]]}, r"graph\.edges\[1\]"),
-        ({"edges": [["a", 5]]}, r"graph\.edges\[0\]"),
-        ({"edges": [{"from": "a"}]}, r"graph\.edges\[0\]"),
-        ({"edges": [["a", ""]]}, r"graph\.edges\[0\]"),
-        ({"nodes": ["a", 5]}, r"graph\.nodes\[1\]"),
-        ({"nodes": [{"name": "a"}]}, r"graph\.nodes\[0\]"),
-        ({"nodes": 7}, r"graph\.nodes"),
-        ({"edges": 7}, r"graph\.edges"),
-        ({"edges": "ab"}, r"graph\.edges"),
-        (["a", "b"], r"graph: expected an object"),
-        ({"nodes": ["a"], "leads_to": [[1]]}, r"graph\.leads_to\[0\]: .* from 0 to 0"),
-        ({"nodes": ["a"], "leads_to": [[-1]]}, r"graph\.leads_to\[0\]"),
-        ({"nodes": ["a"], "leads_to": [[True]]}, r"graph\.leads_to\[0\]"),
-        ({"nodes": ["a"], "leads_to": [[0], [0]]}, r"graph\.leads_to\[1\]"),
-        ({"nodes": ["a"], "leads_to": ["a"]}, r"graph\.leads_to\[0\]"),
-        ({"nodes": ["a"], "leads_to": [], "anchors": [[0]]}, r"graph\.anchors\[0\]"),
-    ],
-)
+@pytest.mark.parametrize(("graph", "place"), [
+    ({"edges": [["a", "b"], ["a"]]}, r"graph\.edges\[1\]"), ({"edges": [["a", 5]]}, r"graph\.edges\[0\]"),
+    ({"edges": [{"from": "a"}]}, r"graph\.edges\[0\]"), ({"edges": [["a", ""]]}, r"graph\.edges\[0\]"),
+    ({"nodes": ["a", 5]}, r"graph\.nodes\[1\]"), ({"nodes": [{"name": "a"}]}, r"graph\.nodes\[0\]"),
+    ({"nodes": 7}, r"graph\.nodes"), ({"edges": 7}, r"graph\.edges"), ({"edges": "ab"}, r"graph\.edges"),
+    (["a", "b"], r"graph: expected an object"),
+    ({"nodes": ["a"], "leads_to": [[1]]}, r"graph\.leads_to\[0\]: .* from 0 to 0"),
+    ({"nodes": ["a"], "leads_to": [[-1]]}, r"graph\.leads_to\[0\]"),
+    ({"nodes": ["a"], "leads_to": [[True]]}, r"graph\.leads_to\[0\]"),
+    ({"nodes": ["a"], "leads_to": [[0], [0]]}, r"graph\.leads_to\[1\]"),
+    ({"nodes": ["a"], "leads_to": ["a"]}, r"graph\.leads_to\[0\]"),
+    ({"nodes": ["a"], "leads_to": [], "anchors": [[0]]}, r"graph\.anchors\[0\]"),
+])  # fmt: skip
 def test_an_invalid_graph_is_refused_with_the_position_of_the_mistake(graph: Any, place: str) -> None:
     with pytest.raises(InvalidGraph, match=place):
         read_graph(graph)
@@ -97,24 +89,17 @@ def test_every_cycle_without_a_way_out_is_named() -> None:
     assert "[a, b]; [c, d]" in str(refusal.value)
 
 
-@pytest.mark.parametrize(
-    ("graph", "unsafe"),
-    [
-        ({"edges": [["a", "b"], ["b", "a"]]}, [["a", "b"]]),
-        ({"edges": [["a", "a"]]}, [["a"]]),
-        ({"edges": [["a", "b"], ["b", "a"], ["b", "c"]]}, []),
-        ({"edges": [["a", "b"], ["b", "a"], ["b", "c"], ["x", "END"]]}, []),
-        ({"edges": [["a", "b"], ["b", "a"], ["b", "c"]], "terminals": ["x"]}, [["a", "b"]]),
-        ({"edges": [["a", "b"], ["b", "a"], ["b", "END"], ["c", "c"]], "terminals": ["x"]}, [["c"]]),
-        (
-            {"edges": [["a", "b"], ["b", "a"], ["b", "c"], ["c", "d"], ["d", "c"], ["x", "END"]]},
-            [["a", "b"], ["c", "d"]],
-        ),
-        ({"edges": [["a", "b"], ["b", "a"], ["b", "__end__"]]}, []),
-        ({"nodes": [{"id": "b", "terminal": True}], "edges": [["a", "b"], ["b", "a"]]}, []),
-        ({"edges": [["a", "b"], ["b", "a"], ["b", "c"], ["c", "d"], ["d", "c"]], "terminals": ["c"]}, []),
-    ],
-)
+@pytest.mark.parametrize(("graph", "unsafe"), [
+    ({"edges": [["a", "b"], ["b", "a"]]}, [["a", "b"]]), ({"edges": [["a", "a"]]}, [["a"]]),
+    ({"edges": [["a", "b"], ["b", "a"], ["b", "c"]]}, []),
+    ({"edges": [["a", "b"], ["b", "a"], ["b", "c"], ["x", "END"]]}, []),
+    ({"edges": [["a", "b"], ["b", "a"], ["b", "c"]], "terminals": ["x"]}, [["a", "b"]]),
+    ({"edges": [["a", "b"], ["b", "a"], ["b", "END"], ["c", "c"]], "terminals": ["x"]}, [["c"]]),
+    ({"edges": [["a", "b"], ["b", "a"], ["b", "c"], ["c", "d"], ["d", "c"], ["x", "END"]]}, [["a", "b"], ["c", "d"]]),
+    ({"edges": [["a", "b"], ["b", "a"], ["b", "__end__"]]}, []),
+    ({"nodes": [{"id": "b", "terminal": True}], "edges": [["a", "b"], ["b", "a"]]}, []),
+    ({"edges": [["a", "b"], ["b", "a"], ["b", "c"], ["c", "d"], ["d", "c"]], "terminals": ["c"]}, []),
+])  # fmt: skip
 def test_a_cycle_is_safe_if_an_end_can_be_reached(graph: dict[str, Any], unsafe: list[list[str]]) -> None:
     assert unsafe_cycles(read_graph(graph)) == unsafe
 

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
-from streamproc.core.decision import Finding, Level
-from streamproc.core.engine import Engine
-from streamproc.core.rules import Rules
-from streamproc.core.run_state import RunState
+from streamproc.core.rules import DetectorProtocol, Rules
 from streamproc.detectors import DETECTORS
+from streamproc.detectors.base import Finding, Level, View
 from streamproc.fingerprint import fingerprint
 from streamproc.fingerprint.mask import mask
 from streamproc.model.raw_events import parse_raw
+from streamproc.model.wire import Event
 from tests.core.oracle import HALT, WARN, Circle, Oracle, Repeat, Turn
-from tests.feeding import STANDARD, Raw
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamproc.core.rules import DetectorProtocol
-    from streamproc.core.view import View
-    from streamproc.model.wire import Event
+from tests.feeding import STANDARD, Feed, Raw
 
 SEEDS: Final = range(500)
 LEVELS: Final = {Level.WARN: WARN, Level.HALT: HALT}
@@ -80,9 +73,10 @@ def event_of(turn: Turn) -> Event:
 def judged(turns: list[Turn]) -> tuple[list[Repeat | None], list[Circle | None]]:
     """Return the findings of the engine for each turn."""
     watching = Watching()
-    engine, run = Engine(watching), RunState()
+    feed = Feed(watching)
+    run = feed.state
     for turn in turns:
-        engine.step(run, event_of(turn), None)
+        feed.event(event_of(turn))
         run.escalation.episodes.clear()  # or detectors would skip loops that were reported ...
         run.halted = run.escalation.halted_loop_seen = -1  # ... or began before a halt
     repeats: list[Repeat | None] = [None] * run.turns

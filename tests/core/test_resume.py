@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streamproc.core.decision import Decision
+from streamproc.model.controls import ControlEvent
 from streamproc.policy import load_policy
 from tests.feeding import Feed, Raw, short
 
@@ -43,7 +43,6 @@ def test_a_resumed_run_is_running_and_the_resume_is_published() -> None:
     )
     assert (decision.halt_reason, decision.terminal_status) == (None, None)
     assert decision.message == "Resumed by ada: one more try (maxSteps +10)."
-    assert decision.evidence is not None
     assert decision.evidence.grant == {"maxSteps": 10}
     assert status(feed) == "running"
     assert feed.engine.status(feed.state, "r").severity == "info"
@@ -69,12 +68,12 @@ def test_a_run_that_ended_because_it_was_halted_can_be_resumed() -> None:
     assert (status(feed), feed.state.turns, feed.state.late) == ("running", 7, 0)
 
 
-def halt_of(found: list[Decision]) -> Decision:
+def halt_of(found: list[ControlEvent]) -> ControlEvent:
     [halt] = [one for one in found if one.severity == "halt"]
     return halt
 
 
-def halts_at(found: list[Decision]) -> list[tuple[str, int]]:
+def halts_at(found: list[ControlEvent]) -> list[tuple[str, int]]:
     return [(one.code, short(one).at) for one in found if one.severity == "halt"][:1]
 
 
@@ -130,14 +129,10 @@ def test_probation_ends_after_a_maximum_of_turns() -> None:
     assert feed.state.escalation.probation_until == -1
 
 
-@pytest.mark.parametrize(
-    ("budgets", "turn", "more"),
-    [
-        ({"maxSteps": 4}, {}, {"turns": 3}),
-        ({"maxCostUsd": "4"}, {"usage": {"cost_usd": "1"}}, {"cost": "3"}),
-        ({"maxTurnsPerNode": 4}, {}, {"maxTurnsPerNode": 3}),
-    ],
-)
+@pytest.mark.parametrize(("budgets", "turn", "more"), [
+    ({"maxSteps": 4}, {}, {"turns": 3}), ({"maxCostUsd": "4"}, {"usage": {"cost_usd": "1"}}, {"cost": "3"}),
+    ({"maxTurnsPerNode": 4}, {}, {"maxTurnsPerNode": 3}),
+])  # fmt: skip
 def test_a_grant_extends_the_budget_by_its_amount(budgets: Raw, turn: Raw, more: Raw) -> None:
     feed = Feed()
     begin = {"type": "run.started", "budgets": budgets}
@@ -149,7 +144,6 @@ def test_a_grant_extends_the_budget_by_its_amount(budgets: Raw, turn: Raw, more:
     found = feed.all(steps(8, 16, **turn))
 
     again = halt_of(found)
-    assert again.trigger is not None
     assert again.trigger.turn == spent + 3  # three more turns were granted
     assert again.code == first.code
     assert again.id != first.id
@@ -219,7 +213,6 @@ def test_a_clock_that_was_granted_more_time_continues() -> None:
     granted = resumed(maxRuntimeMs=60_000) | {"at": back_ms}
     assert [one.type for one in feed.all([granted, steps(2, 3)[0] | {"at": back_ms + 59_000}])] == ["run.resumed"]
     [halt] = feed.all([steps(3, 4)[0] | {"at": back_ms + 60_000}])
-    assert halt.evidence is not None
     assert (halt.type, halt.evidence.limit, halt.evidence.limit_from) == ("run.timed_out", hour_ms + 60_000, "grant")
 
 
@@ -248,7 +241,7 @@ def test_a_resume_survives_a_restart() -> None:
 # Halts without an acknowledgement.
 
 
-def escalations(raws: list[Raw]) -> list[Decision]:
+def escalations(raws: list[Raw]) -> list[ControlEvent]:
     return [one for one in Feed().all(raws) if one.code == "OPERATOR002"]
 
 

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
-from streamproc.core.decision import Decision, encode_decision
-from streamproc.core.engine import Engine
 from streamproc.core.records import StateError
 from streamproc.core.refusal import STRANGER
-from streamproc.core.run_state import dump, load
+from streamproc.model.wire import Event
 from streamproc.policy import load_policy
-from tests.feeding import STANDARD, Raw, event_of
+from tests.feeding import STANDARD, Feed, Raw, event_of, written
 from tests.laws.traces import LONGER, boards, clocks, traces
-
-if TYPE_CHECKING:
-    from streamproc.core.rules import Rules
-    from streamproc.model.wire import Event
 
 POLICIES = [load_policy(name) for name in ("standard", "loop-safety", "deliberation", "tickets")]
 AT_MS = 1_767_225_600_000
@@ -28,16 +22,12 @@ def turn(n: int, **more: Any) -> Event:
     return event_of({"run_id": "r", "event_id": f"e{n}", "node": "coder", "output": f"text {n % 2}", **more})
 
 
-def states_of(engine: Engine, count: int) -> list[bytes]:
+def states_of(engine: Any, count: int) -> list[bytes]:
     """The states of a run after 0, 1 … `count` turns."""
     states = [b""]
     for n in range(count):
         states.append(engine.step(states[-1], turn(n), AT_MS + n).state)
     return states
-
-
-def written(decisions: list[Decision]) -> list[bytes]:
-    return [encode_decision(decision) for decision in decisions]
 
 
 @given(st.lists(traces | boards | clocks, min_size=1, max_size=3), st.sampled_from(POLICIES), st.randoms())
@@ -65,7 +55,7 @@ def test_an_empty_state_begins_a_run() -> None:
     engine = STANDARD.engine()
     first = engine.step(b"", turn(0), AT_MS)
 
-    assert load(first.state).turns == 1
+    assert Feed(stored=first.state).state.turns == 1
     assert engine.step(b"", turn(0), AT_MS).state == first.state
 
 
@@ -87,16 +77,16 @@ def test_a_copy_of_a_state_is_that_state() -> None:
 def test_a_skipped_event_only_moves_the_position() -> None:
     engine = STANDARD.engine()
     outcome = engine.step(b"", turn(0), AT_MS, 7)
-    before = load(outcome.state)
+    expected = Feed(stored=outcome.state)
     skipped = engine.states.packed(engine.skip(outcome.kept, 8))
-    before.offset = 8
-    assert skipped == dump(before)
+    expected.state.offset = 8
+    assert skipped == expected.stored
 
 
 class Failing:
     """A policy that fails for one workflow."""
 
-    def rules(self, workflow: str, tenant: str, tier: str) -> Rules:
+    def rules(self, workflow: str, tenant: str, tier: str) -> Any:
         if workflow == "bad":
             raise LookupError(workflow)
         return STANDARD.rules(workflow, tenant, tier)
@@ -104,7 +94,7 @@ class Failing:
 
 @pytest.mark.parametrize("last", [True, False], ids=["the last state", "an earlier one"])
 def test_a_failing_step_leaves_its_state_usable(*, last: bool) -> None:
-    engine = Engine(Failing())
+    engine = Feed(Failing()).engine
     states = states_of(engine, 3)
     if last:
         states[3] = engine.step(states[2], turn(2), AT_MS + 2).state
@@ -122,7 +112,7 @@ def test_a_failing_step_leaves_its_state_usable(*, last: bool) -> None:
 
 
 def test_a_run_that_begins_after_a_failure_is_new() -> None:
-    engine = Engine(Failing())
+    engine = Feed(Failing()).engine
     with pytest.raises(LookupError):
         engine.step(b"", turn(9, workflow="bad"), AT_MS)
 
@@ -153,7 +143,7 @@ def test_a_refused_event_says_why() -> None:
     engine = STANDARD.engine()
     bound = engine.step(b"", turn(0, token="mine"), AT_MS).state
 
-    for state in (bound, load(bound)):
+    for state in (bound, Feed(stored=bound).state):
         outcome = engine.step(state, turn(1, token="another"), AT_MS)
         assert (outcome.decisions, outcome.charges, outcome.refused) == ([], [], STRANGER)
     assert engine.step(bound, turn(1, token="mine"), AT_MS).refused is None

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from streamproc.core.run_state import RunState, dump, load
-from streamproc.core.scope import Scope
+from tests.feeding import Feed
 
 THREADS = 4
 TIMES = 400
@@ -25,14 +24,15 @@ def test_threads_do_not_disturb_each_other() -> None:
 
 def _keeps_its_runs(number: int) -> bool:
     for time in range(TIMES):
-        run = RunState()
+        feed, workflow = Feed(), f"w{time}-" * (number + 1)
+        feed.raw({"type": "run.started", "workflow": workflow})
+        run = feed.state
         run.turns = number
         for event in range(number * 5):
             run.event_ids.push(event)
-        run.set_scope(Scope(workflow=f"{number} {time}" * (number + 1)))
         run.cold.node_names.update(dict.fromkeys(range(number * 3), "n" * number))
-        raw = dump(run)
-        again = load(raw)
-        if (again.turns, again.event_ids.size, again.scope) != (number, number * 5, run.scope) or dump(again) != raw:
+        feed.restart()
+        again = feed.state
+        if (again.turns, again.event_ids.size, again.scope.workflow) != (number, number * 5, workflow):
             return False
     return True

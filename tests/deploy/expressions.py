@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
@@ -17,9 +18,6 @@ from streamproc.metrics.definitions import (
     PUBLISHER_OUTCOMES,
     RUN_STATES,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "prometheus"
 RULES: dict[str, dict[str, Any]] = {

@@ -79,13 +79,10 @@ def test_the_dashboard_shows_every_metric() -> None:
     assert BY_NAME.keys() <= shown
 
 
-@pytest.mark.parametrize(
-    ("expression", "fault"),
-    [
-        ("sum(rate(streamproc_turns_total[5m]))", "no metric streamproc_turns_total"),
-        ("sum by (run) (streamproc_runs)", "no label run"),
-        ('streamproc_fleet_status{status="STOPPED"}', "streamproc_fleet_status has no status=STOPPED"),
-    ],
-)
+@pytest.mark.parametrize(("expression", "fault"), [
+    ("sum(rate(streamproc_turns_total[5m]))", "no metric streamproc_turns_total"),
+    ("sum by (run) (streamproc_runs)", "no label run"),
+    ('streamproc_fleet_status{status="STOPPED"}', "streamproc_fleet_status has no status=STOPPED"),
+])  # fmt: skip
 def test_an_expression_with_another_name_is_reported(expression: str, fault: str) -> None:
     assert list(faults(expression)) == [fault]

@@ -44,38 +44,32 @@ def test_helm_finds_nothing_to_complain_about(values: Path | None) -> None:
 
 
 @needs_helm
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ("worker.replicas=0", "'/worker/replicas': minimum: got 0, want 1"),
-        ("worker.repliccas=3", "'/worker': additional properties 'repliccas' not allowed"),
-        ("settings.partitons=3", "'/settings': additional properties 'partitons' not allowed"),
-        ("settings.command_key=abc", "'/settings': additional properties 'command_key' not allowed"),
-        ("settings.security_protocol=TLS", "'/settings/security_protocol': value must be one of 'PLAINTEXT', 'SSL'"),
-        ("otel.secrets.command_key.name=x", "'/otel/secrets': additional properties 'command_key' not allowed"),
-        ("keda.minReplicaCount=0", "'/keda/minReplicaCount': minimum: got 0, want 1"),
-        ("image.digest=abc", "'/image/digest': 'abc' does not match pattern"),
-        ("networkPolicy.kafkaPorts={70000}", "'/networkPolicy/kafkaPorts/0': maximum: got 70,000, want 65,535"),
-        ("settings.brokers=", "settings.brokers is empty: set Kafka's bootstrap servers"),
-        ("settings.brokers=kafka", "settings.brokers: kafka has no port: write host:port"),
-        ("worker.replicas=49", "worker.replicas is 49, and settings.partitions 48"),
-        ("keda.enabled=true,keda.maxReplicaCount=49", "keda.maxReplicaCount is 49, and settings.partitions 48"),
-        (
-            "keda.enabled=true,keda.minReplicaCount=13",
-            "keda.minReplicaCount is 13, more than keda.maxReplicaCount (12)",
-        ),
-        ("keda.enabled=true,keda.fallbackReplicas=13", "keda.fallbackReplicas is 13, more than"),
-        ("keda.enabled=true,settings.security_protocol=SSL", "keda.authenticationRef is empty"),
-        ("settings.security_protocol=SASL_SSL", "set settings.sasl_username and kafka.secrets.sasl_password"),
-        ("settings.security_protocol=SASL_SSL,settings.sasl_mechanism=OAUTHBEARER", "set kafka.tokenAudience, or"),
-        ("kafka.clientCertificate=true", "name the Secret with tls.crt and tls.key in kafka.tlsSecret"),
-        ("policy.name=ours.yaml", "policy.name is ours.yaml, which is no preset and not among policy.files"),
-        ("notify.enabled=true", "no destination is given: name a Secret in notify.secrets.notify or notify.fileSecret"),
-        ("page.enabled=true", "page.publicUrl is empty"),
-        ("page.enabled=true,page.publicUrl=https://ops.example.com", "people could not log in: set page.usersSecret"),
-        ("page.enabled=true,page.orders=true", "name the Secret with the page's key in page.secrets.command_key"),
-    ],
-)
+@pytest.mark.parametrize(("wrong", "said"), [
+    ("worker.replicas=0", "'/worker/replicas': minimum: got 0, want 1"),
+    ("worker.repliccas=3", "'/worker': additional properties 'repliccas' not allowed"),
+    ("settings.partitons=3", "'/settings': additional properties 'partitons' not allowed"),
+    ("settings.command_key=abc", "'/settings': additional properties 'command_key' not allowed"),
+    ("settings.security_protocol=TLS", "'/settings/security_protocol': value must be one of 'PLAINTEXT', 'SSL'"),
+    ("otel.secrets.command_key.name=x", "'/otel/secrets': additional properties 'command_key' not allowed"),
+    ("keda.minReplicaCount=0", "'/keda/minReplicaCount': minimum: got 0, want 1"),
+    ("image.digest=abc", "'/image/digest': 'abc' does not match pattern"),
+    ("networkPolicy.kafkaPorts={70000}", "'/networkPolicy/kafkaPorts/0': maximum: got 70,000, want 65,535"),
+    ("settings.brokers=", "settings.brokers is empty: set Kafka's bootstrap servers"),
+    ("settings.brokers=kafka", "settings.brokers: kafka has no port: write host:port"),
+    ("worker.replicas=49", "worker.replicas is 49, and settings.partitions 48"),
+    ("keda.enabled=true,keda.maxReplicaCount=49", "keda.maxReplicaCount is 49, and settings.partitions 48"),
+    ("keda.enabled=true,keda.minReplicaCount=13", "keda.minReplicaCount is 13, more than keda.maxReplicaCount (12)"),
+    ("keda.enabled=true,keda.fallbackReplicas=13", "keda.fallbackReplicas is 13, more than"),
+    ("keda.enabled=true,settings.security_protocol=SSL", "keda.authenticationRef is empty"),
+    ("settings.security_protocol=SASL_SSL", "set settings.sasl_username and kafka.secrets.sasl_password"),
+    ("settings.security_protocol=SASL_SSL,settings.sasl_mechanism=OAUTHBEARER", "set kafka.tokenAudience, or"),
+    ("kafka.clientCertificate=true", "name the Secret with tls.crt and tls.key in kafka.tlsSecret"),
+    ("policy.name=ours.yaml", "policy.name is ours.yaml, which is no preset and not among policy.files"),
+    ("notify.enabled=true", "no destination is given: name a Secret in notify.secrets.notify or notify.fileSecret"),
+    ("page.enabled=true", "page.publicUrl is empty"),
+    ("page.enabled=true,page.publicUrl=https://ops.example.com", "people could not log in: set page.usersSecret"),
+    ("page.enabled=true,page.orders=true", "name the Secret with the page's key in page.secrets.command_key"),
+])  # fmt: skip
 def test_a_wrong_value_gets_an_error_with_its_name_and_a_remedy(wrong: str, said: str) -> None:
     done = run("template", "streamproc", str(render.CHART), *DEFAULT, "--set", wrong)
     assert done.returncode != 0

@@ -12,7 +12,9 @@ import re
 import shlex
 import signal
 import subprocess
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -28,21 +30,15 @@ from streamproc.kafka import topics as kafka_topics
 from streamproc.kafka.options import connection_options
 from streamproc.metrics import register_listener, register_publisher
 from streamproc.metrics.definitions import BY_NAME
+from streamproc.settings import Settings
 from tests.deploy.expressions import FOLDER, RULES, expressions, metrics
 from tests.docs.commands import Console, lines
 from tests.docs.pages import ROOT, blocks
 from tests.notify.test_on_kafka import Process
 from tests.waiting import until
 from tests.worker.conftest import settings_for, start_worker
-from tests.worker.running import CURSED, Topics, environment_of, honest_run, looping_run, turn
+from tests.worker.running import CURSED, Topics, WorkerProcess, environment_of, honest_run, looping_run, turn
 from tests.worker.test_stall_detector import MUTE_AGENT
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-    from pathlib import Path
-
-    from streamproc.settings import Settings
-    from tests.worker.running import WorkerProcess
 
 __all__ = ["start_worker"]  # a fixture
 

@@ -11,12 +11,13 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from deploy.local import kafka, service
+from deploy.local import kafka, redis, service
 from tests.waiting import until
 
 SCRIPTS = Path(kafka.__file__).parent
@@ -45,22 +46,28 @@ def test_a_free_port_can_be_bound_and_is_not_one_of_an_outgoing_connection() -> 
     assert port < 32_768
 
 
+either = pytest.mark.parametrize("server", [kafka.Broker, redis.Server])
+
+
+@either
 @pytest.mark.parametrize("leftover", ["", "{", "[]", '{"pid": 1}', json.dumps({"pid": GONE, "port": 1})])
-def test_an_unreadable_or_stale_state_file_is_no_running_broker(tmp_path: Path, leftover: str) -> None:
+def test_an_unreadable_or_stale_state_file_is_no_running_server(server: Any, tmp_path: Path, leftover: str) -> None:
     (tmp_path / "state.json").write_text(leftover)
-    assert kafka.Broker(tmp_path).running() is None
+    assert server(tmp_path).running() is None
 
 
-def test_a_recycled_process_number_is_neither_mistaken_for_a_broker_nor_killed(tmp_path: Path) -> None:
+@either
+def test_a_recycled_process_number_is_neither_mistaken_for_a_server_nor_killed(server: Any, tmp_path: Path) -> None:
     (tmp_path / "state.json").write_text(json.dumps({"pid": os.getpid(), "port": 9}))
-    broker = kafka.Broker(tmp_path)
-    assert broker.running() is None
-    assert broker.kill() is False  # else this process would be gone
+    made = server(tmp_path)
+    assert made.running() is None
+    assert made.kill() is False  # else this process would be gone
     assert not (tmp_path / "state.json").exists()
 
 
-def test_a_port_without_a_listener_does_not_answer() -> None:
-    assert not kafka.answers(service.free_port())
+@pytest.mark.parametrize("answers", [kafka.answers, redis.answers])
+def test_a_port_without_a_listener_does_not_answer(answers: Any) -> None:
+    assert not answers(service.free_port())
 
 
 @pytest.mark.usefixtures("no_java")
@@ -113,7 +120,6 @@ def test_with_services_passes_sigterm_to_its_command(with_services: list[str]) -
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     ) as process:
-        assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(signal.SIGTERM)
         assert process.wait() == 5

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +10,7 @@ from pathlib import Path
 import pytest
 import redis as client
 
-from deploy.local import redis, service
+from deploy.local import redis
 
 SCRIPT = Path(redis.__file__)
 GONE = 2**22 + 1  # above the highest process number that Linux gives out
@@ -29,24 +27,6 @@ def fake_server(directory: Path, version: str) -> Path:
 @pytest.fixture
 def no_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-
-
-@pytest.mark.parametrize("leftover", ["", "{", "[]", '{"pid": 1}', json.dumps({"pid": GONE, "port": 1})])
-def test_an_unreadable_or_stale_state_file_is_no_running_server(tmp_path: Path, leftover: str) -> None:
-    (tmp_path / "state.json").write_text(leftover)
-    assert redis.Server(tmp_path).running() is None
-
-
-def test_a_recycled_process_number_is_neither_mistaken_for_a_server_nor_killed(tmp_path: Path) -> None:
-    (tmp_path / "state.json").write_text(json.dumps({"pid": os.getpid(), "port": 9}))
-    server = redis.Server(tmp_path)
-    assert server.running() is None
-    assert server.kill() is False  # else this process would be gone
-    assert not (tmp_path / "state.json").exists()
-
-
-def test_a_port_without_a_listener_does_not_answer() -> None:
-    assert not redis.answers(service.free_port())
 
 
 def test_the_server_of_the_system_is_preferred_to_that_of_the_wheel(

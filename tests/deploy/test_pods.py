@@ -8,8 +8,8 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,9 +19,6 @@ from streamproc.settings import load_settings
 from tests.deploy.manifests import Manifest, one
 from tests.waiting import until
 from tests.worker.running import Topics, expected_ids, gather_controls, log_of_loops
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 STREAMPROC = Path(sys.executable).with_name("streamproc")  # the entry point of the image
 POD_PORT = 9464
@@ -40,14 +37,10 @@ class Pod:
         self._data = folder / name
         self._data.mkdir()
         self._filled = {
-            "STREAMPROC_BROKERS": brokers,
-            "STREAMPROC_TOPIC_PREFIX": prefix,
-            "STREAMPROC_PARTITIONS": PARTITIONS,
-            "STREAMPROC_REPLICATION_FACTOR": "1",
-            "STREAMPROC_METRICS": f"127.0.0.1:{self._port}",
-            "STREAMPROC_DATADIR": str(self._data),
-            "HOME": str(self._data),
-        }
+            "STREAMPROC_BROKERS": brokers, "STREAMPROC_TOPIC_PREFIX": prefix, "STREAMPROC_PARTITIONS": PARTITIONS,
+            "STREAMPROC_REPLICATION_FACTOR": "1", "STREAMPROC_METRICS": f"127.0.0.1:{self._port}",
+            "STREAMPROC_DATADIR": str(self._data), "HOME": str(self._data),
+        }  # fmt: skip
         self._name = name
 
     @property
@@ -72,7 +65,6 @@ class Pod:
 
     def probe(self, kind: str) -> int:
         """The status that a probe gets; 0 if nothing answers."""
-        assert self._process is not None
         assert self._process.poll() is None, f"it ended:\n{self.log.read_text()[-3000:]}"
         asked = self.manifest.container[kind]["httpGet"]
         [port] = [one["containerPort"] for one in self.manifest.container["ports"] if one["name"] == asked["port"]]
@@ -87,7 +79,6 @@ class Pod:
 
     def stop(self, signum: signal.Signals = signal.SIGTERM) -> int:
         """End it as a kubelet does. Return its exit code, or -9 if it needs longer than its grace period."""
-        assert self._process is not None
         self._process.send_signal(signum)
         try:
             return self._process.wait(self.manifest.pod.get("terminationGracePeriodSeconds", 30))
@@ -97,7 +88,6 @@ class Pod:
 
     def end(self) -> int:
         """Wait for a command that ends by itself. Return its exit code."""
-        assert self._process is not None
         return self._process.wait(60)
 
     def clear(self) -> None:

@@ -38,17 +38,10 @@ def test_it_holds_every_module_and_data_file_of_the_package(wheel: zipfile.ZipFi
     assert len(expected) > 100
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "py.typed",
-        "client/admission/admission.lua",
-        "policy/presets/standard.yaml",
-        "samples/trajectories.jsonl.gz",
-        "samples/outcomes.json",
-        "samples/ATTRIBUTION.md",
-    ],
-)
+@pytest.mark.parametrize("name", [
+    "py.typed", "client/admission/admission.lua", "policy/presets/standard.yaml", "samples/trajectories.jsonl.gz",
+    "samples/outcomes.json", "samples/ATTRIBUTION.md",
+])  # fmt: skip
 def test_it_holds_the_data_that_the_package_reads(wheel: zipfile.ZipFile, name: str) -> None:
     assert wheel.read(f"streamproc/{name}") == (ROOT / "streamproc" / name).read_bytes()
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 import yaml
@@ -16,9 +17,6 @@ from streamproc.cli import build
 from streamproc.settings import Settings
 from tests.deploy import expressions
 from tests.docs.pages import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 ELSEWHERE = {
     "cd",
@@ -143,16 +141,10 @@ def _faults_of_pip(words: list[str]) -> Iterator[str]:
 
 
 _COMMANDS: dict[str, Callable[[list[str]], Iterator[str]]] = {
-    "streamproc": _faults_of_streamproc,
-    "make": _faults_of_make,
-    "export": _faults_of_export,
-    "docker": _faults_of_docker,
-    "promtool": _faults_of_promtool,
-    "helm": _faults_of_helm,
-    "kubectl": _faults_of_kubectl,
-    "npm": _faults_of_npm,
-    "pip": _faults_of_pip,
-}
+    "streamproc": _faults_of_streamproc, "make": _faults_of_make, "export": _faults_of_export,
+    "docker": _faults_of_docker, "promtool": _faults_of_promtool, "helm": _faults_of_helm,
+    "kubectl": _faults_of_kubectl, "npm": _faults_of_npm, "pip": _faults_of_pip,
+}  # fmt: skip
 
 
 class Console:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from streamproc.cli import build
 from tests.docs.pages import ROOT, blocks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import yaml
 
 from streamproc import __version__
-from streamproc.core.decision import Decision
 from streamproc.kafka.topic_drift import TopicSpec
 from streamproc.kafka.topics import specs
+from streamproc.model.controls import ControlEvent
 from streamproc.model.printed import PRINTED
 from streamproc.model.schemas import KINDS
 from streamproc.settings import Settings
 from streamproc.worker.publishing import control_record, dead_letter_record
 from tests.docs.pages import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 DOCUMENT = yaml.safe_load((ROOT / "schemas" / "asyncapi.yaml").read_text(encoding="utf-8"))
 SPECS = {spec.name: spec for spec in specs(Settings.model_construct())}
@@ -82,7 +80,7 @@ def test_it_has_the_version_of_the_package() -> None:
 
 
 def test_the_headers_of_a_decision_are_those_described() -> None:
-    decision = Decision(
+    decision = ControlEvent(
         id="1", type="loop.halted", run_id="r", code="LOOP001", severity="halt", message="It goes round."
     )
     described = resolve("#/components/schemas/cloudEventHeaders")

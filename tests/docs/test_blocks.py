@@ -6,7 +6,8 @@ import doctest
 import json
 import re
 import shutil
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -17,9 +18,6 @@ from streamproc.samples import trajectory_file
 from tests.docs.commands import Console, agrees, faults, lines
 from tests.docs.distribution import install
 from tests.docs.pages import ROOT, Block, blocks, pages, runs_elsewhere
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WITH_BLOCKS = [page for page in pages() if list(blocks(page))]
 LANGUAGES = {"python", "json", "yaml", "toml", "console", "sh", "text", "mermaid", "typescript"}
@@ -131,39 +129,25 @@ def sessions(block: Block) -> list[tuple[str, str]]:
     return list(zip(found[1::2], found[2::2], strict=True))
 
 
-@pytest.mark.parametrize(
-    ("command", "fault"),
-    [
-        ("streamproc fly", "no command"),
-        ("streamproc scan --wings 2 x.jsonl", "No such option"),
-        ("streamproc publish", "Missing argument"),
-        ("streamproc policy chek", "no command `streamproc policy chek`"),
-        ("my-agent | streamproc scan -", "unknown command"),
-        ("make coffee", "no target coffee"),
-        ("export STREAMPROC_BROKER=x", "no setting STREAMPROC_BROKER"),
-        ("STREAMPROC_BROKER=x streamproc worker", "no setting STREAMPROC_BROKER"),
-        ("npm run tpyes", "no script tpyes"),
-        ("docker compose exec worker-9 streamproc watch", "no service worker-9"),
-        ("docker compose exec worker-1 streamproc wach", "no command"),
-        (".venv/bin/python docs/generrate.py", "no file"),
-    ],
-)
+@pytest.mark.parametrize(("command", "fault"), [
+    ("streamproc fly", "no command"), ("streamproc scan --wings 2 x.jsonl", "No such option"),
+    ("streamproc publish", "Missing argument"), ("streamproc policy chek", "no command `streamproc policy chek`"),
+    ("my-agent | streamproc scan -", "unknown command"), ("make coffee", "no target coffee"),
+    ("export STREAMPROC_BROKER=x", "no setting STREAMPROC_BROKER"),
+    ("STREAMPROC_BROKER=x streamproc worker", "no setting STREAMPROC_BROKER"), ("npm run tpyes", "no script tpyes"),
+    ("docker compose exec worker-9 streamproc watch", "no service worker-9"),
+    ("docker compose exec worker-1 streamproc wach", "no command"), (".venv/bin/python docs/generrate.py", "no file"),
+])  # fmt: skip
 def test_a_command_that_does_not_exist_is_reported(command: str, fault: str) -> None:
     [reported] = faults(command)
     assert fault in reported
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "streamproc scan a.jsonl --policy repair --format jsonl",
-        "streamproc topics apply --partitions 48",
-        "STREAMPROC_BROKERS=kafka:9092 make test ARGS=tests/worker",
-        "docker compose up --build --detach",
-        "source .venv/bin/activate && streamproc --help",
-        ".venv/bin/python docs/generate.py",
-    ],
-)
+@pytest.mark.parametrize("command", [
+    "streamproc scan a.jsonl --policy repair --format jsonl", "streamproc topics apply --partitions 48",
+    "STREAMPROC_BROKERS=kafka:9092 make test ARGS=tests/worker", "docker compose up --build --detach",
+    "source .venv/bin/activate && streamproc --help", ".venv/bin/python docs/generate.py",
+])  # fmt: skip
 def test_a_command_that_exists_has_no_fault(command: str) -> None:
     assert not list(faults(command))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
@@ -16,9 +16,6 @@ from streamproc.model import raw_events
 from streamproc.model.budgets import BUDGETS
 from streamproc.model.wire import TYPED
 from tests.docs.pages import ROOT, blocks
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture(scope="module")
@@ -55,22 +52,11 @@ def test_a_generated_part_goes_between_its_marks() -> None:
     assert all(budget.name in filled for budget in BUDGETS)
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        raw_events.RawTurn,
-        raw_events.RawRunStarted,
-        raw_events.RawRunFinished,
-        raw_events.RawOperatorStop,
-        raw_events.RawOperatorResume,
-        raw_events.RawHaltAcknowledged,
-        raw_events.RawFeedback,
-        raw_events.ToolCall,
-        raw_events.TestReport,
-        raw_events.ErrorReport,
-        raw_events.UsageReport,
-    ],
-)
+@pytest.mark.parametrize("model", [
+    raw_events.RawTurn, raw_events.RawRunStarted, raw_events.RawRunFinished, raw_events.RawOperatorStop,
+    raw_events.RawOperatorResume, raw_events.RawHaltAcknowledged, raw_events.RawFeedback, raw_events.ToolCall,
+    raw_events.TestReport, raw_events.ErrorReport, raw_events.UsageReport,
+])  # fmt: skip
 def test_every_field_is_explained(model: type[BaseModel]) -> None:
     text = (ROOT / "docs" / "publishing.md").read_text(encoding="utf-8")
     names = {field.alias or name for name, field in model.model_fields.items()}

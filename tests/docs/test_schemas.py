@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import jsonschema
 import pytest
 
 from streamproc.model import schemas
 from tests.docs.pages import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FOLDER = ROOT / "schemas"
 SAMPLES = [(kind, path) for kind in schemas.KINDS for path in schemas.samples_of(kind, FOLDER)]

@@ -8,17 +8,15 @@ import os
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from docs import asyncapi_page, mkdocs_hooks
 from tests.docs.pages import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 ASYNCAPI = yaml.safe_load((ROOT / asyncapi_page.SOURCE).read_text(encoding="utf-8"))
 
@@ -141,20 +139,17 @@ def fields(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         yield from part.get("properties", {}).items()
 
 
-@pytest.mark.parametrize(
-    ("page", "link", "in_site"),
-    [
-        ("index.md", "[a](../schemas/asyncapi.yaml)", "[a](messages.md)"),
-        ("architecture.md", "[a](glossary.md)", "[a](glossary.md)"),
-        ("operations.md", "[a](../SECURITY.md#reporting)", "[a](SECURITY.md#reporting)"),
-        ("detectors/LOOP001.md", "[a](../../CHANGELOG.md)", "[a](../CHANGELOG.md)"),
-        ("examples/kanban/README.md", "[a](../../docs/tasks.md)", "[a](../../tasks.md)"),
-        ("architecture.md", "[`a`](../streamproc/core/engine.py)", "`a`"),
-        ("architecture.md", "[a](../streamproc/nowhere.py)", "[a](../streamproc/nowhere.py)"),
-        ("architecture.md", "[a](https://kafka.apache.org)", "[a](https://kafka.apache.org)"),
-        ("architecture.md", "```text\n[a](../SECURITY.md)\n```", "```text\n[a](../SECURITY.md)\n```"),
-    ],
-)
+@pytest.mark.parametrize(("page", "link", "in_site"), [
+    ("index.md", "[a](../schemas/asyncapi.yaml)", "[a](messages.md)"),
+    ("architecture.md", "[a](glossary.md)", "[a](glossary.md)"),
+    ("operations.md", "[a](../SECURITY.md#reporting)", "[a](SECURITY.md#reporting)"),
+    ("detectors/LOOP001.md", "[a](../../CHANGELOG.md)", "[a](../CHANGELOG.md)"),
+    ("examples/kanban/README.md", "[a](../../docs/tasks.md)", "[a](../../tasks.md)"),
+    ("architecture.md", "[`a`](../streamproc/core/engine.py)", "`a`"),
+    ("architecture.md", "[a](../streamproc/nowhere.py)", "[a](../streamproc/nowhere.py)"),
+    ("architecture.md", "[a](https://kafka.apache.org)", "[a](https://kafka.apache.org)"),
+    ("architecture.md", "```text\n[a](../SECURITY.md)\n```", "```text\n[a](../SECURITY.md)\n```"),
+])  # fmt: skip
 def test_a_link_leads_to_the_same_place_in_the_site(page: str, link: str, in_site: str) -> None:
     assert rewritten(page, link) == in_site
 

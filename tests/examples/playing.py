@@ -7,14 +7,11 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from streamproc.model.controls import ControlEvent
 from streamproc.policy import load_policy
 from streamproc.replay.scan import Scan
 from streamproc.replay.source import Source
-
-if TYPE_CHECKING:
-    from streamproc.core.decision import Decision
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,17 +35,17 @@ def printed(name: str) -> str:
 
 
 @cache
-def scanned(name: str) -> dict[str, list[Decision]]:
+def scanned(name: str) -> dict[str, list[ControlEvent]]:
     """Return the decisions of `streamproc scan examples/NAME/turns.jsonl --policy ...`, by run."""
     folder = ROOT / "examples" / name
     scan = Scan([Source(folder / "turns.jsonl")], load_policy(folder / "policy.yaml"))
-    reported: dict[str, list[Decision]] = {}
+    reported: dict[str, list[ControlEvent]] = {}
     for decision in scan:
         reported.setdefault(decision.run_id, []).append(decision)
     return {run_id: reported.get(run_id, []) for run_id in scan.runs}
 
 
-def first_halts(name: str) -> dict[str, Decision | None]:
+def first_halts(name: str) -> dict[str, ControlEvent | None]:
     """Return the first halt of each run of an example; None if there is none."""
     return {
         run_id: next((decision for decision in reported if decision.severity == "halt"), None)
@@ -56,7 +53,7 @@ def first_halts(name: str) -> dict[str, Decision | None]:
     }
 
 
-def turn_of(decision: Decision) -> int | None:
+def turn_of(decision: ControlEvent) -> int | None:
     """Return the index of the turn that caused a decision."""
     return decision.trigger.turn if decision.trigger is not None else None
 

@@ -17,16 +17,12 @@ if TYPE_CHECKING:
 NAME = "deliberation"
 ENDED = {
     "layer-1/bug-in-routing": ("BUDGET004", 55, "budget_exceeded"),
-    "layer-2/forgotten-exit": ("GRAPH001", 0, "blocked"),
-    "layer-3/user-limit": ("BUDGET005", 22, "budget_exceeded"),
+    "layer-2/forgotten-exit": ("GRAPH001", 0, "blocked"), "layer-3/user-limit": ("BUDGET005", 22, "budget_exceeded"),
     "layer-3/never-converges": ("BUDGET005", 46, "budget_exceeded"),
-    "layer-3/round-falls": ("BUDGET005", 11, "blocked"),
-    "layer-4/slow-model": ("BUDGET006", 8, "timed_out"),
-    "layer-4/five-minutes": ("BUDGET006", 8, "timed_out"),
-    "layer-5/free": ("BUDGET007", 9, "budget_exceeded"),
-    "layer-5/no-tier": ("BUDGET007", 12, "budget_exceeded"),
-    "layer-5/pro": ("BUDGET007", 27, "budget_exceeded"),
-}
+    "layer-3/round-falls": ("BUDGET005", 11, "blocked"), "layer-4/slow-model": ("BUDGET006", 8, "timed_out"),
+    "layer-4/five-minutes": ("BUDGET006", 8, "timed_out"), "layer-5/free": ("BUDGET007", 9, "budget_exceeded"),
+    "layer-5/no-tier": ("BUDGET007", 12, "budget_exceeded"), "layer-5/pro": ("BUDGET007", 27, "budget_exceeded"),
+}  # fmt: skip
 ALONE = {  # the limit of each layer, under a policy without the others
     "layer-1/bug-in-routing": {"maxSteps": 55},
     "layer-3/never-converges": {"maxRounds": 15},
@@ -41,7 +37,6 @@ def test_exactly_these_are_halted() -> None:
 @pytest.mark.parametrize("run_id", ENDED)
 def test_a_layer_ends_its_run(run_id: str) -> None:
     halt = first_halts(NAME)[run_id]
-    assert halt is not None
     assert (halt.code, turn_of(halt), halt.terminal_status) == ENDED[run_id]
     assert f"    status       {halt.terminal_status}" in chapter(NAME, run_id)
 
@@ -68,7 +63,6 @@ def test_agreement_is_a_good_stop() -> None:
             turn,
             None,
         )
-        assert reported.evidence is not None
         assert reported.evidence.reason == "consensus"
         assert chapter(NAME, run_id)[-1].startswith("  completed: ")
 
@@ -82,25 +76,19 @@ def test_the_last_round_is_a_warning_and_its_check_a_halt(run_id: str, reason: s
     assert (turn_of(warned), turn_of(halted)) == turns
     assert (warned.severity, warned.action, halted.severity) == ("warn", "force_synthesis", "halt")
     for one in (warned, halted):
-        assert one.evidence is not None
         assert one.evidence.reason == reason
     assert (warned.stop_reason, halted.stop_reason) == (None, reason)
 
 
 def test_a_falling_round_is_an_error_that_ends_the_run() -> None:
     halt = first_halts(NAME)["layer-3/round-falls"]
-    assert halt is not None
     assert (halt.code, turn_of(halt), halt.action, halt.stop_reason) == ("BUDGET005", 11, "halt", "round_fell")
 
 
-@pytest.mark.parametrize(
-    ("run_id", "alert"),
-    [
-        ("layer-3/never-converges", "HARD_CAP CRITICAL"),
-        ("layer-4/slow-model", "TIMEOUT HIGH"),
-        ("layer-5/free", "BUDGET_EXCEEDED HIGH"),
-    ],
-)
+@pytest.mark.parametrize(("run_id", "alert"), [
+    ("layer-3/never-converges", "HARD_CAP CRITICAL"), ("layer-4/slow-model", "TIMEOUT HIGH"),
+    ("layer-5/free", "BUDGET_EXCEEDED HIGH"),
+])  # fmt: skip
 def test_operators_are_notified(run_id: str, alert: str) -> None:
     assert any(line.startswith(f"    alert        {alert}: ") for line in chapter(NAME, run_id))
 
@@ -112,19 +100,14 @@ def test_a_run_may_declare_as_many_rounds_as_the_hard_cap() -> None:
 
 def test_the_last_snapshot_survives_the_time_out() -> None:
     halt = first_halts(NAME)["layer-4/slow-model"]
-    assert halt is not None
     assert halt.type == "run.timed_out"
-    assert halt.evidence is not None
-    assert halt.evidence.snapshot is not None
     assert (halt.evidence.snapshot.turns, halt.evidence.snapshot.round) == (9, 3)
     assert halt.at == "2026-03-24T04:00:00.000Z"  # an hour after its start, and 12 minutes after its last event
 
 
 def test_the_free_tier_ends_in_its_third_round() -> None:
     halt = first_halts(NAME)["layer-5/free"]
-    assert halt is not None
     assert halt.action == "force_synthesis"
-    assert halt.evidence is not None
     assert (halt.evidence.used, halt.evidence.limit, halt.evidence.unit) == (550_000, 500_000, "micro_usd")
 
 

@@ -15,15 +15,10 @@ STUCK = (
 )
 
 
-@pytest.mark.parametrize(
-    ("name", "printed"),
-    [
-        ("anthropic_loop", "run r1 is halted (LOOP003): "),
-        ("langchain_agent", "Stopped (LOOP003): "),
-        ("langgraph_agent", "run t1 is halted (LOOP003): "),
-        ("openai_loop", "run r1 is halted (LOOP003): "),
-    ],
-)
+@pytest.mark.parametrize(("name", "printed"), [
+    ("anthropic_loop", "run r1 is halted (LOOP003): "), ("langchain_agent", "Stopped (LOOP003): "),
+    ("langgraph_agent", "run t1 is halted (LOOP003): "), ("openai_loop", "run r1 is halted (LOOP003): "),
+])  # fmt: skip
 def test_an_example_is_stopped(name: str, printed: str) -> None:
     environment = {
         key: os.environ[key] for key in os.environ if not key.startswith("STREAMPROC_") or key == "STREAMPROC_CORE"

@@ -40,7 +40,6 @@ def test_every_other_run_is_halted() -> None:
 @pytest.mark.parametrize("run_id", STUCK)
 def test_a_run_is_halted_at_its_turn_for_its_reason(run_id: str) -> None:
     halt = first_halts(NAME)[run_id]
-    assert halt is not None
     assert (halt.code, turn_of(halt), halt.halt_reason, halt.action) == STUCK[run_id]
     assert halt.type == "loop.halted"
     assert halt.suggested_actions[0] == halt.action
@@ -63,15 +62,12 @@ def test_the_badge_and_the_trend_are_shown_for_a_loop(run_id: str) -> None:
 
 def test_a_stall_in_a_cycle_has_its_evidence() -> None:
     halt = first_halts(NAME)["bugfix/same-tests"]
-    assert halt is not None
-    assert halt.evidence is not None
     assert halt.cycle_id is not None
     assert len(halt.cycle_id) == 16
     assert halt.onset == 5
     assert halt.evidence.failing_trend == [7, 4, 2, 2, 2]
     assert halt.evidence.failing_tests == ["test_sort.py::test_large", "test_sort.py::test_reverse"]
     signatures = halt.evidence.failing_signatures
-    assert signatures is not None
     assert len(set(signatures[-3:])) == 1
     assert len(set(halt.evidence.artifact_hashes or ())) == 5
     assert len(set(halt.evidence.output_hashes or ())) == 5
@@ -89,7 +85,6 @@ def test_time_stamps_and_the_order_of_keys_hide_no_repeat() -> None:
     halts = first_halts(NAME)
     for run_id in ("planning/same-answer", "planning/same-structure"):
         halt = halts[run_id]
-        assert halt is not None
         assert halt.evidence is not None
         assert len(halt.evidence.output_hashes or ()) == 3
         assert len(set(halt.evidence.output_hashes or ())) == 1
@@ -97,11 +92,8 @@ def test_time_stamps_and_the_order_of_keys_hide_no_repeat() -> None:
 
 def test_a_metric_is_compared_with_its_best_value() -> None:
     halt = first_halts(NAME)["docs/flat-score"]
-    assert halt is not None
-    assert halt.evidence is not None
     assert (halt.evidence.reason, halt.evidence.best) == ("docs_score", 0.6)
     warned = next(one for one in scanned(NAME)["docs/flat-score"] if one.severity == "warn")
-    assert warned.evidence is not None
     assert warned.evidence.best == 0.6  # it is at 0.5 there
 
 

@@ -19,10 +19,8 @@ HONEST = ["assess/slow-progress", "assess/found-in-time", "verify/gets-better"]
 def test_a_fruitless_edge_ends_as_aborted_stuck(run_id: str) -> None:
     turn, target, hops, limit = LOOPS[run_id]
     halt = first_halts(NAME)[run_id]
-    assert halt is not None
     assert (halt.code, turn_of(halt), halt.terminal_status) == ("LOOP005", turn, "aborted_stuck")
     assert halt.suggested_actions == ["snitch", "ask_human", "done_partial"]
-    assert halt.evidence is not None
     assert (halt.evidence.edge, halt.evidence.count, halt.evidence.limit) == (["planner", target], hops, limit)
     assert halt.message == f"planner handed over to {target} {hops} times in a row without progress."
 
@@ -44,13 +42,11 @@ def test_a_repeated_query_is_reported_once_and_not_researched_again() -> None:
 
 def test_a_planner_that_changes_nothing_has_the_limit_of_its_edge() -> None:
     halt = first_halts(NAME)["assess/word-for-word"]
-    assert halt is not None
     assert (halt.code, turn_of(halt), halt.action, halt.terminal_status) == ("LOOP005", 12, "snitch", "aborted_stuck")
 
 
 def test_steps_have_a_limit_of_their_own() -> None:
     halt = first_halts(NAME)["steps/too-many"]
-    assert halt is not None
     assert (halt.code, turn_of(halt), halt.terminal_status) == ("BUDGET004", 55, "budget_exceeded")
 
 

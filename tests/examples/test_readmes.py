@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +12,6 @@ from streamproc.policy import load_policy
 from tests.docs.commands import agrees
 from tests.docs.pages import blocks, links
 from tests.examples.playing import ROOT, printed, scanned
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SCRIPTS = sorted((ROOT / "examples").glob("*/run.py"))
 POLICIES = [path for script in SCRIPTS for path in sorted(script.parent.glob("*.yaml"))]

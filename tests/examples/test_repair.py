@@ -18,7 +18,6 @@ def test_every_run_is_either_stuck_or_continues() -> None:
 @pytest.mark.parametrize("run_id", STUCK)
 def test_the_same_error_after_a_repair_is_the_last(run_id: str) -> None:
     halt = first_halts(NAME)[run_id]
-    assert halt is not None
     assert (halt.code, halt.halt_reason, turn_of(halt), halt.onset) == ("ERROR001", "repeated_error", 2, 0)
     assert (halt.action, halt.terminal_status) == ("halt", "aborted_stuck")
     lines = chapter(NAME, run_id)

@@ -8,16 +8,11 @@ from tests.examples.playing import chapter, first_halts, printed, scanned, turn_
 
 NAME = "tickets"
 HALTED = {
-    "signals/repeated-tool-calls": ("LOOP003", 3),
-    "signals/identical-output": ("LOOP001", 1),
-    "signals/zero-progress-cycle": ("STALL006", 0),
-    "tokens/ladder": ("BUDGET008", 4),
-    "tokens/violation": ("BUDGET008", 1),
-    "session/lead": ("BUDGET009", 0),
-    "session/backend": ("BUDGET009", 5),
-    "session/frontend": ("BUDGET009", 5),
-    "stop/by-a-person": ("OPERATOR001", 0),
-}
+    "signals/repeated-tool-calls": ("LOOP003", 3), "signals/identical-output": ("LOOP001", 1),
+    "signals/zero-progress-cycle": ("STALL006", 0), "tokens/ladder": ("BUDGET008", 4),
+    "tokens/violation": ("BUDGET008", 1), "session/lead": ("BUDGET009", 0), "session/backend": ("BUDGET009", 5),
+    "session/frontend": ("BUDGET009", 5), "stop/by-a-person": ("OPERATOR001", 0),
+}  # fmt: skip
 EXPECTED = {
     "signals/retry-exhausted": [("ERROR002", "BILL-6", "task.ended")],
     "signals/oscillating-state": [("TASK001", "BILL-7", "task.ended"), ("TASK001", "BILL-7", "transition.blocked")],
@@ -66,9 +61,7 @@ def test_the_levels_of_a_tasks_tokens() -> None:
     rungs = [(one.severity, one.message.rpartition(", level ")[2].partition(":")[0]) for one in reported]
     assert rungs[:4] == [("warn", "WARNING"), ("warn", "RESTRICT"), ("warn", "URGENT"), ("halt", "HARD STOP")]
     violation = first_halts(NAME)["tokens/violation"]
-    assert violation is not None
     assert "VIOLATION" in violation.message
-    assert violation.evidence is not None
     assert (violation.evidence.used, violation.evidence.limit) == (107_000, 100_000)
 
 
@@ -87,16 +80,13 @@ def test_a_session_that_is_nearly_spent_takes_no_new_work() -> None:
     assert any("The delegation was rejected" in one.message for one in scanned(NAME)["session/lead"])
 
 
-@pytest.mark.parametrize(
-    ("run_id", "line"),
-    [
-        ("signals/todo-stall", "STALL Backend/BILL-8 HIGH: "),
-        ("signals/oscillating-state", "LOOP_DETECTED Backend/BILL-7 HIGH: "),
-        ("signals/validator-rejection-loop", "ESCALATION Backend/BILL-17 CRITICAL: "),
-        ("signals/identical-output", "LOOP_DETECTED Backend/BILL-5 HIGH: "),
-        ("notify/three-failed-tasks", "FAILURE Backend/BILL-21 HIGH: "),
-    ],
-)
+@pytest.mark.parametrize(("run_id", "line"), [
+    ("signals/todo-stall", "STALL Backend/BILL-8 HIGH: "),
+    ("signals/oscillating-state", "LOOP_DETECTED Backend/BILL-7 HIGH: "),
+    ("signals/validator-rejection-loop", "ESCALATION Backend/BILL-17 CRITICAL: "),
+    ("signals/identical-output", "LOOP_DETECTED Backend/BILL-5 HIGH: "),
+    ("notify/three-failed-tasks", "FAILURE Backend/BILL-21 HIGH: "),
+])  # fmt: skip
 def test_notifications_have_agent_task_and_urgency(run_id: str, line: str) -> None:
     assert any(shown.startswith(f"       {line}") for shown in chapter(NAME, run_id))
 

@@ -10,7 +10,8 @@ import re
 import shutil
 import signal
 import subprocess
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,9 +21,6 @@ from streamproc.kafka import topics
 from streamproc.settings import Settings, load_settings
 from tests.docs.pages import blocks
 from tests.worker.running import Topics, WorkerProcess
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 EXAMPLE = node_packages.EXAMPLE
 PARTITIONS = 7  # no power of two: with one, partitioners that treat the sign of a hash differently agree
@@ -110,14 +108,11 @@ def test_its_page_compiles(example: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize(
-    ("event", "fault"),
-    [
-        ('{ run_id: "r", node: "n", tool_cals: [] }', "'tool_cals' does not exist"),
-        ('{ run_id: "r" }', "not assignable to type 'RunEvent'"),
-        ('{ type: "run.finish", run_id: "r", node: "n" }', "not assignable"),
-    ],
-)
+@pytest.mark.parametrize(("event", "fault"), [
+    ('{ run_id: "r", node: "n", tool_cals: [] }', "'tool_cals' does not exist"),
+    ('{ run_id: "r" }', "not assignable to type 'RunEvent'"),
+    ('{ type: "run.finish", run_id: "r", node: "n" }', "not assignable"),
+])  # fmt: skip
 def test_a_misspelt_event_does_not_compile(example: Path, event: str, fault: str) -> None:
     text = f'import type {{ RunEvent }} from "./publish.js";\nexport const event: RunEvent = {event};\n'
     (example / "misspelt.ts").write_text(text, encoding="utf-8")

@@ -5,23 +5,22 @@ from __future__ import annotations
 import base64
 import json
 import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
 
-from streamproc.core.decision import Decision, encode_decision
 from streamproc.fleet.record_signing import RESUME_HEADER, LogPlace
+from streamproc.model.controls import ControlEvent
 from streamproc.model.log_time import rfc3339
 from streamproc.model.wire import OperatorResume, encode
 from tests.client.attacker import RUNS, Attacker, Life, story
 from tests.examples.test_typescript import built, example
 from tests.security.signing import NOON_MS, OPERATOR_PUBLIC, OPERATORS, WORKER_PUBLIC, signed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 __all__ = ["built", "example"]
 
@@ -69,8 +68,6 @@ class Node:
         assert self._process.wait(30) == 0
 
     def _ask(self, line: Any) -> set[str]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(line) + "\n")
         self._process.stdin.flush()
         return set(json.loads(self._process.stdout.readline()))
@@ -148,10 +145,10 @@ LATER_MS = NOON_MS + 60_000
 
 
 def halt(partition: int = 0, offset: int = 100, at_ms: int = NOON_MS, halt_id: str = "h1") -> Any:
-    decision = Decision(
+    decision = ControlEvent(
         id=halt_id, type="loop.halted", run_id="r1", code="LOOP001", severity="halt", message="m", at=rfc3339(at_ms)
     )
-    return signed("control", b"r1", encode_decision(decision), LogPlace(partition, offset, at_ms))
+    return signed("control", b"r1", msgspec.json.encode(decision), LogPlace(partition, offset, at_ms))
 
 
 def running(partition: int = 0, offset: int = 120, event: OperatorResume | None = None, at_ms: int = LATER_MS) -> Any:

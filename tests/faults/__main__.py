@@ -10,16 +10,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.faults.runner import FAULTS
 from tests.faults.scenario import Result
 from tests.faults.summary import head, surfaces, table, write_between_marks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -6,19 +6,16 @@ import asyncio
 import contextlib
 import random
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pydantic import SecretStr
 
 from deploy.local import redis
 from streamproc import Admission
+from streamproc.client.admission.admission import Payer
 from streamproc.errors import Refused, Unavailable
-from tests.faults.scenario import PATIENCE_S
+from tests.faults.scenario import PATIENCE_S, Scenario
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from streamproc.client.admission.admission import Payer
-    from tests.faults.scenario import Scenario
 
 CALLERS: Final = 6
 REST_S: Final = 0.01

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 from deploy.local.kafka import Broker
 from deploy.local.service import free_port
 from streamproc.kafka import topics as kafka_topics
-from tests.faults.scenario import PATIENCE_S, ready
+from tests.faults.scenario import PATIENCE_S, Scenario, ready
 from tests.faults.workers import DECISIONS_PER_TURN
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from tests.faults.scenario import Scenario
 
 
 @asynccontextmanager

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from streamproc.core import kind
-from streamproc.core.engine import Engine
+from streamproc.detectors.base import View, kind
 from streamproc.policy import Policy
-
-if TYPE_CHECKING:
-    from streamproc.core.rules import Rules
-    from streamproc.core.view import View
+from tests.feeding import Feed
 
 INSTALL: Final = "from tests.faults.buggy_detectors import install; install()"
 """The code that a worker runs first."""
@@ -46,7 +42,7 @@ class BuggyPolicy:
         self._original = original
         self.raised: list[str] = []
 
-    def rules(self, workflow: str, tenant: str, tier: str) -> Rules:
+    def rules(self, workflow: str, tenant: str, tier: str) -> Any:
         """Return the rules for a scope."""
         rules = copy(self._original.rules(workflow, tenant, tier))  # other policies of the process share them
         rules._by_kinds = {}
@@ -56,16 +52,16 @@ class BuggyPolicy:
         )
         return rules
 
-    def engine(self) -> Engine:
+    def engine(self) -> Any:
         """Return an engine under this policy."""
-        return Engine(self)
+        return Feed(self).engine
 
 
 def install() -> None:
     """Give every policy of this process the bug."""
     original = Policy.engine
 
-    def engine(policy: Policy) -> Engine:
+    def engine(policy: Policy) -> Any:
         made = BuggyPolicy(policy).engine()
         made.on_fault = original(policy).on_fault
         return made

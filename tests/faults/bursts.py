@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from functools import cache
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from streamproc.client import HaltListener
-from streamproc.core.run_state import RunState
 from streamproc.fingerprint import read_event
 from streamproc.policy import load_policy
 from streamproc.worker.turn_processor import log_time
-from tests.faults.scenario import PATIENCE_S
+from tests.faults.scenario import PATIENCE_S, Scenario
 from tests.faults.verdict import source
 from tests.faults.workload import sent
 from tests.security.bursts import BATCH_RECORDS, COSTLIEST, DEADLY, EXIT_CODE, run_on, send_burst
 from tests.security.maximal import CASES, SIZE, maximal
 from tests.waiting import until
 from tests.worker.running import turn
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tests.faults.scenario import Scenario
 
 BURST: Final = "burst"  # run ids of bursts begin with it
 QUIET: Final = 1  # the partition without bursts, in which halts are timed
@@ -87,11 +82,8 @@ async def _halts(scenario: Scenario, count: int) -> list[float]:
             run_id = run_on(QUIET, scenario.settings.partitions, f"neighbour-{number}")
             for place in range(3):
                 raw = {
-                    "run_id": run_id,
-                    "event_id": f"{run_id}/{place}",
-                    "node": "coder",
-                    "output": "I will try again.",
-                }
+                    "run_id": run_id, "event_id": f"{run_id}/{place}", "node": "coder", "output": "I will try again.",
+                }  # fmt: skip
                 scenario.load.by_id[raw["event_id"]] = raw
                 one = sent(raw)
                 began_s = time.monotonic()
@@ -135,7 +127,7 @@ async def _check(scenario: Scenario) -> None:
 def _expected(scenario: Scenario, records: list[Any]) -> tuple[set[tuple[int, int]], set[str]]:
     """Return the places of the burst records that are refused, and the ids of the decisions about the others."""
     engine = load_policy(scenario.settings.policy).engine()
-    states: dict[bytes, RunState] = {}
+    states: dict[bytes, Any] = {}
     refused, ids = set(), set()
     for record in sorted(records, key=lambda one: (one.partition, one.offset)):
         if not (record.key or b"").startswith(scenario.aside):
@@ -144,7 +136,8 @@ def _expected(scenario: Scenario, records: list[Any]) -> tuple[set[tuple[int, in
         if event is None or getattr(event, "node", "") == "deadly":
             refused.add((record.partition, record.offset))
             continue
-        outcome = engine.step(states.setdefault(record.key, RunState()), event, log_time(record))
+        outcome = engine.step(states.get(record.key, b""), event, log_time(record))
+        states[record.key] = outcome.kept
         if outcome.refused is not None:
             refused.add((record.partition, record.offset))
         else:

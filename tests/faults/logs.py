@@ -5,34 +5,26 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from streamproc.kafka.topics import changelog_topic
-from tests.faults.scenario import PATIENCE_S, ready
+from tests.faults.scenario import PATIENCE_S, Scenario, ready
 from tests.faults.workers import DECISIONS_PER_TURN
 from tests.faults.workload import Sent, sent
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tests.faults.scenario import Scenario
 
 HOUR_MS: Final = 3_600_000
 NOON_MS: Final = 1_750_000_000_000
 
 # The cleaner skips the active segment and the last second of records.
 COMPACT_SOON: Final = {
-    "cleanup.policy": "compact",
-    "segment.ms": "500",
-    "min.cleanable.dirty.ratio": "0.001",
-    "min.compaction.lag.ms": "0",
-    "max.compaction.lag.ms": "1000",
-    "delete.retention.ms": "100",
-}
+    "cleanup.policy": "compact", "segment.ms": "500", "min.cleanable.dirty.ratio": "0.001",
+    "min.compaction.lag.ms": "0", "max.compaction.lag.ms": "1000", "delete.retention.ms": "100",
+}  # fmt: skip
 
 
 async def duplicated(scenario: Scenario) -> None:

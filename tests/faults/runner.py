@@ -8,16 +8,14 @@ import os
 import re
 import threading
 import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from tests.faults import admission, brokers, bursts, logs, surfaces, workers
 from tests.faults.scenario import Result, Scenario
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from concurrent.futures import Future
 
 CONCURRENT_SHORT, CONCURRENT_LONG = 3, 2  # scenarios at a time
 SHORT_S, LONG_S = 300, 900  # a scenario that takes longer hangs
@@ -38,25 +36,20 @@ class Fault(NamedTuple):
 
 
 FAULTS: Final = {
-    "kill -9": Fault(workers.killed, BOTH),
-    "frozen": Fault(workers.frozen),
-    "frozen alone": Fault(workers.frozen_alone),
-    "1 to 3 to 2 workers": Fault(workers.rescaled, BOTH),
+    "kill -9": Fault(workers.killed, BOTH), "frozen": Fault(workers.frozen),
+    "frozen alone": Fault(workers.frozen_alone), "1 to 3 to 2 workers": Fault(workers.rescaled, BOTH),
     "disk full": Fault(workers.full, settings={"store": "rocksdb"}),
     "detectors raise": Fault(workers.buggy, standalone=True),
     "broker killed": Fault(brokers.broker_killed, standalone=True),
     "broker away": Fault(brokers.broker_away, ("stock",), standalone=True),
     "all workers gone": Fault(surfaces.workers_gone, short_paths=(), paths=BATCH),
     "broker gone": Fault(surfaces.broker_gone, short_paths=(), paths=BATCH, standalone=True),
-    "compaction": Fault(logs.compacted),
-    "duplicates": Fault(logs.duplicated),
-    "Redis gone": Fault(admission.redis_gone),
-    "poison": Fault(logs.poisoned, BOTH),
-    "poison burst": Fault(bursts.burst, paths=BATCH, standalone=True),
-    "garbage": Fault(logs.flooded),
+    "compaction": Fault(logs.compacted), "duplicates": Fault(logs.duplicated),
+    "Redis gone": Fault(admission.redis_gone), "poison": Fault(logs.poisoned, BOTH),
+    "poison burst": Fault(bursts.burst, paths=BATCH, standalone=True), "garbage": Fault(logs.flooded),
     "clock steps": Fault(logs.clocks),
     "clock steps in the log": Fault(logs.clocks, settings={"timestamp_type": "CreateTime"}),
-}
+}  # fmt: skip
 
 
 class Case(NamedTuple):

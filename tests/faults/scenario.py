@@ -9,9 +9,11 @@ import re
 import signal
 import time
 import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import KafkaError
@@ -20,17 +22,10 @@ from streamproc.errors import Unavailable
 from streamproc.kafka import topics as kafka_topics
 from streamproc.policy import load_policy
 from tests.faults.verdict import Log, Scanned, check_results, is_aside
-from tests.faults.workload import Workload
+from tests.faults.workload import Sent, Workload
 from tests.waiting import until
 from tests.worker.conftest import settings_for
-from tests.worker.running import Topics, WorkerProcess, places_of
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-    from pathlib import Path
-
-    from tests.faults.workload import Sent
-    from tests.worker.running import Way
+from tests.worker.running import Topics, Way, WorkerProcess, places_of
 
 T = TypeVar("T")
 Record = tuple[bytes | None, bytes | None, int | None]

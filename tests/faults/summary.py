@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tests.faults.scenario import Result
+from tests.faults.scenario import Result
 
 BEGIN: Final = "<!-- faults:begin -->"
 END: Final = "<!-- faults:end -->"
 SUMMED: Final = ("times", "turns", "controls", "lost", "made_up", "duplicates")
 HEADINGS: Final = (
-    "fault",
-    "path",
-    "rounds",
-    *(name.replace("_", " ") for name in SUMMED),
-    "longest stall",
-    "slowest halt",
-)
+    "fault", "path", "rounds", *(name.replace("_", " ") for name in SUMMED), "longest stall", "slowest halt",
+)  # fmt: skip
 HEARD: Final = ("fault", "surface", "after", "words")
 
 

@@ -7,25 +7,21 @@ import re
 import signal
 import sys
 import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from subprocess import Popen
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import aiohttp
 
 from tests.cli.conftest import ROOT, command
 from tests.faults.brokers import own_broker, start
-from tests.faults.scenario import PATIENCE_S, ready
+from tests.faults.scenario import PATIENCE_S, Scenario, ready
 from tests.notify.receiver import Receiver
 from tests.notify.test_on_kafka import Process
 from tests.tui.test_in_a_terminal import TerminalSession
 from tests.waiting import until
 from tests.web.deployment import ADDRESS
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
-    from tests.faults.scenario import Scenario
 
 LOOK_S: Final = 0.2
 GUARD: Final = """

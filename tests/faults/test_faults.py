@@ -6,14 +6,11 @@ scan, and everything is committed. `make faults` runs the long form of each faul
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from tests.faults.runner import Case, Mode, Runner
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MODE = Mode.from_environment()
 

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 
-from streamproc.core.run_state import dump, load
 from streamproc.kafka.topics import changelog_topic
+from streamproc.model.controls import ControlEvent
 from streamproc.replay.scan import Scan
 from streamproc.replay.source import Source
 from streamproc.worker.codec import decode_run
 from streamproc.worker.run_limits import RunLimits
 from streamproc.worker.tables import Runs
-from tests.faults.workload import SESSION, line
+from tests.faults.workload import SESSION, Raw, line
+from tests.feeding import Feed, stored_run
 from tests.states import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-
-    from streamproc.core.decision import Decision
-    from tests.faults.workload import Raw
-    from tests.worker.running import Topics
+from tests.worker.running import Topics
 
 PLACE: Final = {"partition", "offset"}  # position of a run's last record; a scan has none
 OF_ACCOUNTS: Final = "BUDGET009"  # the only account budget that the workload declares
@@ -92,10 +88,10 @@ class Scanned:
         bad = log.write(path)
         source = Source(path, lenient=True)
         scan = Scan([source], policy)
-        self.decisions: list[Decision] = list(scan)
+        self.decisions: list[ControlEvent] = list(scan)
         assert source.bad == bad, "scan must refuse exactly the records that are not events"
         self.bad = bad
-        self.runs = {run_id: load(dump(run)) for run_id in scan.runs if (run := scan.runs.read(run_id)) is not None}
+        self.runs = {run_id: Feed(stored=stored_run(scan.runs, run_id)).state for run_id in scan.runs}
         self.turns = scan.turns
 
 
@@ -128,7 +124,6 @@ def compare_controls(controls: Iterable[Any], scanned: Scanned, log: Log) -> tup
         assert published.setdefault(control["id"], record.value) == record.value, f"two versions of {control['id']}"
         trigger = control["trigger"]
         cause = identity(places[trigger["partition"], trigger["offset"]].value)
-        assert cause is not None
         assert cause.event_id == trigger["event_id"], "a decision names the position of its trigger"
     lost = wanted.keys() - published.keys()
     made_up = {one for one in published.keys() - wanted.keys() if not _preceded_the_account(published[one], scanned)}
@@ -183,6 +178,6 @@ def source(record: Any) -> tuple[bytes, ...]:
     return headers["source.topic"], headers["source.partition"], headers["source.offset"]
 
 
-def _some(decisions: Iterable[Decision]) -> list[str]:
+def _some(decisions: Iterable[ControlEvent]) -> list[str]:
     shown = [f"{one.run_id} {one.code} {one.severity} {one.trigger}" for one in decisions]
     return shown[:5]

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from typing import TYPE_CHECKING
 
 from streamproc.policy import load_policy
 from tests.faults.buggy_detectors import INSTALL, BuggyPolicy
-from tests.faults.scenario import PATIENCE_S, ready
+from tests.faults.scenario import PATIENCE_S, Scenario, ready
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from tests.faults.scenario import Scenario
 
 DECISIONS_PER_TURN = 0.07  # approximate decisions per turn of the workload
 

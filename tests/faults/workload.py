@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
 
 import orjson
 
 from streamproc.fingerprint import fingerprint
 from streamproc.model import wire
 from streamproc.model.raw_events import parse_raw
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 Raw = dict[str, Any]
 

@@ -70,13 +70,8 @@ def test_completed_is_read_as_a_number(value: Any, count: int | None) -> None:
 
 def test_unreadable_moves_of_a_cycle_are_ignored() -> None:
     moves = [
-        {"task_id": "T1", "from": "A", "to": "B"},
-        {"id": 2, "status": "DONE"},
-        {"to": "B"},
-        "T3",
-        None,
-        {"id": "T4"},
-    ]
+        {"task_id": "T1", "from": "A", "to": "B"}, {"id": 2, "status": "DONE"}, {"to": "B"}, "T3", None, {"id": "T4"},
+    ]  # fmt: skip
     assert event("cycle.completed", transitions=moves).moved == (("T1", "B"), ("2", "DONE"))
 
 

@@ -107,15 +107,10 @@ index 83db48f..bf26a5e 100644
 """
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("83db48f..bf26a5e", "83db48f..0123abc"),
-        ("2026-01-01 10:00:00", "2026-02-02 11:11:11"),
-        ("@@ -10,7 +10,7 @@ def main():", "@@ -31,7 +31,7 @@ def main():"),
-        ("x = 1\n", "x = 1  \n"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new"), [
+    ("83db48f..bf26a5e", "83db48f..0123abc"), ("2026-01-01 10:00:00", "2026-02-02 11:11:11"),
+    ("@@ -10,7 +10,7 @@ def main():", "@@ -31,7 +31,7 @@ def main():"), ("x = 1\n", "x = 1  \n"),
+])  # fmt: skip
 def test_git_metadata_in_a_patch_is_ignored(old: str, new: str) -> None:
     moved = PATCH.replace(old, new)
     assert moved != PATCH

@@ -53,45 +53,28 @@ def test_a_word_alone_makes_no_poll(answer: str) -> None:
     assert marks_of({}, answer) == 0
 
 
-@pytest.mark.parametrize(
-    ("args", "answer", "marks"),
-    [
-        ({"session_id": 4711}, "session 4711: nothing new", WAITS),
-        ('{"jobId": "build-9"}', "build-9 has 4 steps", WAITS),
-        ({"pid": "4711", "signal": 0}, "4711", WAITS),
-        ({"session_id": 47}, "4711 lines", 0),
-        ({"session_id": 47}, "in 47.5 s", 0),
-        ({"pid": 4}, "pid 4", 0),
-        ({"line": 4711}, "4711: x = 1", 0),
-        ({"user_id": "ada_9"}, "ada_9 is 36", 0),
-        ({"session_id": "main", "command": "ls"}, "[main] a.py", 0),
-        ({"session_id": True}, "True", 0),
-        ({"session_id": 4711}, "Unknown process id 4711", 0),
-        ({"session_id": 4711}, "Session 4711 has already exited.", 0),
-        ({"job_id": "j-77"}, "Job j-77 failed: exit code 3", 0),
-        ({"job_id": "j-77"}, '{\n"job_id": "j-77",\n"state": "SUCCEEDED"\n}', 0),
-        ({"job_id": "j-77"}, '{"job_id": "j-77", "state": "validating", "completed": 0, "failed": 0}', WAITS),
-        ({"job_id": "j-77"}, "job j-77: 3 of 8 tasks completed", WAITS),
-        ({"session_id": 4711}, f"session 4711\n{LOG}state: failed\n", WAITS),
-    ],
-)
+@pytest.mark.parametrize(("args", "answer", "marks"), [
+    ({"session_id": 4711}, "session 4711: nothing new", WAITS), ('{"jobId": "build-9"}', "build-9 has 4 steps", WAITS),
+    ({"pid": "4711", "signal": 0}, "4711", WAITS), ({"session_id": 47}, "4711 lines", 0),
+    ({"session_id": 47}, "in 47.5 s", 0), ({"pid": 4}, "pid 4", 0), ({"line": 4711}, "4711: x = 1", 0),
+    ({"user_id": "ada_9"}, "ada_9 is 36", 0), ({"session_id": "main", "command": "ls"}, "[main] a.py", 0),
+    ({"session_id": True}, "True", 0), ({"session_id": 4711}, "Unknown process id 4711", 0),
+    ({"session_id": 4711}, "Session 4711 has already exited.", 0),
+    ({"job_id": "j-77"}, "Job j-77 failed: exit code 3", 0),
+    ({"job_id": "j-77"}, '{\n"job_id": "j-77",\n"state": "SUCCEEDED"\n}', 0),
+    ({"job_id": "j-77"}, '{"job_id": "j-77", "state": "validating", "completed": 0, "failed": 0}', WAITS),
+    ({"job_id": "j-77"}, "job j-77: 3 of 8 tasks completed", WAITS),
+    ({"session_id": 4711}, f"session 4711\n{LOG}state: failed\n", WAITS),
+])  # fmt: skip
 def test_an_answer_that_repeats_a_handle_makes_a_poll(args: Any, answer: str, marks: int) -> None:
     assert marks_of(args, answer) == marks
 
 
-@pytest.mark.parametrize(
-    ("command", "marks"),
-    [
-        ("sleep 60; tail -3 train.log", WAITS),
-        ("sleep 2m && gh run view 7", WAITS),
-        (["bash", "-lc", "sleep 45\nsqueue"], WAITS),
-        ("sleep 30", WAITS),
-        ("sleep 5; cat x", 0),
-        ("sleep 0.5; cat x", 0),
-        ("make && sleep 60", 0),
-        ("sleep 60 & make", 0),
-    ],
-)
+@pytest.mark.parametrize(("command", "marks"), [
+    ("sleep 60; tail -3 train.log", WAITS), ("sleep 2m && gh run view 7", WAITS),
+    (["bash", "-lc", "sleep 45\nsqueue"], WAITS), ("sleep 30", WAITS), ("sleep 5; cat x", 0), ("sleep 0.5; cat x", 0),
+    ("make && sleep 60", 0), ("sleep 60 & make", 0),
+])  # fmt: skip
 def test_a_command_that_sleeps_before_it_looks_is_a_poll(command: Any, marks: int) -> None:
     assert marks_of({"command": command}, "epoch 3") == marks_of({"cmd": command}, "epoch 3") == marks
     if isinstance(command, str):  # agents with one tool pass the command itself as the arguments
@@ -101,33 +84,22 @@ def test_a_command_that_sleeps_before_it_looks_is_a_poll(command: Any, marks: in
 TEXT: Final = "x = 1\n" * 20
 
 
-@pytest.mark.parametrize(
-    ("args", "marks"),
-    [
-        ({"path": "a.py", "insert_text": TEXT}, WRITES | EDITS),
-        ({"file_path": "a.py", "content": TEXT}, WRITES | EDITS),
-        ({"command": f"cat >> a.py <<'EOF'\n{TEXT}EOF"}, WRITES | EDITS),
-        ({"command": f"cat <<EOF >> a.py\n{TEXT}EOF"}, WRITES | EDITS),
-        (f"cat <<EOF >> a.py\n{TEXT}EOF", WRITES | EDITS),
-        (f"cat a.py # {TEXT}", 0),
-        ({"path": "a.py", "insert_text": "x = 1"}, EDITS),
-        ({"at": "10:20", "text": TEXT}, WRITES | EDITS),
-        ({"at": 12, "text": "x"}, EDITS),
-        ({"input": "*** Begin Patch\n*** Update File: a.py\n@@\n-x\n+y\n*** End Patch"}, EDITS),
-        ({"command": "sed -i 's/a/b/' a.py"}, EDITS),
-        ({"cmd": ["bash", "-lc", "cd /app && sed -i 's/a/b/' a.py"]}, EDITS),
-        ({"command": "sed -i 's/a/b/' a.py && make"}, 0),
-        ({"command": "sed -n 1,9p a.py"}, 0),
-        ({"command": "cat > a.py <<'EOF'\nx = 1\nEOF"}, EDITS),
-        ({"command": "cat > a.py <<'EOF'\nx = 1\nEOF\npython a.py"}, 0),
-        ({"command": "cat <<EOF\nx = 1\nEOF"}, 0),
-        ({"content": TEXT}, 0),
-        ({"command": f"pytest {TEXT}"}, 0),
-        ({"command": f"make >> build.log; tail build.log # {TEXT}"}, 0),
-        ({"command": f"until grep -q done log; do sleep 5; done; tail log # {TEXT}"}, 0),
-        ({"command": f"python - <<'EOF'\n{TEXT}EOF"}, 0),
-    ],
-)
+@pytest.mark.parametrize(("args", "marks"), [
+    ({"path": "a.py", "insert_text": TEXT}, WRITES | EDITS), ({"file_path": "a.py", "content": TEXT}, WRITES | EDITS),
+    ({"command": f"cat >> a.py <<'EOF'\n{TEXT}EOF"}, WRITES | EDITS),
+    ({"command": f"cat <<EOF >> a.py\n{TEXT}EOF"}, WRITES | EDITS), (f"cat <<EOF >> a.py\n{TEXT}EOF", WRITES | EDITS),
+    (f"cat a.py # {TEXT}", 0), ({"path": "a.py", "insert_text": "x = 1"}, EDITS),
+    ({"at": "10:20", "text": TEXT}, WRITES | EDITS), ({"at": 12, "text": "x"}, EDITS),
+    ({"input": "*** Begin Patch\n*** Update File: a.py\n@@\n-x\n+y\n*** End Patch"}, EDITS),
+    ({"command": "sed -i 's/a/b/' a.py"}, EDITS), ({"cmd": ["bash", "-lc", "cd /app && sed -i 's/a/b/' a.py"]}, EDITS),
+    ({"command": "sed -i 's/a/b/' a.py && make"}, 0), ({"command": "sed -n 1,9p a.py"}, 0),
+    ({"command": "cat > a.py <<'EOF'\nx = 1\nEOF"}, EDITS),
+    ({"command": "cat > a.py <<'EOF'\nx = 1\nEOF\npython a.py"}, 0), ({"command": "cat <<EOF\nx = 1\nEOF"}, 0),
+    ({"content": TEXT}, 0), ({"command": f"pytest {TEXT}"}, 0),
+    ({"command": f"make >> build.log; tail build.log # {TEXT}"}, 0),
+    ({"command": f"until grep -q done log; do sleep 5; done; tail log # {TEXT}"}, 0),
+    ({"command": f"python - <<'EOF'\n{TEXT}EOF"}, 0),
+])  # fmt: skip
 def test_the_form_of_the_arguments_shows_a_call_that_writes(args: Any, marks: int) -> None:
     assert marks_of(args, "ok") == marks
 

@@ -210,27 +210,18 @@ def test_awkward_texts_do_not_cause_backtracking(text: str) -> None:
 SECRETS = [
     ("Authorization: Bearer abcdef123456 rejected", "abcdef123456"),
     ('{"Authorization": "Bearer opaque-token-9"}', "opaque-token-9"),
-    ("authorization=Basic dXNlcjpwYXNz", "dXNlcjpwYXNz"),
-    ("used sk-proj-abc123def456ghi789", "abc123def456ghi789"),
+    ("authorization=Basic dXNlcjpwYXNz", "dXNlcjpwYXNz"), ("used sk-proj-abc123def456ghi789", "abc123def456ghi789"),
     ("remote: ghp_abcdefghijklmnop1234", "abcdefghijklmnop1234"),
-    ("github_pat_11ABCDEFG0abcdefghij", "11ABCDEFG0abcdefghij"),
-    ("glpat-abcdefghij0123456789", "abcdefghij0123456789"),
-    ("hf_abcdefghijklmnop", "abcdefghijklmnop"),
-    ("AKIAIOSFODNN7EXAMPLE is unknown", "IOSFODNN7EXAMPLE"),
-    ("AIzaSyA1234567890abcdefg", "SyA1234567890"),
-    ("xoxb-123456789012-abcdef", "123456789012"),
-    ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIx.sig", "eyJzdWIiOiIx"),
-    ("aws_secret_access_key=wJalrXUtnFEMI", "wJalrXUtnFEMI"),
-    ("password: hunter2", "hunter2"),
-    ("PASSWORD='s3cret!'", "s3cret!"),
-    ("login with password hunter22 failed", "hunter22"),
-    ("X-Api-Key: 99zz88yy", "99zz88yy"),
-    ("?token=abc123&x=1", "abc123"),
-    ("postgres://user:pa55word@db:5432/x", "pa55word"),
-    ("redis://:pa55word@cache", "pa55word"),
-    ("mail to jane.doe@example.com", "jane.doe"),
+    ("github_pat_11ABCDEFG0abcdefghij", "11ABCDEFG0abcdefghij"), ("glpat-abcdefghij0123456789", "abcdefghij0123456789"),
+    ("hf_abcdefghijklmnop", "abcdefghijklmnop"), ("AKIAIOSFODNN7EXAMPLE is unknown", "IOSFODNN7EXAMPLE"),
+    ("AIzaSyA1234567890abcdefg", "SyA1234567890"), ("xoxb-123456789012-abcdef", "123456789012"),
+    ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIx.sig", "eyJzdWIiOiIx"), ("aws_secret_access_key=wJalrXUtnFEMI", "wJalrXUtnFEMI"),
+    ("password: hunter2", "hunter2"), ("PASSWORD='s3cret!'", "s3cret!"),
+    ("login with password hunter22 failed", "hunter22"), ("X-Api-Key: 99zz88yy", "99zz88yy"),
+    ("?token=abc123&x=1", "abc123"), ("postgres://user:pa55word@db:5432/x", "pa55word"),
+    ("redis://:pa55word@cache", "pa55word"), ("mail to jane.doe@example.com", "jane.doe"),
     ("-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----", "MIIEow"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "secret"), SECRETS)

@@ -175,18 +175,11 @@ def test_usual_forms_take_the_short_way(fields: dict[str, Any]) -> None:
     assert differs({"run_id": "r", "node": "n", **fields}, None, local=True) is False
 
 
-@pytest.mark.parametrize(
-    "event",
-    [
-        {"type": "run.started", "run_id": "r"},
-        {"run_id": "r", "node": "n", "output": "x", "ouput": "y"},
-        {"run_id": "r", "node": "n", "tool_calls": [{"name": "t", "argumets": 1}]},
-        {"run_id": "r", "node": "n", "from": "a", "from_": "b"},
-        {"run_id": "r"},
-        [],
-        None,
-    ],
-)
+@pytest.mark.parametrize("event", [
+    {"type": "run.started", "run_id": "r"}, {"run_id": "r", "node": "n", "output": "x", "ouput": "y"},
+    {"run_id": "r", "node": "n", "tool_calls": [{"name": "t", "argumets": 1}]},
+    {"run_id": "r", "node": "n", "from": "a", "from_": "b"}, {"run_id": "r"}, [], None,
+])  # fmt: skip
 def test_what_is_no_ordinary_turn_is_left_to_validation(event: Any) -> None:
     assert plain_turn(event) is None
 

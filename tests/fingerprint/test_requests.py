@@ -13,23 +13,11 @@ from streamproc.fingerprint.turn import as_request
 from streamproc.model.raw_events import parse_raw
 
 DIFFERENT = [
-    "Grade document 1.",
-    "Grade document 2.",
-    "Grade 123e4567-e89b-12d3-a456-426614174000.",
-    "Grade 123e4567-e89b-12d3-a456-426614174001.",
-    "Sales of 2026-11-25",
-    "Sales of 2026-11-26",
-    "The meeting at 10:30",
-    "The meeting at 11:30",
-    "/tmp/a.txt",
-    "/tmp/b.txt",
-    ["Grade", "it."],
-    {"item": 1},
-    {"item": 2},
-    7,
-    "a" * 3 * TIMES_MAX + "1" + "b" * 3 * TIMES_MAX,
-    "a" * 3 * TIMES_MAX + "2" + "b" * 3 * TIMES_MAX,
-]
+    "Grade document 1.", "Grade document 2.", "Grade 123e4567-e89b-12d3-a456-426614174000.",
+    "Grade 123e4567-e89b-12d3-a456-426614174001.", "Sales of 2026-11-25", "Sales of 2026-11-26", "The meeting at 10:30",
+    "The meeting at 11:30", "/tmp/a.txt", "/tmp/b.txt", ["Grade", "it."], {"item": 1}, {"item": 2}, 7,
+    "a" * 3 * TIMES_MAX + "1" + "b" * 3 * TIMES_MAX, "a" * 3 * TIMES_MAX + "2" + "b" * 3 * TIMES_MAX,
+]  # fmt: skip
 
 
 def test_requests_differ_by_everything_that_may_name_an_item() -> None:

@@ -139,7 +139,6 @@ def test_counts_without_test_ids_give_a_number_but_no_set() -> None:
 
 def test_three_test_ids_are_shown_and_truncated() -> None:
     tests = turn(tests={"failed": ["x" * 500, *map(str, range(9))]}).tests
-    assert tests is not None
     assert (tests.failing, len(tests.sample)) == (10, 3)
     assert max(map(len, turn(tests={"failed": ["x" * 500]}).tests.sample)) == 120  # type: ignore[union-attr]
 
@@ -147,13 +146,11 @@ def test_three_test_ids_are_shown_and_truncated() -> None:
 def test_an_empty_error_list_differs_from_no_report() -> None:
     assert turn().errors is None
     none = turn(errors=[]).errors
-    assert none is not None
     assert (none.count, none.retryable) == (0, False)
 
 
 def test_a_missing_price_is_not_zero() -> None:
     usage = turn(usage={"input_tokens": 5}).usage
-    assert usage is not None
     assert usage.cost_usd_micro is None
     assert turn(usage={"cost_usd": 0}).usage == wire.Usage(cost_usd_micro=0)
 
@@ -190,46 +187,32 @@ def test_the_key_of_a_call_is_its_name_and_arguments() -> None:
     assert len({call().key, call(args={"n": 2}).key, call(args={"n": "1"}).key, call(name="u").key}) == 4
 
 
-@pytest.mark.parametrize(
-    ("fields", "outcome"),
-    [
-        ({}, wire.NO_ANSWER),
-        ({"result": None}, wire.NO_ANSWER),
-        ({"result": ""}, wire.ANSWERED),
-        ({"result": "ok", "error": None}, wire.ANSWERED),
-        ({"result": "ok", "error": ""}, wire.ANSWERED),
-        ({"result": "ok", "error": False}, wire.ANSWERED),
-        ({"result": "ok", "error": 0}, wire.ANSWERED),
-        ({"result": "ok", "error": []}, wire.ANSWERED),
-        ({"result": "ok", "error": {}}, wire.ANSWERED),
-        ({"error": "boom"}, wire.FAILED),
-        ({"error": True, "result": "boom"}, wire.FAILED),
-        ({"error": True}, wire.FAILED),
-        ({"error": {"code": 7}}, wire.FAILED),
-        ({"error": 1, "result": "x"}, wire.FAILED_RUN),
-        ({"error": "exit code 1", "result": "3 failed, 9 passed"}, wire.FAILED_RUN),
-        ({"error": "Exit code 1\n3 failed, 9 passed"}, wire.FAILED_RUN),
-        ({"error": "Command exited with status 2: 3 failed"}, wire.FAILED_RUN),
-        ({"error": "exit code 1"}, wire.FAILED),
-        ({"error": "boom", "result": "boom"}, wire.FAILED),
-        ({"error": "no such file", "result": "Error: no such file\n"}, wire.FAILED),
-        ({"error": "exit code 127", "result": "foo: not found"}, wire.FAILED),
-        ({"error": "HTTP 503", "result": "x"}, wire.FAILED_RETRYABLE),
-        ({"error": "HTTP 429 Too Many Requests"}, wire.FAILED_RETRYABLE),
-        ({"error": {"status": 503}}, wire.FAILED_RETRYABLE),
-        ({"error": True, "result": "503 Service Unavailable"}, wire.FAILED_RETRYABLE),
-        ({"error": "boom", "retryable": True}, wire.FAILED_RETRYABLE),
-        ({"result": "HTTP 429 Too Many Requests"}, wire.FAILED_RETRYABLE),
-        ({"result": "Error code: 503"}, wire.FAILED_RETRYABLE),
-        ({"result": "timed out: bash has not returned"}, wire.FAILED_RETRYABLE),
-        ({"result": "rate limited, try again in 8 s"}, wire.FAILED_RETRYABLE),
-        ({"result": "status: 500 of 900 files done"}, wire.ANSWERED),
-        ({"result": "500 1200"}, wire.ANSWERED),
-        ({"result": "In the log: HTTP 429 Too Many Requests"}, wire.ANSWERED),
-        ({"result": "HTTP 503 is what it says when " + "it is busy, " * 20}, wire.ANSWERED),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("fields", "outcome"), [
+    ({}, wire.NO_ANSWER), ({"result": None}, wire.NO_ANSWER), ({"result": ""}, wire.ANSWERED),
+    ({"result": "ok", "error": None}, wire.ANSWERED), ({"result": "ok", "error": ""}, wire.ANSWERED),
+    ({"result": "ok", "error": False}, wire.ANSWERED), ({"result": "ok", "error": 0}, wire.ANSWERED),
+    ({"result": "ok", "error": []}, wire.ANSWERED), ({"result": "ok", "error": {}}, wire.ANSWERED),
+    ({"error": "boom"}, wire.FAILED), ({"error": True, "result": "boom"}, wire.FAILED), ({"error": True}, wire.FAILED),
+    ({"error": {"code": 7}}, wire.FAILED), ({"error": 1, "result": "x"}, wire.FAILED_RUN),
+    ({"error": "exit code 1", "result": "3 failed, 9 passed"}, wire.FAILED_RUN),
+    ({"error": "Exit code 1\n3 failed, 9 passed"}, wire.FAILED_RUN),
+    ({"error": "Command exited with status 2: 3 failed"}, wire.FAILED_RUN), ({"error": "exit code 1"}, wire.FAILED),
+    ({"error": "boom", "result": "boom"}, wire.FAILED),
+    ({"error": "no such file", "result": "Error: no such file\n"}, wire.FAILED),
+    ({"error": "exit code 127", "result": "foo: not found"}, wire.FAILED),
+    ({"error": "HTTP 503", "result": "x"}, wire.FAILED_RETRYABLE),
+    ({"error": "HTTP 429 Too Many Requests"}, wire.FAILED_RETRYABLE),
+    ({"error": {"status": 503}}, wire.FAILED_RETRYABLE),
+    ({"error": True, "result": "503 Service Unavailable"}, wire.FAILED_RETRYABLE),
+    ({"error": "boom", "retryable": True}, wire.FAILED_RETRYABLE),
+    ({"result": "HTTP 429 Too Many Requests"}, wire.FAILED_RETRYABLE),
+    ({"result": "Error code: 503"}, wire.FAILED_RETRYABLE),
+    ({"result": "timed out: bash has not returned"}, wire.FAILED_RETRYABLE),
+    ({"result": "rate limited, try again in 8 s"}, wire.FAILED_RETRYABLE),
+    ({"result": "status: 500 of 900 files done"}, wire.ANSWERED), ({"result": "500 1200"}, wire.ANSWERED),
+    ({"result": "In the log: HTTP 429 Too Many Requests"}, wire.ANSWERED),
+    ({"result": "HTTP 503 is what it says when " + "it is busy, " * 20}, wire.ANSWERED),
+], ids=str)  # fmt: skip
 def test_the_outcome_of_a_call(fields: dict[str, Any], outcome: int) -> None:
     assert call(**fields).outcome == outcome
 
@@ -247,23 +230,13 @@ def test_a_result_and_an_error_with_the_same_text_differ_by_outcome() -> None:
     assert call(result="boom") != call(error="boom")
 
 
-@pytest.mark.parametrize(
-    ("value", "has_text"),
-    [
-        ({"verdict": "no_consensus", "score": 6, "approved": False, "next": None}, False),
-        ({"next": "researcher"}, False),
-        ({"file": "a.py", "patch": "+return total"}, True),
-        ({"code": "x=" + "1" * 30}, True),
-        ({"findings": ["a"]}, True),
-        ([1, 2], True),
-        ("no", False),
-        (0.7, False),
-        ("the tests still fail", True),
-    ],
-)
+@pytest.mark.parametrize(("value", "has_text"), [
+    ({"verdict": "no_consensus", "score": 6, "approved": False, "next": None}, False), ({"next": "researcher"}, False),
+    ({"file": "a.py", "patch": "+return total"}, True), ({"code": "x=" + "1" * 30}, True), ({"findings": ["a"]}, True),
+    ([1, 2], True), ("no", False), (0.7, False), ("the tests still fail", True),
+])  # fmt: skip
 def test_a_verdict_has_no_text(value: Any, has_text: bool) -> None:
     structured = turn(structured_output=value).structured
-    assert structured is not None
     assert (structured.size > 0) is has_text
 
 
@@ -329,7 +302,6 @@ def test_a_fingerprinted_record_with_a_mistake_is_refused() -> None:
 def test_ten_megabytes_are_fingerprinted() -> None:
     text = "at 12:00:00 the build goes on\n" * 350_000
     event = turn(output=text, artifact=text, tool_calls=[{"name": "t", "args": text, "result": text}])
-    assert event.output is not None
     assert event.output.size == len(text)
     assert len(wire.encode(event)) < 600
 
@@ -343,19 +315,12 @@ def test_a_line_that_only_names_the_next_speaker_is_a_decision(text: str) -> Non
     assert fingerprint(parse_raw({"run_id": "r", "node": "manager", "output": text})).next == "coder"
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        {"output": "Next speaker: coder. Please fix the parser, and then run the tests of the whole package."},
-        {"output": "The next speaker: coder"},
-        {"output": "Next speaker: coder\nNext speaker: tester"},
-        {"output": "Next speaker: manager"},
-        {"output": "Next step: coder"},
-        {"output": "Next speaker: " + "c" * 120},
-        {"output": "Next speaker: coder", "tool_calls": [{"name": "look"}]},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("raw", [
+    {"output": "Next speaker: coder. Please fix the parser, and then run the tests of the whole package."},
+    {"output": "The next speaker: coder"}, {"output": "Next speaker: coder\nNext speaker: tester"},
+    {"output": "Next speaker: manager"}, {"output": "Next step: coder"}, {"output": "Next speaker: " + "c" * 120},
+    {"output": "Next speaker: coder", "tool_calls": [{"name": "look"}]},
+], ids=str)  # fmt: skip
 def test_other_texts_decide_nothing(raw: dict[str, Any]) -> None:
     assert fingerprint(parse_raw({"run_id": "r", "node": "manager", **raw})).next == ""
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from aiokafka import ConsumerRecord
 
 from streamproc.fleet.record_signing import LogPlace, RecordSigner
 from streamproc.fleet.workers import ROLE
 from streamproc.model.heartbeat import Heartbeat, encode_heartbeat
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 NOON_MS = 1_769_860_800_000
 

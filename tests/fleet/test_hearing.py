@@ -88,7 +88,6 @@ async def test_a_killed_and_a_frozen_worker_are_missed_and_a_stopped_one_at_once
         await ear.until("unwatched", unwatched=4)
         await Topics(settings).send(honest_run("waiting", 5))
         found = await hear(settings)
-        assert found is not None
         assert found.sentence(local) == ("no worker has decided since 14:03:07; 5 turns wait in 1 of 4 partitions")
 
         again = start_worker(settings)
@@ -144,7 +143,6 @@ async def test_a_listener_without_the_topic_or_without_workers_knows_nothing(bro
     settings = settings_for(brokers, topic_prefix)
     await kafka_topics.apply(settings)
     found = await hear(settings)
-    assert found is not None
     assert (found.state.name, found.level, found.waiting) == ("unknown", "unknown", None)
     assert await ends_of_turns(settings) == dict.fromkeys(range(4), 0)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+import random
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -12,10 +13,6 @@ from streamproc.errors import InvalidEvent
 from streamproc.fleet.issuing import new_command, restatement
 from streamproc.fleet.state import Fleet
 from streamproc.model.fleet_command import FleetCommand, Status, encode_command, read_command
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Iterable
 
 T0 = 1_769_860_800_000
 CLOCKS = st.integers(T0 - 300_000, T0 + 300_000)  # of operators and workers, which differ

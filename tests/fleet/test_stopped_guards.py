@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -17,16 +19,11 @@ from streamproc.fleet.commands import Order, issue
 from streamproc.kafka import topics as kafka_topics
 from streamproc.read_model import ModelReader, ReadModel
 from streamproc.read_model.order_progress import order_progress
+from streamproc.settings import Settings
 from tests.cli.conftest import ROOT
 from tests.waiting import until, wait_until
 from tests.worker.conftest import settings_for
 from tests.worker.running import WorkerProcess, environment_of, run_sync
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from streamproc.settings import Settings
 
 
 @pytest.fixture

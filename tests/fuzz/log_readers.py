@@ -7,12 +7,12 @@ import gzip
 import tempfile
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import orjson
 
 from streamproc.errors import InvalidEvent
-from streamproc.importers.genai_spans import step_of
+from streamproc.importers.genai_spans import SpanRecord, step_of
 from streamproc.otel import UnreadableSpans, wire_size
 from streamproc.otel.decoding import Encoding, read_spans, unpacked
 from streamproc.replay.source import Source, open_logs
@@ -20,9 +20,6 @@ from tests.fuzz.reader import NOTHING, Reader
 from tests.importers.reading import SAMPLES
 from tests.importers.traces import agent_span, export, tool_span
 from tests.otel.test_receiver import protobuf_of
-
-if TYPE_CHECKING:
-    from streamproc.importers.genai_spans import SpanRecord
 
 SAMPLE_BYTES_MAX: Final = 20_000
 UNPACKED_MAX: Final = 1 << 20

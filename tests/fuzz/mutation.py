@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 import msgspec
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Iterator, Sequence
 
 DEEP: Final = 400
 NASTY: Final[tuple[Any, ...]] = (

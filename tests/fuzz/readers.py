@@ -21,7 +21,6 @@ from streamproc.core.accounts import (
     write_statement,
 )
 from streamproc.core.charges import Charge, statements
-from streamproc.core.decision import encode_decision
 from streamproc.core.engine import Engine
 from streamproc.core.run_state import RunState, check, dump, load
 from streamproc.core.status import encode_status
@@ -92,7 +91,7 @@ def _stepped() -> tuple[list[RunState], list[bytes], list[bytes], list[Charge]]:
         outcome = engine.step(state, read_event(line), START_MS + number * 1_000, number)
         charges += outcome.charges
         for decision in outcome.decisions:
-            decisions.append(encode_decision(decision))
+            decisions.append(msgspec.json.encode(decision))
             statuses.append(encode_status(engine.status(state, "r", decision)))
         if number % 5 == 0:
             states.append(load(dump(state)))
@@ -138,7 +137,7 @@ def _step(event: wire.Event) -> None:
             outcome = engine.step(state, event, at_ms, 0)
             charges += outcome.charges
             for decision in outcome.decisions:
-                assert encode_decision(decision)
+                assert msgspec.json.encode(decision)
                 encode_status(engine.status(state, event.run_id, decision))
             engine.next_deadline(state)
             load(dump(state))
@@ -206,7 +205,7 @@ def _replayed(value: bytes) -> None:
         replay = LogReplay(_policy().engine(), event_bytes_max=1_000_000, authority=authority)
         records: Any = records_of([(b"r", value), (b"r", _wire_lines()[0])])
         for decision in replay.decide(records):
-            assert encode_decision(decision)
+            assert msgspec.json.encode(decision)
 
 
 def _booked(statement: Statement) -> None:

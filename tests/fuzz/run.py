@@ -5,15 +5,12 @@ from __future__ import annotations
 import logging
 import random
 import traceback
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
+from streamproc.errors import Problem
 from tests.fuzz.mutation import inputs
 from tests.fuzz.readers import READERS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamproc.errors import Problem
 
 
 class Outcome(NamedTuple):

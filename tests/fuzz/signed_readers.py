@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
-from streamproc.client.halt_records import Halt, read_control_news
+from streamproc.client.halt_records import ControlNews, Halt, read_control_news
 from streamproc.client.verification import RecordVerifier
 from streamproc.errors import InvalidEvent
 from streamproc.fingerprint import read_event
@@ -23,9 +23,6 @@ from streamproc.model.fleet_command import FleetCommand, encode_command
 from streamproc.model.signing_keys import SigningKey, read_signing_keys
 from tests.fuzz.reader import NOTHING, Reader
 from tests.worker.records import NOON_MS, Record
-
-if TYPE_CHECKING:
-    from streamproc.client.halt_records import ControlNews
 
 SECRET: Final = b"0123456789abcdef0123456789abcdef"
 KEYS: Final = (SigningKey("ops", "hmac", SECRET), SigningKey("edge", "ed25519", SECRET))

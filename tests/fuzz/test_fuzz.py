@@ -10,7 +10,6 @@ import yaml
 
 from streamproc.client.halt_records import read_control_news, read_status_news
 from streamproc.core.accounts import Account, SpendWindow, dump_account, load_account, read_statement, step_account
-from streamproc.core.run_state import load
 from streamproc.errors import InvalidEvent
 from streamproc.model import wire
 from streamproc.model.raw_events import parse_raw
@@ -31,7 +30,7 @@ def test_every_input_is_read_or_refused(name: str) -> None:
     assert outcome.read or name in SIGNED_READERS, "some inputs are valid"
 
 
-@pytest.mark.parametrize("read", [load, load_account, read_statement, decode_run, wire.decode])
+@pytest.mark.parametrize("read", [load_account, read_statement, decode_run, wire.decode])
 def test_invalid_text_and_deep_nesting_raise_a_decode_error(read) -> None:
     for value in (b"[" * 5_000, b"\x91" * 5_000, b'["\xff"]', b"\x91\xa1\xff", b"[1," + b'"\xed\xa0\x80"' * 3, b""):
         with pytest.raises(msgspec.DecodeError):

@@ -10,14 +10,15 @@ import json
 import logging
 import os
 import tempfile
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 import yaml
 
-from streamproc.core.graph import check_graph, compact_graph, cycles_of, read_graph, unsafe_cycles
+from streamproc.core.graph import Graph, check_graph, compact_graph, cycles_of, read_graph, unsafe_cycles
 from streamproc.errors import InvalidEvent, InvalidGraph, InvalidSettings, shown
 from streamproc.kafka.tokens import NoToken, TokenFile
 from streamproc.model.escaping import LogFormatter, escape, escape_json, indented, inert
@@ -31,11 +32,6 @@ from streamproc.replay.source import Source
 from streamproc.settings import ENV_FILE, PREFIX, Settings, load_settings
 from tests.fuzz.reader import NOTHING, Reader, text_of
 from tests.laws.traces import EVENTS, START_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from streamproc.core.graph import Graph
 
 PLANTED: Final = "ghp_Ab1Cd2Ef3Gh4Ij5Kl6Mn7Op8Qr9St0Uv1Wx2"
 SECRET: Final = "k7Qx2Vb9Lm4Tz8Wc3Rn6Yp1Dq5Hs0Jf"  # as `keys new` makes them; redaction leaves plain words

@@ -43,11 +43,8 @@ def chat(ids: list[str]) -> dict[str, Any]:
     said = {"role": "assistant", "content": None if ids else "All tests pass."} | ({"tool_calls": calls} if ids else {})
     choice = {"index": 0, "finish_reason": "tool_calls" if ids else "stop", "message": said}
     usage = {
-        "prompt_tokens": 10,
-        "completion_tokens": 5,
-        "total_tokens": 15,
-        "prompt_tokens_details": {"cached_tokens": 4},
-    }
+        "prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15, "prompt_tokens_details": {"cached_tokens": 4},
+    }  # fmt: skip
     return {
         "id": "x", "object": "chat.completion", "created": 1, "model": "gpt", "choices": [choice], "usage": usage
     }  # fmt: skip

@@ -6,7 +6,8 @@ import asyncio
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from opentelemetry import trace
@@ -26,9 +27,6 @@ from streamproc.integrations import pydantic_ai
 from streamproc.integrations.langchain import Breaker
 from streamproc.tracing import halt_spans
 from tests.integrations.test_langchain import PROMPT, STUCK, Played, Tools, calling, graph_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 CALL: dict[str, Any] = {"name": "grep", "args": {"q": "x"}, "result": "no match"}
 NAMES = {

@@ -10,8 +10,10 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -23,10 +25,6 @@ from streamproc.settings import load_settings
 from tests.security.test_content_stays import records_of
 from tests.waiting import until
 from tests.worker.running import WorkerProcess
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 CALL: dict[str, Any] = {"name": "grep", "args": {"q": "x"}, "result": "no match"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -15,9 +15,6 @@ from streamproc.kafka import topics
 from streamproc.settings import load_settings
 from tests.integrations.test_langchain import PROMPT, STUCK, Played, Tools, calling, graph_of
 from tests.worker.running import WorkerProcess
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SECONDS_MAX = 20  # a halt takes milliseconds; a slow machine takes longer
 STEP_S = 0.05  # of a tool: an agent that does nothing else would take hundreds of turns before the first decision

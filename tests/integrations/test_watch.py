@@ -6,7 +6,8 @@ import asyncio
 import signal
 import threading
 import uuid
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,6 @@ from streamproc.kafka import topics
 from streamproc.settings import load_settings
 from tests.waiting import wait_until
 from tests.worker.running import WorkerProcess
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CALL: dict[str, Any] = {"name": "grep", "args": {"q": "x"}, "result": "no match"}
 
@@ -69,7 +67,6 @@ def test_a_stuck_run_is_halted_and_others_are_not() -> None:
     with pytest.raises(Halted, match=r"run r1 is halted \(LOOP003\)"):
         watch.check("r1")
     halt = watch.halted("r1")
-    assert halt is not None
     assert halt.code == "LOOP003"
 
 
@@ -208,7 +205,6 @@ def test_equal_answers_about_other_tasks_are_no_repeats() -> None:
     with watch.task("item 9"):
         again(watch, "r1", 3)
     halt = watch.halted("r1")
-    assert halt is not None
     assert halt.task_id == "item 9"
 
 
@@ -238,7 +234,6 @@ def test_a_run_is_resumed_in_this_process() -> None:
     assert watch.status("r1") is None
     again(watch, "r1", 3)
     status = watch.status("r1")
-    assert status is not None
     assert (status.status, status.turns) == ("halted", 3)
     watch.resume("r1", by="ada", reason="the index was rebuilt")
     watch.check("r1")

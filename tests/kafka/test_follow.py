@@ -8,15 +8,17 @@ import os
 import signal
 import time
 from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Container
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.errors import CommitFailedError, TopicAuthorizationFailedError
 
+from deploy.local.kafka import Broker
 from streamproc.errors import Unavailable
 from streamproc.kafka import follow, topics
 from streamproc.kafka.follow import END, Follower, Topic
@@ -25,11 +27,6 @@ from streamproc.kafka.reading import committed_offsets
 from streamproc.kafka.session import Outage
 from streamproc.settings import Settings, load_settings
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Container
-
-    from deploy.local.kafka import Broker
 
 log = logging.getLogger("tests.follow")
 PARTITIONS = 2
@@ -175,7 +172,6 @@ async def test_it_goes_on_where_it_was_after_an_outage(
 
         # A broker that does not answer, although its connections are open: only the age says so, until requests expire.
         running = own_broker.running()
-        assert running is not None
         os.kill(running.pid, signal.SIGSTOP)
         try:
             await until(lambda: time.monotonic() - (follower.freshness or 0.0) > 4.5)

@@ -44,6 +44,5 @@ def test_oauthbearer_has_a_token_source_and_no_password() -> None:
 def test_tls_verifies_certificates_and_host_names(protocol: str) -> None:
     context = ssl_context(load_settings(security_protocol=protocol, **USER))
 
-    assert context is not None
     assert (context.check_hostname, context.verify_mode) == (True, ssl.CERT_REQUIRED)
     assert context.minimum_version == ssl.TLSVersion.TLSv1_2

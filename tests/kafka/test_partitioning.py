@@ -21,13 +21,10 @@ KEYS = [str(uuid.UUID(int=random.Random(number).getrandbits(128))).encode() for 
 
 # From the tests of Kafka's own Java client (`UtilsTest.testMurmur2`, Apache License 2.0).
 OF_JAVA = {
-    b"21": -973932308,
-    b"foobar": -790332482,
-    b"a-little-bit-long-string": -985981536,
-    b"a-little-bit-longer-string": -1486304829,
-    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+    b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536,
+    b"a-little-bit-longer-string": -1486304829, b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
     b"abc": 479470107,
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("key", OF_JAVA)

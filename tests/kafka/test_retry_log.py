@@ -7,15 +7,15 @@ import logging
 import os
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import aiokafka
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaConnectionError
 
-from deploy.local.kafka import free_port
+from deploy.local.kafka import Broker, free_port
 from streamproc.client import HaltListener, TurnPublisher
 from streamproc.errors import Unavailable
 from streamproc.kafka import retry_log, topics
@@ -23,11 +23,6 @@ from streamproc.kafka.retry_log import EVERY_S, GRACE_S, RETRIES, TEMPLATES_MAX,
 from streamproc.kafka.session import Backoff, reconnecting
 from streamproc.settings import load_settings
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from deploy.local.kafka import Broker
 
 NOT_OF_A_CLIENT = "Kafka does not answer"  # how a guard judges a long outage
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,10 +16,6 @@ from streamproc.kafka.tokens import ClientCredentials, NoToken, TokenFile, token
 from streamproc.settings import Settings, load_settings
 from tests.security.broker import Issuer
 from tests.security.endpoint import SECRET, TokenEndpoint
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 LOGIN = {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}
 
@@ -50,18 +47,14 @@ async def test_a_file_is_read_again_for_each_login(tmp_path: Path) -> None:
         assert await provider.token() == token
 
 
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        ("", "there is no token in .*: check STREAMPROC_SASL_TOKEN_FILE"),
-        ("two words", "the text in .* is not a token"),
-        ("a\x01auth=Bearer b", "the text in .* is not a token"),
-        ("\u2713", r"no token can be read from .* \(it is not text\): set STREAMPROC_SASL_TOKEN_FILE"),
-        (jwt(exp=-(10**30)), "expired at 1970-01-01T00:00:00Z"),
-        (jwt(exp=1_000_000_000), "expired at 2001-09-09T01:46:40Z: the program that writes STREAMPROC_SASL_TOKEN_FILE"),
-        (None, r"no token can be read from .* \(No such file or directory\)"),
-    ],
-)
+@pytest.mark.parametrize(("content", "says"), [
+    ("", "there is no token in .*: check STREAMPROC_SASL_TOKEN_FILE"), ("two words", "the text in .* is not a token"),
+    ("a\x01auth=Bearer b", "the text in .* is not a token"),
+    ("\u2713", r"no token can be read from .* \(it is not text\): set STREAMPROC_SASL_TOKEN_FILE"),
+    (jwt(exp=-(10**30)), "expired at 1970-01-01T00:00:00Z"),
+    (jwt(exp=1_000_000_000), "expired at 2001-09-09T01:46:40Z: the program that writes STREAMPROC_SASL_TOKEN_FILE"),
+    (None, r"no token can be read from .* \(No such file or directory\)"),
+])  # fmt: skip
 async def test_a_file_without_a_valid_token_raises_with_a_remedy(
     content: str | None, says: str, tmp_path: Path
 ) -> None:
@@ -109,20 +102,15 @@ async def test_all_clients_of_a_process_share_a_token(endpoint: TokenEndpoint) -
     assert first is second is token_provider(settings)
 
 
-@pytest.mark.parametrize(
-    ("answer", "says"),
-    [
-        ((401, b'{"error": "invalid_client"}'), r"answers 401 \(invalid_client\): check STREAMPROC_SASL_OAUTH_CLIENT"),
-        ((400, b'{"error": "<b>%s</b>"}' % SECRET.encode()), "answers 400: check"),
-        ((302, b""), "answers 302: check"),
-        ((400, b"[" * 30_000), "answers 400: check"),
-        ((200, b"[" * 30_000), "did not return a JSON object"),
-        ((200, b"<html>"), "did not return a JSON object: check STREAMPROC_SASL_OAUTH_TOKEN_URL"),
-        ((200, b"{}"), "there is no token in the answer of"),
-        ((200, b'{"access_token": "a b"}'), "the text in the answer of .* is not a token"),
-        ((200, b'{"access_token": "' + b"a" * 100_000 + b'"}'), "did not return a JSON object"),
-    ],
-)
+@pytest.mark.parametrize(("answer", "says"), [
+    ((401, b'{"error": "invalid_client"}'), r"answers 401 \(invalid_client\): check STREAMPROC_SASL_OAUTH_CLIENT"),
+    ((400, b'{"error": "<b>%s</b>"}' % SECRET.encode()), "answers 400: check"), ((302, b""), "answers 302: check"),
+    ((400, b"[" * 30_000), "answers 400: check"), ((200, b"[" * 30_000), "did not return a JSON object"),
+    ((200, b"<html>"), "did not return a JSON object: check STREAMPROC_SASL_OAUTH_TOKEN_URL"),
+    ((200, b"{}"), "there is no token in the answer of"),
+    ((200, b'{"access_token": "a b"}'), "the text in the answer of .* is not a token"),
+    ((200, b'{"access_token": "' + b"a" * 100_000 + b'"}'), "did not return a JSON object"),
+])  # fmt: skip
 async def test_the_error_about_a_bad_endpoint_answer_does_not_show_the_secret(
     answer: tuple[int, bytes], says: str, endpoint: TokenEndpoint
 ) -> None:
@@ -154,17 +142,14 @@ def nowhere_url() -> str:
         return gone.url
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"sasl_mechanism": "PLAIN"}, "STREAMPROC_SASL_USERNAME: set it"),
-        ({"sasl_mechanism": "PLAIN", "sasl_username": "a"}, "STREAMPROC_SASL_PASSWORD: set it"),
-        ({}, "STREAMPROC_SASL_TOKEN_FILE or STREAMPROC_SASL_OAUTH_TOKEN_URL: OAUTHBEARER needs exactly one"),
-        ({"sasl_oauth_token_url": "https://id/token"}, "STREAMPROC_SASL_OAUTH_CLIENT_ID: set it"),
-        ({"sasl_oauth_token_url": "http://id/token"}, "STREAMPROC_SASL_OAUTH_TOKEN_URL: must start with https"),
-        ({"sasl_oauth_token_url": "https://a:b@id/token"}, "STREAMPROC_SASL_OAUTH_TOKEN_URL: must name a host"),
-    ],
-)
+@pytest.mark.parametrize(("options", "says"), [
+    ({"sasl_mechanism": "PLAIN"}, "STREAMPROC_SASL_USERNAME: set it"),
+    ({"sasl_mechanism": "PLAIN", "sasl_username": "a"}, "STREAMPROC_SASL_PASSWORD: set it"),
+    ({}, "STREAMPROC_SASL_TOKEN_FILE or STREAMPROC_SASL_OAUTH_TOKEN_URL: OAUTHBEARER needs exactly one"),
+    ({"sasl_oauth_token_url": "https://id/token"}, "STREAMPROC_SASL_OAUTH_CLIENT_ID: set it"),
+    ({"sasl_oauth_token_url": "http://id/token"}, "STREAMPROC_SASL_OAUTH_TOKEN_URL: must start with https"),
+    ({"sasl_oauth_token_url": "https://a:b@id/token"}, "STREAMPROC_SASL_OAUTH_TOKEN_URL: must name a host"),
+])  # fmt: skip
 def test_the_error_about_an_incomplete_login_shows_no_secret(options: dict[str, str], says: str) -> None:
     with pytest.raises(InvalidSettings, match=says) as problem:
         load_settings(**(LOGIN | {"ssl_password": SECRET, "redis": f"redis://u:{SECRET}@cache"} | options))

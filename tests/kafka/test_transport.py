@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from typing import TYPE_CHECKING
+
+import pytest
 
 from streamproc.kafka.transport import speaks_tls
-
-if TYPE_CHECKING:
-    import pytest
 
 
 async def test_openssl_is_left_alone_while_nothing_listens(monkeypatch: pytest.MonkeyPatch) -> None:

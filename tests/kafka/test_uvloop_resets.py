@@ -5,22 +5,17 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 import pytest
 import uvloop
-from aiokafka.conn import collect_hosts, create_conn
+from aiokafka.conn import AIOKafkaConnection, collect_hosts, create_conn
 from aiokafka.errors import KafkaConnectionError
 from aiokafka.protocol.metadata import MetadataRequest
 
 from streamproc.kafka.options import connection_options
 from streamproc.settings import Settings, load_settings
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from aiokafka.conn import AIOKafkaConnection
 
 WITHIN_S = 10
 AT_ONCE = struct.pack("ii", 1, 0)  # a socket with a linger time of 0 is closed with a reset

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
 from streamproc.core import engine
 from streamproc.core.decide import decide
-from streamproc.core.decision import Decision, Finding, Level, encode_decision
-from streamproc.core.engine import Engine
-from streamproc.core.run_state import RunState, load
+from streamproc.detectors.base import Finding, Level, View
+from streamproc.model.controls import ControlEvent
+from streamproc.model.wire import Event
 from streamproc.policy import load_policy
-from tests.feeding import STANDARD, Feed, Raw, event_of
+from tests.feeding import STANDARD, Feed, Raw, event_of, written
 from tests.laws.traces import (
     BOARD,
     BRIEF,
@@ -29,20 +30,9 @@ from tests.laws.traces import (
     turns_only,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from streamproc.core.rules import Rules
-    from streamproc.core.view import View
-    from streamproc.model.wire import Event
-
 traces = all_traces | boards | clocks
 
 POLICIES = [load_policy(name) for name in ("standard", "loop-safety", "deliberation", "tickets")]
-
-
-def written(decisions: list[Decision]) -> list[bytes]:
-    return [encode_decision(decision) for decision in decisions]
 
 
 @contextmanager
@@ -50,7 +40,7 @@ def recorded_findings() -> Iterator[list[Finding]]:
     """Record the finding behind each decision of any engine."""
     findings: list[Finding] = []
 
-    def recording(view: View, event: Event, rules: Rules, finding: Finding) -> Decision:
+    def recording(view: View, event: Event, rules: Any, finding: Finding) -> ControlEvent:
         findings.append(finding)
         return decide(view, event, rules, finding)
 
@@ -59,7 +49,7 @@ def recorded_findings() -> Iterator[list[Finding]]:
         yield findings
 
 
-def starts_again(state: RunState, raw: Raw) -> bool:
+def starts_again(state: Any, raw: Raw) -> bool:
     """Whether an event starts a new episode: a reused run id after the end of its run, or a resume."""
     resumed = state.halted >= 0 and raw.get("type") == "operator.resume"
     return resumed or (state.finished and state.halted < 0 and raw.get("type") == "run.started")
@@ -79,9 +69,7 @@ def test_storing_a_state_after_every_event_changes_nothing(trace: list[Raw]) -> 
     kept, stored = Feed(), Feed()
     for raw in trace:
         assert written(kept.raw(raw)) == written(stored.raw(raw))
-        raw_state = stored.stored
-        stored.state = load(raw_state)
-        assert stored.stored == raw_state
+        stored.restart()
 
 
 @given(traces, st.data())
@@ -105,27 +93,28 @@ def test_interleaved_runs_do_not_affect_each_other(first: list[Raw], second: lis
         written(Feed().all(raw | {"run_id": run} for raw in trace)) for run, trace in (("a", first), ("b", second))
     ]
     engine = STANDARD.engine()
-    states = {"a": RunState(), "b": RunState()}
-    together: dict[str, list[Decision]] = {"a": [], "b": []}
+    states: dict[str, Any] = {"a": b"", "b": b""}
+    together: dict[str, list[ControlEvent]] = {"a": [], "b": []}
     waiting = {"a": list(reversed(first)), "b": list(reversed(second))}
     while waiting["a"] or waiting["b"]:
         run = order.choice([name for name in waiting if waiting[name]])
         event = event_of(waiting[run].pop() | {"run_id": run})
-        together[run] += engine.step(states[run], event, event.at).decisions
+        outcome = engine.step(states[run], event, event.at)
+        states[run] = outcome.kept
+        together[run] += outcome.decisions
     assert [written(together["a"]), written(together["b"])] == alone
 
 
 @given(traces)
 @LONGER
 def test_a_loop_is_reported_once_at_each_level(trace: list[Raw]) -> None:
-    state, machine = RunState(), Engine(STANDARD)
+    feed = Feed()
     ids: list[str] = []
     with recorded_findings() as findings:
         for raw in trace:
-            if starts_again(state, raw):
+            if starts_again(feed.state, raw):
                 findings.clear()
-            event = event_of({"run_id": "r", **raw})
-            ids += [decision.id for decision in machine.step(state, event, event.at).decisions]
+            ids += [decision.id for decision in feed.raw(raw)]
             reported = [(finding.code, finding.loop, finding.level) for finding in findings]
             assert len(reported) == len(set(reported))
             for code, loop, _ in reported:
@@ -141,7 +130,6 @@ def test_a_decision_names_the_turn_that_caused_it(trace: list[Raw]) -> None:
     for raw in trace:
         turns = feed.state.turns
         for decision in feed.raw(raw):
-            assert decision.trigger is not None
             assert decision.trigger.event_id == raw["event_id"]
             assert decision.trigger.turn == max(0, feed.state.turns - 1)
             assert decision.onset is None or 0 <= decision.onset <= turns

@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 from hypothesis import given, strategies as st
 
-from streamproc.core import kind
-from streamproc.core.decision import Decision, Finding, encode_decision
-from streamproc.core.engine import Engine
 from streamproc.core.marks import BUDGET_KINDS, KINDS, BudgetMarks, InForce, Marks
-from streamproc.core.run_state import RunState, dump
+from streamproc.core.rules import DetectorProtocol, Rules
 from streamproc.detectors import MODULES
-from streamproc.detectors.base import call
+from streamproc.detectors.base import Finding, View, call, kind
 from streamproc.policy import Policy, load_policy
-from tests.feeding import STANDARD, Raw, event_of
+from tests.feeding import STANDARD, Feed, Raw, written
 from tests.laws.traces import LONGER, boards, clocks, identified, traces, turns_only
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from streamproc.core.rules import DetectorProtocol, Rules
-    from streamproc.core.view import View
 
 GOLDEN: Final = Path(__file__).parents[1] / "golden"
 POLICIES: Final = tuple(load_policy(name) for name in ("standard", "loop-safety", "deliberation", "tickets"))
@@ -71,22 +63,15 @@ class Watched:
 def unasked(raws: Iterable[Raw], policy: Policy) -> int:
     """Compare both, event by event; return the kinds of evidence about which the marks saved a question."""
     marked, always = Watched(policy, always=False), Watched(policy, always=True)
-    first, second = Engine(marked), Engine(always)
-    one, other = RunState(), RunState()
+    first, second = Feed(marked), Feed(always)
     saved = 0
     for raw in raws:
-        event = event_of({"run_id": "r", **raw})
-        expected = written(second.step(other, event, event.at).decisions)
-        assert written(first.step(one, event, event.at).decisions) == expected
+        assert written(first.raw(raw)) == written(second.raw(raw))
         assert marked.found == always.found
-        assert dump(one) == dump(other)
-        if other.turns and type(event).__name__ == "Turn":
-            saved |= second.view.kinds & ~first.view.kinds
+        assert first.stored == second.stored
+        if second.state.turns and raw.get("type", "turn") == "turn":
+            saved |= second.engine.view.kinds & ~first.engine.view.kinds
     return saved
-
-
-def written(decisions: list[Decision]) -> list[bytes]:
-    return [encode_decision(decision) for decision in decisions]
 
 
 @given(traces | boards | clocks | turns_only, st.sampled_from(POLICIES))
@@ -153,12 +138,10 @@ def test_each_mark_saves_questions() -> None:
 
 def kinds_of(turns: Iterable[Raw]) -> list[int]:
     """Return the kinds of evidence of each turn about which detectors are asked."""
-    engine, run = Engine(STANDARD), RunState()
-    kinds = []
+    feed, kinds = Feed(), []
     for raw in identified(turns):
-        event = event_of({"run_id": "r", **raw})
-        engine.step(run, event, event.at)
-        kinds.append(engine.view.kinds)
+        feed.raw(raw)
+        kinds.append(feed.engine.view.kinds)
     return kinds
 
 

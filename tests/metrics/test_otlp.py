@@ -186,20 +186,14 @@ def test_every_metric_has_its_name_in_otlp() -> None:
 BASE = {ENDPOINT: "http://collector:4318"}
 
 
-@pytest.mark.parametrize(
-    ("variables", "url"),
-    [
-        (BASE, "http://collector:4318/v1/metrics"),
-        ({ENDPOINT: "https://collector/otlp/"}, "https://collector/otlp/v1/metrics"),
-        (BASE | {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://other/own/path"}, "http://other/own/path"),
-        (BASE | {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, "http://collector:4318/v1/metrics"),
-        ({}, None),
-        ({ENDPOINT: " "}, None),
-        (BASE | {"OTEL_SDK_DISABLED": "true"}, None),
-        (BASE | {"OTEL_METRICS_EXPORTER": "none"}, None),
-        (BASE | {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, None),
-    ],
-)
+@pytest.mark.parametrize(("variables", "url"), [
+    (BASE, "http://collector:4318/v1/metrics"),
+    ({ENDPOINT: "https://collector/otlp/"}, "https://collector/otlp/v1/metrics"),
+    (BASE | {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://other/own/path"}, "http://other/own/path"),
+    (BASE | {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, "http://collector:4318/v1/metrics"), ({}, None),
+    ({ENDPOINT: " "}, None), (BASE | {"OTEL_SDK_DISABLED": "true"}, None),
+    (BASE | {"OTEL_METRICS_EXPORTER": "none"}, None), (BASE | {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, None),
+])  # fmt: skip
 def test_where_metrics_go(variables: dict[str, str], url: str | None) -> None:
     target = otlp_target(variables)
     assert (target.url if target is not None else None) == url
@@ -212,15 +206,12 @@ def test_what_is_not_said_has_the_values_of_opentelemetry() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "told"),
-    [
-        (ENDPOINT, "collector:4318", "OTEL_EXPORTER_OTLP_ENDPOINT: must be a URL such as http://localhost:4318"),
-        ("OTEL_EXPORTER_OTLP_HEADERS", "s3cret", "OTEL_EXPORTER_OTLP_HEADERS: must be name=value pairs"),
-        ("OTEL_METRIC_EXPORT_INTERVAL", "1s", "OTEL_METRIC_EXPORT_INTERVAL 1s: must be a whole number of milliseconds"),
-        ("OTEL_METRIC_EXPORT_INTERVAL", "0", "OTEL_METRIC_EXPORT_INTERVAL 0: must be a whole number of milliseconds"),
-    ],
-)
+@pytest.mark.parametrize(("name", "value", "told"), [
+    (ENDPOINT, "collector:4318", "OTEL_EXPORTER_OTLP_ENDPOINT: must be a URL such as http://localhost:4318"),
+    ("OTEL_EXPORTER_OTLP_HEADERS", "s3cret", "OTEL_EXPORTER_OTLP_HEADERS: must be name=value pairs"),
+    ("OTEL_METRIC_EXPORT_INTERVAL", "1s", "OTEL_METRIC_EXPORT_INTERVAL 1s: must be a whole number of milliseconds"),
+    ("OTEL_METRIC_EXPORT_INTERVAL", "0", "OTEL_METRIC_EXPORT_INTERVAL 0: must be a whole number of milliseconds"),
+])  # fmt: skip
 def test_a_variable_that_cannot_be_used_is_named_without_its_secrets(name: str, value: str, told: str) -> None:
     with pytest.raises(InvalidSettings) as raised:
         otlp_target(BASE | {name: value})

@@ -33,19 +33,12 @@ async def served(missing: list[str], address: str = "127.0.0.1:0") -> AsyncItera
         yield f"http://127.0.0.1:{port}"
 
 
-@pytest.mark.parametrize(
-    ("accept", "content_type"),
-    [
-        ("", "text/plain; version=0.0.4; charset=utf-8"),
-        ("*/*", "text/plain; version=0.0.4; charset=utf-8"),
-        ("application/openmetrics-text; version=new", "text/plain; version=0.0.4; charset=utf-8"),
-        (OPENMETRICS, "application/openmetrics-text; version=1.0.0; charset=utf-8"),
-        (
-            f"{OPENMETRICS};q=0.6,text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
-            "application/openmetrics-text; version=1.0.0",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("accept", "content_type"), [
+    ("", "text/plain; version=0.0.4; charset=utf-8"), ("*/*", "text/plain; version=0.0.4; charset=utf-8"),
+    ("application/openmetrics-text; version=new", "text/plain; version=0.0.4; charset=utf-8"),
+    (OPENMETRICS, "application/openmetrics-text; version=1.0.0; charset=utf-8"),
+    (f"{OPENMETRICS};q=0.6,text/plain;version=0.0.4;q=0.3,*/*;q=0.2", "application/openmetrics-text; version=1.0.0"),
+])  # fmt: skip
 async def test_the_format_is_the_one_that_the_scraper_asks_for(accept: str, content_type: str) -> None:
     async with served([]) as url:
         status, found, text = await asyncio.to_thread(get, f"{url}/metrics", accept)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -25,9 +26,6 @@ from streamproc.policy import load_policy
 from streamproc.replay.scan import Scan
 from streamproc.replay.source import Source
 from tests.feeding import Feed
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 TURN = {"run_id": "r", "node": "n"}
 
@@ -122,21 +120,10 @@ def test_every_spelling_of_a_call_has_one_fingerprint(spelling: Any) -> None:
 # Tool calls.
 
 
-@pytest.mark.parametrize(
-    ("sent", "args"),
-    [
-        ('{"b": 2, "a": 1}', {"a": 1, "b": 2}),
-        (' {"a": 1}', {"a": 1}),
-        ("[1, 2]", "[1, 2]"),
-        ("ls -l", "ls -l"),
-        ('{"a": 1', '{"a": 1'),
-        ('{"a": NaN}', '{"a": NaN}'),
-        ("", ""),
-        ({"a": 1}, {"a": 1}),
-        ([1], [1]),
-        (0, 0),
-    ],
-)
+@pytest.mark.parametrize(("sent", "args"), [
+    ('{"b": 2, "a": 1}', {"a": 1, "b": 2}), (' {"a": 1}', {"a": 1}), ("[1, 2]", "[1, 2]"), ("ls -l", "ls -l"),
+    ('{"a": 1', '{"a": 1'), ('{"a": NaN}', '{"a": NaN}'), ("", ""), ({"a": 1}, {"a": 1}), ([1], [1]), (0, 0),
+])  # fmt: skip
 def test_arguments_that_are_a_json_object_are_parsed_and_others_are_kept(sent: Any, args: Any) -> None:
     assert call(name="t", arguments=sent).args == args
 
@@ -146,21 +133,18 @@ def test_arguments_that_are_nested_too_deep_stay_text() -> None:
     assert call(name="t", arguments=deep).args == deep
 
 
-@pytest.mark.parametrize(
-    ("fields", "expected"),
-    [
-        ({"name": "t", "output": "done"}, {"result": "done"}),
-        ({"name": "t", "content": [{"type": "text", "text": "done"}]}, {"result": [{"type": "text", "text": "done"}]}),
-        ({"name": "t", "content": "no such file", "is_error": True}, {"result": "no such file", "error": True}),
-        ({"name": "t", "content": "ok", "isError": False}, {"result": "ok", "error": False}),
-        ({"name": "t", "error": "boom", "is_error": True}, {"error": "boom"}),
-        ({"name": "t", "args": None, "arguments": {"a": 1}}, {"args": {"a": 1}}),
-        ({"tool": "t", "input": "x"}, {"name": "t", "args": "x"}),
-        ({"tool_name": "t", "tool_call_id": "c"}, {"name": "t", "id": "c"}),
-        ({"function": {"name": "t", "arguments": None, "output": "done"}}, {"name": "t", "result": "done"}),
-        ({"name": "t", "call_id": "c"}, {"id": "c"}),
-    ],
-)
+@pytest.mark.parametrize(("fields", "expected"), [
+    ({"name": "t", "output": "done"}, {"result": "done"}),
+    ({"name": "t", "content": [{"type": "text", "text": "done"}]}, {"result": [{"type": "text", "text": "done"}]}),
+    ({"name": "t", "content": "no such file", "is_error": True}, {"result": "no such file", "error": True}),
+    ({"name": "t", "content": "ok", "isError": False}, {"result": "ok", "error": False}),
+    ({"name": "t", "error": "boom", "is_error": True}, {"error": "boom"}),
+    ({"name": "t", "args": None, "arguments": {"a": 1}}, {"args": {"a": 1}}),
+    ({"tool": "t", "input": "x"}, {"name": "t", "args": "x"}),
+    ({"tool_name": "t", "tool_call_id": "c"}, {"name": "t", "id": "c"}),
+    ({"function": {"name": "t", "arguments": None, "output": "done"}}, {"name": "t", "result": "done"}),
+    ({"name": "t", "call_id": "c"}, {"id": "c"}),
+])  # fmt: skip
 def test_fields_of_a_call_by_their_other_names(fields: Any, expected: Mapping[str, Any]) -> None:
     found = turn(tool_calls=[fields])
     assert {name: getattr(found.tool_calls[0], name) for name in expected} == expected
@@ -193,31 +177,15 @@ def test_python_objects_are_compared_by_identity() -> None:
     assert turn(tool_calls=[{"name": "t", "args": one, "input": other}]).unknown == 1
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"content": {"output": "x"}},
-        {"content": 7},
-        {"content": [{"text": "no type"}]},
-        {"content": [{"type": "text"}]},
-        {"usage_metadata": "expensive"},
-        {"toolCalls": "ls"},
-        {"toolCalls": ["ls"]},
-        {"toolCalls": [{"args": {}}]},
-        {"usage": {"prompt_tokens": -1}},
-        {"usage": {"prompt_tokens": 1.5}},
-        {"usage": {"prompt_tokens": True}},
-        {"usage": {"prompt_tokens": float("nan")}},
-        {"usage": {"prompt_tokens": "many"}},
-        {"usage": {"input": {"text": "hello"}}},
-        {"usage": {"total_cost": "free"}},
-        {"usage": {"total_cost": -1}},
-        {"tool_calls": [{"name": "t", "is_error": "no"}]},
-        {"tool_calls": [{"name": "t", "call_id": 7}]},
-        {"errors": [{"message": "m", "type": 5}]},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("fields", [
+    {"content": {"output": "x"}}, {"content": 7}, {"content": [{"text": "no type"}]}, {"content": [{"type": "text"}]},
+    {"usage_metadata": "expensive"}, {"toolCalls": "ls"}, {"toolCalls": ["ls"]}, {"toolCalls": [{"args": {}}]},
+    {"usage": {"prompt_tokens": -1}}, {"usage": {"prompt_tokens": 1.5}}, {"usage": {"prompt_tokens": True}},
+    {"usage": {"prompt_tokens": float("nan")}}, {"usage": {"prompt_tokens": "many"}},
+    {"usage": {"input": {"text": "hello"}}}, {"usage": {"total_cost": "free"}}, {"usage": {"total_cost": -1}},
+    {"tool_calls": [{"name": "t", "is_error": "no"}]}, {"tool_calls": [{"name": "t", "call_id": 7}]},
+    {"errors": [{"message": "m", "type": 5}]},
+], ids=str)  # fmt: skip
 def test_an_alias_whose_value_does_not_fit_is_ignored_and_shown(fields: dict[str, Any]) -> None:
     """Such turns were accepted before the name was an alias."""
     assert turn(**fields).unknown == 1
@@ -226,17 +194,12 @@ def test_an_alias_whose_value_does_not_fit_is_ignored_and_shown(fields: dict[str
 # The turn.
 
 
-@pytest.mark.parametrize(
-    ("content", "output", "unknown"),
-    [
-        ("hello", "hello", ()),
-        ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "a\nb", ()),
-        ([{"type": "output_text", "text": "a"}, "b"], "a\nb", ()),
-        ([{"type": "text", "text": "a"}, {"type": "tool_use", "id": "c"}], "a", ("content.tool_use",)),
-        ([{"type": "tool_use", "id": "c"}], None, ("content.tool_use",)),
-        (None, None, ()),
-    ],
-)
+@pytest.mark.parametrize(("content", "output", "unknown"), [
+    ("hello", "hello", ()), ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "a\nb", ()),
+    ([{"type": "output_text", "text": "a"}, "b"], "a\nb", ()),
+    ([{"type": "text", "text": "a"}, {"type": "tool_use", "id": "c"}], "a", ("content.tool_use",)),
+    ([{"type": "tool_use", "id": "c"}], None, ("content.tool_use",)), (None, None, ()),
+])  # fmt: skip
 def test_content_is_the_output(content: Any, output: str | None, unknown: tuple[str, ...]) -> None:
     found = turn(content=content)
     assert (found.output, found.unknown_fields) == (output, unknown)
@@ -251,7 +214,6 @@ def test_other_names_of_a_turns_fields() -> None:
 def test_other_names_of_an_errors_class(name: str) -> None:
     assert turn(errors=[{"message": "m", name: "TypeError"}]).errors == [ErrorReport(message="m", class_="TypeError")]
     both = turn(errors=[{"message": "m", "class_": "A", name: "B"}])
-    assert both.errors is not None
     assert (both.errors[0].class_, both.unknown) == ("A", 1)
 
 
@@ -310,7 +272,6 @@ def test_a_cost_that_is_in_usd_by_its_documentation_is_read(name: str, cost: Any
 
 def test_a_cost_without_a_unit_is_not_read() -> None:
     found = turn(usage={"cost": 5})
-    assert found.usage is not None
     assert found.usage.cost_usd is None
     assert found.unknown_fields == ("usage.cost",)
 
@@ -325,15 +286,9 @@ def test_an_alias_is_listed_once_and_names_its_source(table: Any) -> None:
     assert all(alias.source for alias in table)
 
 
-@pytest.mark.parametrize(
-    ("model", "table"),
-    [
-        (RawTurn, TURN_ALIASES),
-        (ToolCall, TOOL_CALL_ALIASES),
-        (ErrorReport, ERROR_ALIASES),
-        (UsageReport, USAGE_ALIASES),
-    ],
-)
+@pytest.mark.parametrize(("model", "table"), [
+    (RawTurn, TURN_ALIASES), (ToolCall, TOOL_CALL_ALIASES), (ErrorReport, ERROR_ALIASES), (UsageReport, USAGE_ALIASES),
+])  # fmt: skip
 def test_an_alias_stands_for_a_field_and_is_none(model: Any, table: Any) -> None:
     assert {alias.field for alias in table} <= model.known_fields
     assert not {alias.name for alias in table} & model.known_fields

@@ -31,24 +31,18 @@ def test_a_command_survives_encoding_and_decoding() -> None:
     assert read_command(encode_command(command), b"fleet") == command
 
 
-@pytest.mark.parametrize(
-    ("value", "key", "field"),
-    [
-        (None, b"fleet", "command"),
-        (b"STOP", b"fleet", "command"),
-        (b"{}", b"fleet", "command"),
-        (b"[" * 9_000, b"fleet", "command"),
-        (encode_command(a_command()), b"user:ada", "key"),
-        (encode_command(a_command(scope="everybody")), b"everybody", "command"),
-        (encode_command(a_command(scope="user:")), b"user:", "command"),
-        (encode_command(a_command(scope="user:ada", status="PAUSE")), b"user:ada", "status"),
-        (encode_command(a_command(scope="run:r1", status="CLEAR")), b"run:r1", "status"),
-        (encode_command(a_command(w=2)), b"fleet", "command"),
-        (encode_command(a_command(since=NOON_MS + 1)), b"fleet", "since"),
-        (encode_command(a_command(since=-1)), b"fleet", "command"),
-        (json.dumps({**msgspec.to_builtins(a_command()), "status": "GO"}).encode(), b"fleet", "command"),
-    ],
-)
+@pytest.mark.parametrize(("value", "key", "field"), [
+    (None, b"fleet", "command"), (b"STOP", b"fleet", "command"), (b"{}", b"fleet", "command"),
+    (b"[" * 9_000, b"fleet", "command"), (encode_command(a_command()), b"user:ada", "key"),
+    (encode_command(a_command(scope="everybody")), b"everybody", "command"),
+    (encode_command(a_command(scope="user:")), b"user:", "command"),
+    (encode_command(a_command(scope="user:ada", status="PAUSE")), b"user:ada", "status"),
+    (encode_command(a_command(scope="run:r1", status="CLEAR")), b"run:r1", "status"),
+    (encode_command(a_command(w=2)), b"fleet", "command"),
+    (encode_command(a_command(since=NOON_MS + 1)), b"fleet", "since"),
+    (encode_command(a_command(since=-1)), b"fleet", "command"),
+    (json.dumps({**msgspec.to_builtins(a_command()), "status": "GO"}).encode(), b"fleet", "command"),
+])  # fmt: skip
 def test_an_invalid_record_is_refused_with_field_and_remedy(value: bytes, key: bytes, field: str) -> None:
     with pytest.raises(InvalidEvent) as refused:
         read_command(value, key)
@@ -152,25 +146,17 @@ def test_an_unsigned_event_is_accepted_only_on_a_trusted_channel() -> None:
 KEY = "ops:0123456789abcdef"
 
 
-@pytest.mark.parametrize(
-    ("settings", "required"),
-    [
-        ({"brokers": "localhost:9092"}, False),
-        ({"brokers": "127.0.0.1:1,[::1]:9092"}, False),
-        ({"brokers": "kafka:9092"}, True),
-        ({"brokers": "localhost:9092,kafka:9092"}, True),
-        ({"brokers": "kafka:9092", "command_auth": "channel"}, False),
-        (
-            {"brokers": "kafka:9092", "security_protocol": "SASL_SSL", "sasl_username": "ada", "sasl_password": "x"},
-            False,
-        ),
-        ({"brokers": "kafka:9092", "security_protocol": "SSL"}, True),
-        ({"brokers": "kafka:9092", "security_protocol": "SSL", "ssl_certfile": "me.pem"}, False),
-        ({"brokers": "localhost:9092", "command_key": KEY}, True),
-        ({"brokers": "localhost:9092", "command_auth": "signed"}, True),
-        ({"brokers": "localhost:9092", "command_key": KEY, "command_auth": "channel"}, False),
-    ],
-)
+@pytest.mark.parametrize(("settings", "required"), [
+    ({"brokers": "localhost:9092"}, False), ({"brokers": "127.0.0.1:1,[::1]:9092"}, False),
+    ({"brokers": "kafka:9092"}, True), ({"brokers": "localhost:9092,kafka:9092"}, True),
+    ({"brokers": "kafka:9092", "command_auth": "channel"}, False),
+    ({"brokers": "kafka:9092", "security_protocol": "SASL_SSL", "sasl_username": "ada", "sasl_password": "x"}, False),
+    ({"brokers": "kafka:9092", "security_protocol": "SSL"}, True),
+    ({"brokers": "kafka:9092", "security_protocol": "SSL", "ssl_certfile": "me.pem"}, False),
+    ({"brokers": "localhost:9092", "command_key": KEY}, True),
+    ({"brokers": "localhost:9092", "command_auth": "signed"}, True),
+    ({"brokers": "localhost:9092", "command_key": KEY, "command_auth": "channel"}, False),
+])  # fmt: skip
 def test_the_settings_decide_whether_signatures_are_required(settings: dict[str, str], required: bool) -> None:
     assert command_signer(load_settings(**settings)).required is required
 

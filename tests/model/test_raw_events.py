@@ -56,37 +56,25 @@ def problems(raw: Any) -> tuple[Problem, ...]:
 
 
 BAD_LINES: list[tuple[bytes | str, str, str]] = [
-    (b"", "event", "not JSON"),
-    (b"\xff\xfe{}", "event", "not JSON"),
-    (b'{"run_id": "r"', "event", "not JSON"),
-    ("half a pair: \ud800", "event", "not JSON"),
-    (b'{"run_id": "\\ud800", "node": "n"}', "event", "not JSON"),
-    (b"null", "event", "expected a JSON object, got NoneType"),
-    (b"[1]", "event", "expected a JSON object, got list"),
+    (b"", "event", "not JSON"), (b"\xff\xfe{}", "event", "not JSON"), (b'{"run_id": "r"', "event", "not JSON"),
+    ("half a pair: \ud800", "event", "not JSON"), (b'{"run_id": "\\ud800", "node": "n"}', "event", "not JSON"),
+    (b"null", "event", "expected a JSON object, got NoneType"), (b"[1]", "event", "expected a JSON object, got list"),
     (b'{"run_id":"r","node":"n","usage":{"cost_usd":NaN}}', "event", "not JSON"),
     (b'{"run_id":"r","node":"n","usage":{"duration_ms":1e999}}', "event", "not JSON"),
     (b'{"run_id":"r","node":"n","progress":{"score":Infinity}}', "event", "not JSON"),
-    (b"[" * 100_000, "event", "more than"),
-    (b'{"a":' * 10_000, "event", "not JSON"),
+    (b"[" * 100_000, "event", "more than"), (b'{"a":' * 10_000, "event", "not JSON"),
     (b'{"run_id":"r","node":"n","output":' + b"[" * 500 + b"]" * 500 + b"}", "output", "nested deeper"),
-]
+]  # fmt: skip
 
 BAD_RAW: list[tuple[Any, str, str]] = [
-    ({}, "run_id", "missing"),
-    ({"run_id": "r"}, "node", "missing"),
-    ({"run_id": None, "node": "n"}, "run_id", "missing"),
-    ({"run_id": "", "node": "n"}, "run_id", "at least 1"),
-    ({"run_id": 5, "node": "n"}, "run_id", "string"),
-    (TURN | {"run_id": "x" * 257}, "run_id", "longer than 256 bytes"),
+    ({}, "run_id", "missing"), ({"run_id": "r"}, "node", "missing"),
+    ({"run_id": None, "node": "n"}, "run_id", "missing"), ({"run_id": "", "node": "n"}, "run_id", "at least 1"),
+    ({"run_id": 5, "node": "n"}, "run_id", "string"), (TURN | {"run_id": "x" * 257}, "run_id", "longer than 256 bytes"),
     (TURN | {"run_id": "é" * 129}, "run_id", "longer than 256 bytes"),
-    (TURN | {"run_id": HALF}, "run_id", "not valid Unicode"),
-    (TURN | {"node": ""}, "node", "at least 1"),
-    (TURN | {"node": ["n"]}, "node", "string"),
-    (TURN | {"event_id": "x" * 257}, "event_id", "longer than 256 bytes"),
-    (TURN | {"event_id": HALF}, "event_id", "not valid Unicode"),
-    (TURN | {"from": HALF}, "from", "not valid Unicode"),
-    (TURN | {"workflow": "x" * 129}, "workflow", "128"),
-    (TURN | {"model": HALF}, "model", "not valid Unicode"),
+    (TURN | {"run_id": HALF}, "run_id", "not valid Unicode"), (TURN | {"node": ""}, "node", "at least 1"),
+    (TURN | {"node": ["n"]}, "node", "string"), (TURN | {"event_id": "x" * 257}, "event_id", "longer than 256 bytes"),
+    (TURN | {"event_id": HALF}, "event_id", "not valid Unicode"), (TURN | {"from": HALF}, "from", "not valid Unicode"),
+    (TURN | {"workflow": "x" * 129}, "workflow", "128"), (TURN | {"model": HALF}, "model", "not valid Unicode"),
     (TURN | {"labels": {"team": 5}}, "labels.team", "string"),
     (TURN | {"labels": {"team": HALF}}, "labels.team", "not valid Unicode"),
     ({"type": "turn.stopped", "run_id": "r"}, "type", "'turn.stopped' is not a known type"),
@@ -97,16 +85,11 @@ BAD_RAW: list[tuple[Any, str, str]] = [
     (TURN | {"at": 1_767_225_600}, "at", "outside the years 2000 to 2100"),
     (TURN | {"at": 10**5_000}, "at", "outside the years 2000 to 2100"),
     (TURN | {"at": INFINITY}, "at", "outside the years 2000 to 2100"),
-    (TURN | {"at": NAN}, "at", "outside the years 2000 to 2100"),
-    (TURN | {"at": "yesterday"}, "at", "not a time"),
-    (TURN | {"at": ""}, "at", "not a time"),
-    (TURN | {"at": True}, "at", "not a time"),
-    (TURN | {"at": [2026]}, "at", "not a time"),
-    (TURN | {"seq": -1}, "seq", "greater than or equal to 0"),
-    (TURN | {"seq": 2**53 + 1}, "seq", "less than or equal"),
-    (TURN | {"seq": 10**5_000}, "seq", "less than or equal"),
-    (TURN | {"seq": 1.5}, "seq", "integer"),
-    (TURN | {"usage": {"cost_usd": -0.01}}, "usage.cost_usd", "between 0 and"),
+    (TURN | {"at": NAN}, "at", "outside the years 2000 to 2100"), (TURN | {"at": "yesterday"}, "at", "not a time"),
+    (TURN | {"at": ""}, "at", "not a time"), (TURN | {"at": True}, "at", "not a time"),
+    (TURN | {"at": [2026]}, "at", "not a time"), (TURN | {"seq": -1}, "seq", "greater than or equal to 0"),
+    (TURN | {"seq": 2**53 + 1}, "seq", "less than or equal"), (TURN | {"seq": 10**5_000}, "seq", "less than or equal"),
+    (TURN | {"seq": 1.5}, "seq", "integer"), (TURN | {"usage": {"cost_usd": -0.01}}, "usage.cost_usd", "between 0 and"),
     (TURN | {"usage": {"cost_usd": NAN}}, "usage.cost_usd", "between 0 and"),
     (TURN | {"usage": {"cost_usd": "NaN"}}, "usage.cost_usd", "between 0 and"),
     (TURN | {"usage": {"cost_usd": "sNaN"}}, "usage.cost_usd", "between 0 and"),
@@ -121,17 +104,14 @@ BAD_RAW: list[tuple[Any, str, str]] = [
     (TURN | {"usage": {"duration_ms": INFINITY}}, "usage.duration_ms", "finite"),
     (TURN | {"usage": {"duration_ms": NAN}}, "usage.duration_ms", "finite"),
     (TURN | {"usage": {"duration_ms": 1e300}}, "usage.duration_ms", "less than or equal"),
-    (TURN | {"usage": "expensive"}, "usage", "dictionary"),
-    (TURN | {"output": {"text": "x"}}, "output", "string"),
-    (TURN | {"artifact": 5}, "artifact", "dictionary"),
-    (TURN | {"artifact": {"a.py": 5}}, "artifact.a.py", "string"),
+    (TURN | {"usage": "expensive"}, "usage", "dictionary"), (TURN | {"output": {"text": "x"}}, "output", "string"),
+    (TURN | {"artifact": 5}, "artifact", "dictionary"), (TURN | {"artifact": {"a.py": 5}}, "artifact.a.py", "string"),
     (TURN | {"tests": {"failed": "t1"}}, "tests.failed", "list"),
     (TURN | {"tests": {"failed": ["t1", None]}}, "tests.failed[1]", "string"),
     (TURN | {"tests": {"passed": "many"}}, "tests.passed", "integer"),
     (TURN | {"progress": {"score": NAN}}, "progress.score", "finite"),
     (TURN | {"progress": {"score": "good"}}, "progress.score", "number"),
-    (TURN | {"progress": ["score"]}, "progress", "dictionary"),
-    (TURN | {"errors": 5}, "errors", "list"),
+    (TURN | {"progress": ["score"]}, "progress", "dictionary"), (TURN | {"errors": 5}, "errors", "list"),
     (TURN | {"errors": [5]}, "errors[0]", "dictionary"),
     (TURN | {"errors": [{"class": "X"}]}, "errors[0].message", "missing"),
     (TURN | {"tool_calls": {"name": "ls"}}, "tool_calls", "list"),
@@ -152,13 +132,12 @@ BAD_RAW: list[tuple[Any, str, str]] = [
     (START | {"budgets": {"maxSteps": INFINITY}}, "budgets.maxSteps", "whole number"),
     (START | {"budgets": {"maxSteps": 10**5_000}}, "budgets.maxSteps", "more than 0"),
     (START | {"budgets": {"maxCostUsd": "-1"}}, "budgets.maxCostUsd", "between 0 and"),
-    (START | {"budgets": [5]}, "budgets", "expected an object"),
-    (START | {"graph": ["a", "b"]}, "graph", "dictionary"),
+    (START | {"budgets": [5]}, "budgets", "expected an object"), (START | {"graph": ["a", "b"]}, "graph", "dictionary"),
     (START | {"graph": {"nodes": [object()]}}, "graph", "not JSON"),
     (START | {"graph": {"nodes": [HALF]}}, "graph", "not JSON"),
     ({"type": "operator.resume", "run_id": "r", "grant": object()}, "grant", "expected an object"),
     ({"type": "deadline", "run_id": "r", "due_at": "soon"}, "due_at", "not a time"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("line", "field", "what"), BAD_LINES, ids=lambda value: repr(value)[:40])
@@ -199,17 +178,14 @@ def test_a_huge_bad_value_is_shortened() -> None:
 
 
 NULLS = [
-    *({name: None} for name in RawTurn.model_fields if name not in ("run_id", "node")),
-    {"from": None},
+    *({name: None} for name in RawTurn.model_fields if name not in ("run_id", "node")), {"from": None},
     {"tests": {"failed": None, "passed": None, "total": None}},
     {"usage": {"input_tokens": None, "cost_usd": None, "duration_ms": None}},
     {"errors": [{"message": "boom", "class": None, "retryable": None}]},
     {"tool_calls": [{"name": "t", "args": None, "result": None, "error": None, "id": None, "retryable": None}]},
-    {"progress": {"score": None}},
-    {"labels": {"team": None}},
-    {"artifact": {"a.py": None}},
+    {"progress": {"score": None}}, {"labels": {"team": None}}, {"artifact": {"a.py": None}},
     {"decision": {"next": "n", "reason": None}},
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("nulls", NULLS, ids=str)
@@ -235,43 +211,31 @@ def test_unknown_fields_are_ignored_and_counted() -> None:
     assert parse_raw(TURN).unknown == 0
 
 
-@pytest.mark.parametrize(
-    ("raw", "model"),
-    [
-        (TURN, RawTurn),
-        (TURN | {"type": "turn"}, RawTurn),
-        (START, RawRunStarted),
-        ({"type": "run.finished", "run_id": "r", "status": "done"}, RawRunFinished),
-        ({"type": "user.message", "run_id": "r"}, RawUserMessage),
-        ({"type": "operator.stop", "run_id": "r", "by": "ann"}, RawOperatorStop),
-        ({"type": "task.created", "run_id": "r", "task_id": "T1"}, RawTaskCreated),
-        ({"type": "task.delegated", "run_id": "r", "tasks": ["T1"]}, RawTaskDelegated),
-        ({"type": "task.transition", "run_id": "r", "task_id": "T1", "to": "DONE"}, RawTaskTransition),
-        ({"type": "task.verdict", "run_id": "r", "task_id": "T1", "verdict": "APPROVED"}, RawTaskVerdict),
-        ({"type": "cycle.completed", "run_id": "r", "completed": 1}, RawCycleCompleted),
-        ({"type": "operator.resume", "run_id": "r", "grant": {"turns": 5}}, RawOperatorResume),
-        ({"type": "halt.acknowledged", "run_id": "r", "by": "ann"}, RawHaltAcknowledged),
-        ({"type": "feedback", "run_id": "r", "verdict": "false-alarm"}, RawFeedback),
-        ({"type": "turn.started", "run_id": "r", "node": "n"}, RawTurnStarted),
-        ({"type": "deadline", "run_id": "r", "about": "STALL007"}, RawDeadline),
-    ],
-)
+@pytest.mark.parametrize(("raw", "model"), [
+    (TURN, RawTurn), (TURN | {"type": "turn"}, RawTurn), (START, RawRunStarted),
+    ({"type": "run.finished", "run_id": "r", "status": "done"}, RawRunFinished),
+    ({"type": "user.message", "run_id": "r"}, RawUserMessage),
+    ({"type": "operator.stop", "run_id": "r", "by": "ann"}, RawOperatorStop),
+    ({"type": "task.created", "run_id": "r", "task_id": "T1"}, RawTaskCreated),
+    ({"type": "task.delegated", "run_id": "r", "tasks": ["T1"]}, RawTaskDelegated),
+    ({"type": "task.transition", "run_id": "r", "task_id": "T1", "to": "DONE"}, RawTaskTransition),
+    ({"type": "task.verdict", "run_id": "r", "task_id": "T1", "verdict": "APPROVED"}, RawTaskVerdict),
+    ({"type": "cycle.completed", "run_id": "r", "completed": 1}, RawCycleCompleted),
+    ({"type": "operator.resume", "run_id": "r", "grant": {"turns": 5}}, RawOperatorResume),
+    ({"type": "halt.acknowledged", "run_id": "r", "by": "ann"}, RawHaltAcknowledged),
+    ({"type": "feedback", "run_id": "r", "verdict": "false-alarm"}, RawFeedback),
+    ({"type": "turn.started", "run_id": "r", "node": "n"}, RawTurnStarted),
+    ({"type": "deadline", "run_id": "r", "about": "STALL007"}, RawDeadline),
+])  # fmt: skip
 def test_each_type_has_its_model(raw: dict[str, Any], model: type) -> None:
     assert type(parse_raw(raw)) is model
 
 
-@pytest.mark.parametrize(
-    ("at", "ms"),
-    [
-        ("2026-01-01T00:00:00Z", 1_767_225_600_000),
-        ("2026-01-01T00:00:00.250Z", 1_767_225_600_250),
-        ("2026-01-01T02:00:00+02:00", 1_767_225_600_000),
-        ("2026-01-01 00:00:00", 1_767_225_600_000),
-        (1_767_225_600_000, 1_767_225_600_000),
-        (1_767_225_600_000.9, 1_767_225_600_000),
-        (EPOCH_MS_MIN, EPOCH_MS_MIN),
-    ],
-)
+@pytest.mark.parametrize(("at", "ms"), [
+    ("2026-01-01T00:00:00Z", 1_767_225_600_000), ("2026-01-01T00:00:00.250Z", 1_767_225_600_250),
+    ("2026-01-01T02:00:00+02:00", 1_767_225_600_000), ("2026-01-01 00:00:00", 1_767_225_600_000),
+    (1_767_225_600_000, 1_767_225_600_000), (1_767_225_600_000.9, 1_767_225_600_000), (EPOCH_MS_MIN, EPOCH_MS_MIN),
+])  # fmt: skip
 def test_a_time_is_read_in_every_documented_form(at: str | float, ms: int) -> None:
     assert parse_raw(TURN | {"at": at}).at == ms
 
@@ -284,7 +248,6 @@ def test_a_time_is_read_in_every_documented_form(at: str | float, ms: int) -> No
 def test_cost_is_kept_in_micro_usd(cost: Any, micro: int) -> None:
     turn = parse_raw(TURN | {"usage": {"cost_usd": cost}})
     assert isinstance(turn, RawTurn)
-    assert turn.usage is not None
     assert turn.usage.cost_usd == micro
 
 

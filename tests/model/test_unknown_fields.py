@@ -20,24 +20,16 @@ def counted(*events: dict[str, Any], strict: bool = False) -> UnknownFields:
     return unknown
 
 
-@pytest.mark.parametrize(
-    ("fields", "names"),
-    [
-        ({"ouput": "x"}, ("ouput",)),
-        ({"tool_calls": [{"name": "t", "argumets": 1}]}, ("tool_calls.argumets",)),
-        ({"tool_calls": [{"name": "t", "argumets": 1}] * 3}, ("tool_calls.argumets",)),
-        ({"usage": {"tokns": 1}}, ("usage.tokns",)),
-        ({"tests": {"fialed": []}}, ("tests.fialed",)),
-        ({"errors": [{"message": "m", "stack": "s"}]}, ("errors.stack",)),
-        ({"decision": {"next": "n", "why": "w"}}, ("decision.why",)),
-        ({"type": "run.started", "grpah": {}}, ("grpah",)),
-        ({"type": "task.verdict", "verdikt": "yes"}, ("verdikt",)),
-        ({"labels": {"anything": "goes"}}, ()),
-        ({"structured_output": {"anything": "goes"}}, ()),
-        ({"artifact": {"a.py": "x"}, "progress": {"score": 1}}, ()),
-        ({"ouput": None, "tool_calls": [{"name": "t", "argumets": None}]}, ()),
-    ],
-)
+@pytest.mark.parametrize(("fields", "names"), [
+    ({"ouput": "x"}, ("ouput",)), ({"tool_calls": [{"name": "t", "argumets": 1}]}, ("tool_calls.argumets",)),
+    ({"tool_calls": [{"name": "t", "argumets": 1}] * 3}, ("tool_calls.argumets",)),
+    ({"usage": {"tokns": 1}}, ("usage.tokns",)), ({"tests": {"fialed": []}}, ("tests.fialed",)),
+    ({"errors": [{"message": "m", "stack": "s"}]}, ("errors.stack",)),
+    ({"decision": {"next": "n", "why": "w"}}, ("decision.why",)), ({"type": "run.started", "grpah": {}}, ("grpah",)),
+    ({"type": "task.verdict", "verdikt": "yes"}, ("verdikt",)), ({"labels": {"anything": "goes"}}, ()),
+    ({"structured_output": {"anything": "goes"}}, ()), ({"artifact": {"a.py": "x"}, "progress": {"score": 1}}, ()),
+    ({"ouput": None, "tool_calls": [{"name": "t", "argumets": None}]}, ()),
+])  # fmt: skip
 def test_unknown_fields_of_an_event_and_of_its_parts_are_found(fields: dict[str, Any], names: tuple[str, ...]) -> None:
     raw = parse_raw(TURN | fields)
     assert raw.unknown_fields == names
@@ -90,25 +82,12 @@ def test_a_name_is_shortened_and_cannot_steer_a_terminal() -> None:
     assert all(sentence.isprintable() for sentence in unknown.summary())
 
 
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [
-        ("ouput", "output"),
-        ("sessionId", "session_id"),
-        ("toolcalls", "tool_calls"),
-        ("tool_calls.argumets", "arguments"),
-        ("usage.cost", "cost_usd"),
-        ("usage.inpt_tokens", "input_tokens"),
-        ("tests.fialed", "failed"),
-        ("errors.mesage", "message"),
-        ("input_tokens", "usage.input_tokens"),
-        ("passed", "tests.passed"),
-        ("temperature", ""),
-        ("mood", ""),
-        ("content.tool_use", ""),
-        ("x" * 100_000, ""),
-    ],
-)
+@pytest.mark.parametrize(("name", "meant"), [
+    ("ouput", "output"), ("sessionId", "session_id"), ("toolcalls", "tool_calls"), ("tool_calls.argumets", "arguments"),
+    ("usage.cost", "cost_usd"), ("usage.inpt_tokens", "input_tokens"), ("tests.fialed", "failed"),
+    ("errors.mesage", "message"), ("input_tokens", "usage.input_tokens"), ("passed", "tests.passed"),
+    ("temperature", ""), ("mood", ""), ("content.tool_use", ""), ("x" * 100_000, ""),
+])  # fmt: skip
 def test_the_field_that_was_probably_meant_is_suggested(name: str, meant: str) -> None:
     assert suggestion(RawTurn, name) == meant
 

@@ -7,21 +7,13 @@ from typing import Any
 from streamproc.model.controls import ControlEvent
 
 _LOOP: dict[str, Any] = {
-    "type": "loop.halted",
-    "run_id": "r1",
-    "code": "LOOP003",
-    "severity": "halt",
-    "message": "pytest was called 3 times and answered the same.",
-    "node": "coder",
-    "task_id": "T-7",
-    "halt_reason": "stalled",
-    "terminal_status": "aborted_stuck",
-    "action": "switch_to_interactive",
+    "type": "loop.halted", "run_id": "r1", "code": "LOOP003", "severity": "halt",
+    "message": "pytest was called 3 times and answered the same.", "node": "coder", "task_id": "T-7",
+    "halt_reason": "stalled", "terminal_status": "aborted_stuck", "action": "switch_to_interactive",
     "suggested_actions": ["switch_to_interactive", "ask_human"],
     "evidence": {"kind": "repeated_call", "tool": "pytest", "args_hash": "00ff", "turns": [3, 5, 7], "count": 3},
-    "trigger": {"event_id": "e7", "turn": 7},
-    "at": "2026-01-01T00:00:00.000Z",
-}
+    "trigger": {"event_id": "e7", "turn": 7}, "at": "2026-01-01T00:00:00.000Z",
+}  # fmt: skip
 
 
 def control(number: int = 0, **fields: Any) -> ControlEvent:

@@ -7,8 +7,9 @@ import json
 import logging
 import time
 from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -21,9 +22,6 @@ from streamproc.notify.service import Service
 from tests.notify.controls import control
 from tests.notify.receiver import Receiver
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
 
 FAST = {"burst": 1_000, "per_minute": 600}
 

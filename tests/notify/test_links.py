@@ -44,14 +44,11 @@ def test_without_addresses_or_a_trace_there_are_no_links() -> None:
     assert run_path("..") == "/run/?id=.."
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        ("trace_url", "https://traces.example.com/", "must contain {trace_id}"),
-        ("trace_url", "javascript:{trace_id}", "must begin with https://"),
-        ("page_url", "ops.example.com", "must begin with https://"),
-    ],
-)
+@pytest.mark.parametrize(("name", "value", "message"), [
+    ("trace_url", "https://traces.example.com/", "must contain {trace_id}"),
+    ("trace_url", "javascript:{trace_id}", "must begin with https://"),
+    ("page_url", "ops.example.com", "must begin with https://"),
+])  # fmt: skip
 def test_an_address_that_leads_nowhere_is_refused(name: str, value: str, message: str) -> None:
     with pytest.raises(InvalidSettings, match=f"STREAMPROC_{name.upper()}: .*{message}"):
         load_settings(**{name: value})

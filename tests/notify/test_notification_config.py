@@ -50,19 +50,14 @@ def test_a_file_sets_urgencies_rates_and_destinations(tmp_path: Path, monkeypatc
     assert SECRET not in repr(config)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("destinations: [{url: 'json://x', when: never}]", "destinations.0.when"),
-        ("minimum_urgency: URGENT", "minimum_urgency"),
-        ("triggers: {lop: HIGH}", "no trigger 'lop' (available: unwatched, "),
-        ("destinations: [{url: 'json://x', triggers: [lop]}]", "destinations.0.triggers"),
-        ("rate: {burst: 0}", "rate.burst"),
-        ("destinations: [{url: '${NOT_SET_ANYWHERE}'}]", "NOT_SET_ANYWHERE"),
-        ("[", "cannot be read"),
-        ("- a", "notify.yaml"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    ("destinations: [{url: 'json://x', when: never}]", "destinations.0.when"),
+    ("minimum_urgency: URGENT", "minimum_urgency"),
+    ("triggers: {lop: HIGH}", "no trigger 'lop' (available: unwatched, "),
+    ("destinations: [{url: 'json://x', triggers: [lop]}]", "destinations.0.triggers"),
+    ("rate: {burst: 0}", "rate.burst"), ("destinations: [{url: '${NOT_SET_ANYWHERE}'}]", "NOT_SET_ANYWHERE"),
+    ("[", "cannot be read"), ("- a", "notify.yaml"),
+])  # fmt: skip
 def test_a_mistake_is_reported_with_its_place(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InvalidSettings) as refusal:
         load_notification_config(written(tmp_path, text), ["json://localhost"])

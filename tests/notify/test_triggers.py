@@ -69,19 +69,14 @@ def fleet(status: str, severity: str, **fields: object) -> ControlEvent:
 def test_every_trigger_has_its_type_and_urgency(event: ControlEvent, type_: str, urgency: str) -> None:
     trigger = trigger_of(event)
 
-    assert trigger is not None
     assert (trigger.type, trigger.urgency.name) == (type_, urgency)
 
 
-@pytest.mark.parametrize(
-    "event",
-    [
-        control(code="BUDGET005", **WARN | {"type": "notification", "severity": "info"}),
-        control(code="LOOP007", **WARN | {"type": "information.none", "severity": "info"}),
-        control(code="OPERATOR002", **WARN | {"type": "run.resumed", "severity": "info"}),
-    ],
-    ids=lambda event: event.type,
-)
+@pytest.mark.parametrize("event", [
+    control(code="BUDGET005", **WARN | {"type": "notification", "severity": "info"}),
+    control(code="LOOP007", **WARN | {"type": "information.none", "severity": "info"}),
+    control(code="OPERATOR002", **WARN | {"type": "run.resumed", "severity": "info"}),
+], ids=lambda event: event.type)  # fmt: skip
 def test_information_does_not_notify(event: ControlEvent) -> None:
     assert trigger_of(event) is None
 
@@ -90,7 +85,6 @@ def test_information_does_not_notify(event: ControlEvent) -> None:
 def test_below_the_percentage_it_is_an_ordinary_warning(code: str, used: int) -> None:
     trigger = trigger_of(budget(code, used))
 
-    assert trigger is not None
     assert (trigger.name, trigger.urgency) == ("budget_warning", Urgency.LOW)
 
 
@@ -102,7 +96,6 @@ def test_every_halt_of_every_detector_notifies_with_all_fields(module) -> None:
             for event in monitor.feed(turn, run_id="r"):
                 trigger = trigger_of(event)
                 if event.halts:
-                    assert trigger is not None
                     assert trigger.name != "halt", "its own row"
                     sent = notice_of(event, trigger, trigger.urgency).notification
                     assert event.code in sent.evidence
@@ -119,7 +112,6 @@ def test_fleet_commands_notify_with_issuer_and_reason(status: str, part: str, ty
     event = command_events.state_event(read_command(orjson.dumps(given)))
     trigger = trigger_of(event)
 
-    assert trigger is not None
     sent = notice_of(event, trigger, trigger.urgency).notification
     assert sent.type == type_
     assert "by: ann" in sent.evidence

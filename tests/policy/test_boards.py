@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -11,9 +12,6 @@ from streamproc.core.board.config import BoardConfig
 from streamproc.errors import InvalidPolicy
 from streamproc.policy import load_policy
 from tests.feeding import STANDARD, decisions
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 OWN = {"path": ["OPEN", "DOING", "DONE"], "done": "DONE"}
 

@@ -5,29 +5,24 @@ from __future__ import annotations
 import sys
 from dataclasses import FrozenInstanceError, dataclass, is_dataclass, make_dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from streamproc.core import kind
 from streamproc.core.deadlines import Due
-from streamproc.core.decision import STALLED, Evidence, Finding, Level, encode_decision
 from streamproc.core.detector_memory import MEMORIES_BYTES, MEMORY_BYTES, load_memory, store_memory
-from streamproc.core.engine import Engine
 from streamproc.core.escalation import hash_code
 from streamproc.core.resume import strictly
-from streamproc.core.run_state import RunState, check, dump, load, stub_of
 from streamproc.core.size_budget import shrink
 from streamproc.detectors import DETECTORS
-from streamproc.detectors.base import Detector, RuleSettings, call
+from streamproc.detectors.base import Detector, Finding, Level, RuleSettings, call, kind
 from streamproc.errors import InvalidPolicy
+from streamproc.model.controls import ControlEvidence
 from streamproc.monitor import Monitor
 from streamproc.policy import Policy, load_policy
 from tests.docs.distribution import install
-from tests.feeding import event_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.feeding import Feed, written
 
 CODE = "acme/counter"
 PROJECT = """
@@ -73,8 +68,8 @@ class Counter:
 
     def found(self, count: int, level: Level, **more: Any) -> Finding:
         facts = {name: more.pop(name, None) for name in ("details", "match")}
-        evidence = Evidence(kind=self.name, count=count, **facts)
-        about = {"code": self.code, "loop": 0, "message": f"{count} turns.", "reason": STALLED, "status": "stalled"}
+        evidence = ControlEvidence(kind=self.name, count=count, **facts)
+        about = {"code": self.code, "loop": 0, "message": f"{count} turns.", "reason": "stalled", "status": "stalled"}
         return Finding(level=level, evidence=evidence, **about | more)
 
 
@@ -103,16 +98,20 @@ def like(**attributes: Any) -> Any:
     return type("Mine", (), {name: value for name, value in made.items() if value is not None})()
 
 
-def play(detector: Any, turns: int = 4, **policy: Any) -> tuple[Engine, RunState, list[Any]]:
-    """Feed turns, with dump and load in between."""
-    engine = load_policy(policy, detectors=[detector]).engine()
-    engine.on_fault = None
-    run, found = RunState(), []
+def play(detector: Any, turns: int = 4, **policy: Any) -> tuple[Any, Any, list[Any]]:
+    """Feed turns, with a restart after each; return the engine, the state and the decisions."""
+    feed, found = feed_of(load_policy(policy, detectors=[detector])), []
     for n in range(turns):
-        found += engine.step(run, event_of(TURN | {"output": f"word {n}"}), None).decisions
-        run = load(dump(run))
-        check(run)
-    return engine, run, found
+        found += feed.raw(TURN | {"output": f"word {n}"})
+        feed.restart()
+    return feed.engine, feed.state, found
+
+
+def feed_of(policy: Policy) -> Feed:
+    """Return a run under a policy whose detectors may raise."""
+    feed = Feed(policy)
+    feed.engine.on_fault = None
+    return feed
 
 
 @pytest.fixture
@@ -151,7 +150,7 @@ def test_it_decides_with_the_limits_of_the_policy() -> None:
 def test_a_subclass_of_our_base_class_decides_alike() -> None:
     _, run, found = play(Shorter(), detectors={CODE: {"halt": 3}})
     _, other_run, expected = play(Counter(), detectors={CODE: {"halt": 3}})
-    assert [encode_decision(one) for one in found] == [encode_decision(one) for one in expected]
+    assert written(found) == written(expected)
     assert load_memory(run, CODE) == load_memory(other_run, CODE)
 
 
@@ -277,26 +276,20 @@ def test_two_distributions_with_the_same_name_are_a_mistake(installed: Path) -> 
 # What a detector has to have.
 
 
-@pytest.mark.parametrize(
-    ("attributes", "what", "remedy"),
-    [
-        ({"check": None, "kinds": None}, "Mine has no kinds, check", "a detector has code, name, kinds, Limits, check"),
-        ({"code": "LOOP999"}, "Mine.code is 'LOOP999'", "such as acme/same-city"),
-        ({"code": "Acme/x"}, "Mine.code is 'Acme/x'", "lower-case"),
-        ({"code": "a/b/c"}, "Mine.code is 'a/b/c'", "NAMESPACE/NAME"),
-        ({"code": "a/" + "b" * 31}, "Mine.code", "at most 32"),
-        ({"code": 7}, "Mine.code is 7", ""),
-        ({"name": "Same City"}, "Mine.name is 'Same City'", "same_city"),
-        ({"kinds": 0}, "Mine.kinds is 0", "kind.LONG"),
-        ({"kinds": 1 << 31}, "Mine.kinds", ""),
-        ({"version": 2}, "Mine.version is 2", "a text"),
-        ({"check": 5}, "Mine.check is no method", ""),
-        ({"Limits": dict}, "Mine.Limits is no frozen dataclass", "@dataclass(frozen=True, slots=True)"),
-        ({"Limits": make_dataclass("L", [("a", int, 1)])}, "Mine.Limits is no frozen dataclass", ""),
-        ({"Limits": make_dataclass("L", [("a", int)], frozen=True)}, "Mine.Limits() raises TypeError", "default"),
-        ({"Limits": make_dataclass("L", [("a", object, None)], frozen=True)}, "Mine.Limits.a is no number", ""),
-    ],
-)
+@pytest.mark.parametrize(("attributes", "what", "remedy"), [
+    ({"check": None, "kinds": None}, "Mine has no kinds, check", "a detector has code, name, kinds, Limits, check"),
+    ({"code": "LOOP999"}, "Mine.code is 'LOOP999'", "such as acme/same-city"),
+    ({"code": "Acme/x"}, "Mine.code is 'Acme/x'", "lower-case"),
+    ({"code": "a/b/c"}, "Mine.code is 'a/b/c'", "NAMESPACE/NAME"),
+    ({"code": "a/" + "b" * 31}, "Mine.code", "at most 32"), ({"code": 7}, "Mine.code is 7", ""),
+    ({"name": "Same City"}, "Mine.name is 'Same City'", "same_city"), ({"kinds": 0}, "Mine.kinds is 0", "kind.LONG"),
+    ({"kinds": 1 << 31}, "Mine.kinds", ""), ({"version": 2}, "Mine.version is 2", "a text"),
+    ({"check": 5}, "Mine.check is no method", ""),
+    ({"Limits": dict}, "Mine.Limits is no frozen dataclass", "@dataclass(frozen=True, slots=True)"),
+    ({"Limits": make_dataclass("L", [("a", int, 1)])}, "Mine.Limits is no frozen dataclass", ""),
+    ({"Limits": make_dataclass("L", [("a", int)], frozen=True)}, "Mine.Limits() raises TypeError", "default"),
+    ({"Limits": make_dataclass("L", [("a", object, None)], frozen=True)}, "Mine.Limits.a is no number", ""),
+])  # fmt: skip
 def test_a_detector_that_is_none_is_refused(attributes: dict[str, Any], what: str, remedy: str) -> None:
     with pytest.raises(InvalidPolicy) as refused:
         load_policy(detectors=[like(**attributes)])
@@ -316,16 +309,11 @@ def test_all_mistakes_of_all_detectors_are_reported() -> None:
     assert found[0][1] == "the code acme/counter is used twice"
 
 
-@pytest.mark.parametrize(
-    ("limit", "right", "wrong"),
-    [
-        ("warn", [0, 7], [True, "3", -1, 1.5]),
-        ("share", [0, 0.25], [True, "x", -0.1, float("nan"), float("inf")]),
-        ("tool", ["", "mail"], [3, "x" * 257, None]),
-        ("strict", [True, False], [1, "yes"]),
-        ("colour", ["blue"], ["green", 1]),
-    ],
-)
+@pytest.mark.parametrize(("limit", "right", "wrong"), [
+    ("warn", [0, 7], [True, "3", -1, 1.5]), ("share", [0, 0.25], [True, "x", -0.1, float("nan"), float("inf")]),
+    ("tool", ["", "mail"], [3, "x" * 257, None]), ("strict", [True, False], [1, "yes"]),
+    ("colour", ["blue"], ["green", 1]),
+])  # fmt: skip
 def test_a_limit_has_the_type_of_its_default(limit: str, right: list[Any], wrong: list[Any]) -> None:
     for value in right:
         policy = load_policy({"detectors": {CODE: {limit: value}}}, detectors=[Counter()])
@@ -389,14 +377,11 @@ def test_an_exception_leaves_memory_and_the_others_as_they_were() -> None:
         view.memory(self.code)["turns"] = 1
         raise KeyError("x")
 
-    engine = load_policy(detectors=[like(check=check)]).engine()
-    engine.on_fault = None
-    run, found = RunState(), []
-    for _ in range(3):
-        found += engine.step(run, event_of(TURN | {"output": "I will try again."}), None).decisions
+    feed = feed_of(load_policy(detectors=[like(check=check)]))
+    found = feed.all([TURN | {"output": "I will try again."}] * 3)
     assert [one.code for one in found] == ["LOOP001", "LOOP001"]
-    assert engine.faults == {CODE: 3}
-    assert CODE not in run.cold.plugins
+    assert feed.engine.faults == {CODE: 3}
+    assert CODE not in feed.state.cold.plugins
 
 
 def test_what_a_failed_check_has_changed_is_forgotten() -> None:
@@ -417,7 +402,8 @@ def test_on_probation_its_warnings_halt() -> None:
 
 
 def test_memory_has_limits_and_counts_as_size() -> None:
-    run = RunState()
+    feed = Feed()
+    run = feed.state
     before = run.size_bytes()
     for n in range(2):
         store_memory(run, f"acme/{n}", {"x": "x" * 480})
@@ -431,11 +417,12 @@ def test_memory_has_limits_and_counts_as_size() -> None:
     assert load_memory(run, "acme/0") == {"x": "x" * 480}
     shrink(run)
     assert run.evicted == 0
-    assert not stub_of(run).cold.plugins
+    feed.evict()
+    assert not feed.state.cold.plugins
 
 
 def test_a_state_that_is_too_large_loses_it_last_of_all_signals() -> None:
-    run = RunState()
+    run = Feed().state
     store_memory(run, CODE, {"x": "x" * 480})
     run.cold.node_names.update(dict.fromkeys(range(4), "n" * 900))
     shrink(run)
@@ -482,7 +469,6 @@ def test_details_are_bounded_and_redacted() -> None:
     detector.check = lambda view, _: detector.found(1, Level.WARN, details=details)  # type: ignore[method-assign]
     _, _, [found] = play(detector, turns=1)
     shown = found.evidence.details  # type: ignore[union-attr]
-    assert shown is not None
     assert len(shown.pop("long")) == 256  # type: ignore[arg-type]
     assert "hunter2" not in str(shown.pop("key"))
     assert shown == {"?": "?", "share": 0.5, "count": 3, "much": str(2**70), "nan": "nan", "n" * 64: 1}
@@ -504,22 +490,18 @@ def test_several_findings_and_none_of_them() -> None:
 
 def test_a_deadline_of_a_plugin_is_one_of_the_run() -> None:
     detector = like(due=lambda self, run, budgets, limits: [Due(run.at_ms + 60_000, self.code, run.at_ms)])
-    engine = load_policy(detectors=[detector]).engine()
-    run = RunState()
-    engine.step(run, event_of(TURN), 1_000)
-    due = engine.next_deadline(run)
-    assert due is not None
+    feed = Feed(load_policy(detectors=[detector]))
+    feed.raw(TURN | {"at": 1_000})
+    due = feed.engine.next_deadline(feed.state)
     assert (due.due_ms, due.about) == (61_000, CODE)
 
 
 @pytest.mark.parametrize("due", [[3], [Due(1, "acme/other", 0)], [Due("x", CODE, 0)], 7])  # type: ignore[arg-type]
 def test_a_deadline_that_is_none_is_a_fault(due: Any) -> None:
-    engine = load_policy(detectors=[like(due=lambda *_: due)]).engine()
-    engine.on_fault = None
-    run = RunState()
-    engine.step(run, event_of(TURN), 1_000)
-    engine.next_deadline(run)
-    assert engine.faults == {CODE: 1}
+    feed = feed_of(load_policy(detectors=[like(due=lambda *_: due)]))
+    feed.raw(TURN | {"at": 1_000})
+    feed.engine.next_deadline(feed.state)
+    assert feed.engine.faults == {CODE: 1}
 
 
 @pytest.mark.parametrize("marks", [{"same_answers": 9}, {"nonsense": 1}, {"same_answers": "x"}, 3])
@@ -528,9 +510,9 @@ def test_marks_of_a_plugin_are_its_own_and_wrong_ones_are_ignored(marks: Any) ->
     off = dict.fromkeys(DETECTORS.keys() - {code for code in DETECTORS if DETECTORS[code].hard_cap}, False)
     rules = load_policy({"detectors": off}, detectors=[like(**made)]).rules("", "", "")
     assert rules.marks.same_answers == (9 if marks == {"same_answers": 9} else 1)
-    engine = load_policy(detectors=[like(**made)]).engine()
-    engine.step(b"", event_of(TURN), None)
-    assert not engine.faults
+    feed = Feed(load_policy(detectors=[like(**made)]))
+    feed.raw(TURN)
+    assert not feed.engine.faults
 
 
 def test_a_monitor_publishes_its_decisions() -> None:
@@ -538,6 +520,4 @@ def test_a_monitor_publishes_its_decisions() -> None:
     controls = [one for n in range(4) for one in monitor.feed(run_id="r", **call("look", {"n": n}, f"answer {n}"))]
     assert [(one.code, one.severity) for one in controls] == [(CODE, "warn"), (CODE, "halt")]
     status = monitor.status("r")
-    assert status is not None
-    assert status.halt is not None
     assert status.halt.code == CODE

@@ -9,18 +9,14 @@ from streamproc.policy import load_policy
 from streamproc.policy.variants import Sweep, grid, read_sweep, variant
 
 
-@pytest.mark.parametrize(
-    ("text", "sweep"),
-    [
-        ("LOOP003.halt=2..4", Sweep("detectors.LOOP003.halt", (2, 3, 4))),
-        ("detectors.LOOP003.halt=2,8", Sweep("detectors.LOOP003.halt", (2, 8))),
-        ("LOOP002=false,true", Sweep("detectors.LOOP002", (False, True))),
-        ("maxSteps=50", Sweep("budgets.maxSteps", (50,))),
-        ("max_cost_usd=0.5,1", Sweep("budgets.max_cost_usd", (0.5, 1))),
-        ("workflows.nightly.budgets.maxSteps=9", Sweep("workflows.nightly.budgets.maxSteps", (9,))),
-        ("on_stall=pause", Sweep("on_stall", ("pause",))),
-    ],
-)
+@pytest.mark.parametrize(("text", "sweep"), [
+    ("LOOP003.halt=2..4", Sweep("detectors.LOOP003.halt", (2, 3, 4))),
+    ("detectors.LOOP003.halt=2,8", Sweep("detectors.LOOP003.halt", (2, 8))),
+    ("LOOP002=false,true", Sweep("detectors.LOOP002", (False, True))),
+    ("maxSteps=50", Sweep("budgets.maxSteps", (50,))), ("max_cost_usd=0.5,1", Sweep("budgets.max_cost_usd", (0.5, 1))),
+    ("workflows.nightly.budgets.maxSteps=9", Sweep("workflows.nightly.budgets.maxSteps", (9,))),
+    ("on_stall=pause", Sweep("on_stall", ("pause",))),
+])  # fmt: skip
 def test_a_setting_has_the_name_that_a_policy_file_gives_it(text: str, sweep: Sweep) -> None:
     assert read_sweep(text) == sweep
 
@@ -63,16 +59,11 @@ def test_a_variant_sets_money_as_a_file_does() -> None:
     assert changed.effective()["budgets"]["maxCostUsd"] == 500_000
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "mistake"),
-    [
-        ("detectors.LOOP003.hold", 3, "--set:.*detectors.LOOP003.hold: unknown limit"),
-        ("detectors.LOOP003.halt", "x", "expected a whole number"),
-        ("detectors.LOOP999.halt", 3, "no such detector"),
-        ("nothing.here", 3, "unknown setting"),
-        ("budgets.maxRounds", 99, "above the ceiling"),
-    ],
-)
+@pytest.mark.parametrize(("name", "value", "mistake"), [
+    ("detectors.LOOP003.hold", 3, "--set:.*detectors.LOOP003.hold: unknown limit"),
+    ("detectors.LOOP003.halt", "x", "expected a whole number"), ("detectors.LOOP999.halt", 3, "no such detector"),
+    ("nothing.here", 3, "unknown setting"), ("budgets.maxRounds", 99, "above the ceiling"),
+])  # fmt: skip
 def test_a_setting_that_a_file_may_not_have_is_refused(name: str, value: object, mistake: str) -> None:
     with pytest.raises(InvalidPolicy, match=mistake):
         variant(load_policy(), {name: value})

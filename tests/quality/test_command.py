@@ -5,18 +5,15 @@ from __future__ import annotations
 import gzip
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks.quality import __main__ as command
+from benchmarks.quality.labels import RawEvent
 from benchmarks.quality.real import runs_in, sample_runs
 from benchmarks.quality.table import BEGIN, END, HEADINGS, write_between_marks
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from benchmarks.quality.labels import RawEvent
 
 
 @pytest.fixture

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks.quality.catalogue import TITLES
 from benchmarks.quality.grafts import grafted
-from benchmarks.quality.labels import Trace
+from benchmarks.quality.labels import RawEvent, Trace
 from benchmarks.quality.real import RealRun
 from benchmarks.quality.rows import Row, rows
 from benchmarks.quality.scoring import Alarm
@@ -25,12 +27,6 @@ from benchmarks.quality.watchers import (
     same_call_3_of_10,
     same_output_3_in_a_row,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from benchmarks.quality.labels import RawEvent
 
 PLAIN = ("repeated_call.", "repeated_output.", "no_progress.unchanged", "polling.", "reading.", "batches.")
 

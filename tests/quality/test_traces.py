@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,9 +16,6 @@ from benchmarks.quality.traces.noise import FORMS, Noise
 from benchmarks.quality.traces.script import Script
 from streamproc.model.raw_events import parse_raw
 from tests.syntax import syntax_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 KINDS = (*LOOPS, *HONEST)
 FOLDER = Path(traces.__file__).parent

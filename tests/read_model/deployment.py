@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiokafka import ConsumerRecord
 from aiokafka.partitioner import murmur2
 
 from streamproc.core.accounts import load_account
-from streamproc.fleet.record_signing import LogPlace
+from streamproc.fleet.record_signing import LogPlace, RecordSigner
 from streamproc.model import wire
 from streamproc.policy import load_policy
 from streamproc.worker.publishing import BY_KEY
@@ -18,9 +18,6 @@ from streamproc.worker.spend import AccountPartition, AccountProcessor
 from streamproc.worker.tables import Runs
 from streamproc.worker.turn_processor import TurnProcessor
 from tests.worker.running import said
-
-if TYPE_CHECKING:
-    from streamproc.fleet.record_signing import RecordSigner
 
 PARTITIONS = 2
 NOON_MS = 1_700_000_000_000

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from streamproc.read_model import ReadModel
 from streamproc.read_model.database import TABLES
-
-if TYPE_CHECKING:
-    from streamproc.read_model import ReadModel
 
 
 def rows_of(model: ReadModel) -> dict[str, list[Any]]:

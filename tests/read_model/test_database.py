@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +13,6 @@ from streamproc.errors import InvalidSettings
 from streamproc.read_model import DecisionFilter, ReadModel, RunFilter, database
 from tests.read_model.tables import rows_of
 from tests.read_model.test_model import busy, filled
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_a_file_of_another_version_is_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from hypothesis import given, strategies as st
 
@@ -12,11 +11,9 @@ from streamproc.model import wire
 from streamproc.model.controls import RunStatus
 from streamproc.policy.files import LOST_AFTER_S_MIN
 from streamproc.read_model import ReadModel, RunFilter
+from streamproc.read_model.rows import RunGroup
 from streamproc.replay.stats import read_status
 from tests.read_model.deployment import Deployment, turn
-
-if TYPE_CHECKING:
-    from streamproc.read_model.rows import RunGroup
 
 LOST_AFTER_MS = LOST_AFTER_S_MIN * 1_000
 GROUPS: tuple[RunGroup, ...] = ("halted", "warned", "others", "lost")
@@ -60,7 +57,6 @@ def test_a_silent_run_leaves_the_lists_and_an_event_brings_it_back() -> None:
     assert groups(model, status="lost") == {"halted": [], "warned": [], "others": [], "lost": ["quiet", "warned"]}
     assert groups(model, text="quiet")["lost"] == ["quiet"]
     run = model.run("warned")
-    assert run is not None
     assert (run.lost, run.group) == (True, "lost")
 
     made.send(turn("quiet", 1))

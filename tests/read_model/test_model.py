@@ -65,7 +65,6 @@ def test_runs_are_in_their_groups_the_most_urgent_first() -> None:
 
     assert ids(model) == [["halted"], ["warned"], ["dear", "honest", "resumed", "finished"]]
     halted = model.run("halted")
-    assert halted is not None
     assert (halted.status, halted.severity, halted.code, halted.turns) == ("halted", "halt", "LOOP001", 6)
     assert halted.message.startswith("coder repeated the same output 3 times")
     assert (halted.workflow, halted.tenant, halted.user) == ("nightly", "acme", "of-halted")
@@ -73,7 +72,6 @@ def test_runs_are_in_their_groups_the_most_urgent_first() -> None:
         row.at_ms for row in model.decisions(DecisionFilter(run_id="halted", severity="halt"))
     )
     resumed = model.run("resumed")
-    assert resumed is not None
     assert (resumed.status, resumed.severity, resumed.code, resumed.halted_at_ms) == ("running", "info", "", 0)
     assert model.run("unknown") is None
     page = model.runs("others", ALL, limit=2, offset=1)
@@ -90,7 +88,6 @@ def test_it_says_what_a_replay_of_the_same_log_says() -> None:
     assert {row.id for row in model.decisions(DecisionFilter())} == {one.id for one in decisions}
     for row in model.decisions(DecisionFilter()):
         [decision] = [one for one in decisions if one.id == row.id]
-        assert decision.trigger is not None
         assert (row.run_id, row.code, row.severity) == (decision.run_id, decision.code, decision.severity)
         assert (row.partition, row.offset, row.turn) == (
             decision.trigger.partition, decision.trigger.offset, decision.trigger.turn,
@@ -101,8 +98,6 @@ def test_it_says_what_a_replay_of_the_same_log_says() -> None:
         latest[record.key.decode()] = read_status(record.value)
     for run_id, turns in replay.turns.items():
         row, status = model.run(run_id), latest[run_id]
-        assert row is not None
-        assert status is not None
         assert (row.status, row.severity, row.turns) == (status.status, status.severity, turns)
 
 
@@ -112,11 +107,9 @@ def test_what_runs_have_spent_since_their_last_status_is_counted_from_their_turn
 
     for model, turns, cost in ((with_turns, 6, 6_000_000), (without, 0, 0)):
         row = model.run("dear")
-        assert row is not None
         assert (row.turns, row.cost_usd_micro) == (turns, cost)
         assert row.doing == ("coder" if turns else "")
     halted = with_turns.run("halted")
-    assert halted is not None
     assert halted.doing == ""
     dear = with_turns.run("dear")
     assert dear is not None
@@ -132,7 +125,6 @@ def test_what_people_and_workers_write_is_no_sign_of_life() -> None:
 
     row = filled(ReadModel(), deployment).run("honest")
 
-    assert row is not None
     assert row.at_ms <= heard
 
 
@@ -454,7 +446,6 @@ def test_any_column_sorts_the_runs_of_a_group_both_ways() -> None:
 def test_a_time_range_chooses_runs_by_their_last_event() -> None:
     model = filled(ReadModel(), busy())
     last = model.run("finished")
-    assert last is not None
     everything = sorted(run_id for group in ids(model) for run_id in group)
     late = RunFilter(since=datetime.fromtimestamp(last.at_ms / 1000, UTC).isoformat())
     early = RunFilter(until=address_time(last.at_ms - 60_000))

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaProducer, ConsumerRecord
 from aiokafka.admin import NewPartitions
 
+from deploy.local.kafka import Broker
 from streamproc.kafka import follow, topics
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.topics import accounts_topic
@@ -29,14 +32,6 @@ from tests.read_model.deployment import PARTITIONS, Deployment, turn
 from tests.read_model.tables import rows_of
 from tests.read_model.test_model import busy, start
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from aiokafka import ConsumerRecord
-
-    from deploy.local.kafka import Broker
 
 
 @pytest.fixture
@@ -243,5 +238,4 @@ async def test_what_is_older_than_since_is_not_read(settings: Settings) -> None:
     assert {row.run_id for row in model.decisions(DecisionFilter())} == {"honest"}
     assert sorted(ids(model, "halted")) == ["halted", "honest"]  # the statuses say why
     halted = model.run("halted")
-    assert halted is not None
     assert halted.code == "LOOP001"

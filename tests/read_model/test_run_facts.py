@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import permutations
-from typing import TYPE_CHECKING
 
 import pytest
 
-from streamproc.core.decision import Decision, Trigger
-from streamproc.model.controls import RunStatus
+from streamproc.model.controls import ControlEvent, ControlTrigger, RunStatus
 from streamproc.read_model.run_facts import (
     RunFacts,
     finding_facts,
@@ -19,9 +18,6 @@ from streamproc.read_model.run_facts import (
     status_facts,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 Note = tuple["Callable[[RunFacts, object], None]", object]
 
 
@@ -31,9 +27,9 @@ def status(offset: int, state: str = "running", severity: str = "info") -> Note:
 
 
 def finding(offset: int, severity: str, *, resumed: bool = False, at_ms: int = 0) -> Note:
-    found = Decision(
+    found = ControlEvent(
         id=f"{offset}/{severity}", type="run.resumed" if resumed else "loop.warning", run_id="r",
-        code=f"{severity}{offset}", severity=severity, message="m", trigger=Trigger(partition=0, offset=offset),
+        code=f"{severity}{offset}", severity=severity, message="m", trigger=ControlTrigger(partition=0, offset=offset),
     )  # fmt: skip
     return note_finding, finding_facts(found, at_ms or 1_000 + offset)
 
@@ -86,7 +82,6 @@ def test_a_current_status_brings_the_figures_of_a_run_that_works_up_to_date_in_a
         for note, news in (status(1), *notes):
             note(run, news)
         row = live_run("r", run)
-        assert row is not None
         assert (row.status, row.turns, row.badge) == ("running", 7, "Loop 7/8")
 
 

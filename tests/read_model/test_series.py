@@ -180,5 +180,4 @@ def test_a_run_has_the_trace_of_its_last_turn_in_a_span() -> None:
         made.write("turns", b"r", wire.encode(turn("r", number + 1)), headers=[("traceparent", traceparent)])
     made.write("turns", b"r", record.value, headers=[("traceparent", b"<script>")])
     run = filled(ReadModel(), made).run("r")
-    assert run is not None
     assert run.trace_id == "4bf92f3577b34da6a3ce929d0e0e4736"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import yaml
 
@@ -15,9 +15,6 @@ from streamproc.replay.published import statuses
 from streamproc.settings import load_settings
 from tests.waiting import until
 from tests.worker.running import Topics, WorkerProcess, looping_run, turn
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 KEY = "k" * 32
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,10 +17,6 @@ from streamproc.replay.source import open_logs
 from tests.replay.test_parallel import toy
 from tests.replay.toy_format import TOY
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 Seen = list[tuple[str, str | None]]
 

@@ -32,20 +32,12 @@ def test_the_same_run_in_two_partitions_is_two_runs(log: LogReplay) -> None:
     assert [decision.severity for decision in log.decide(records)] == ["warn", "warn"]
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        record(None, offset=9),
-        record(b"nonsense", offset=9),
-        record(b"\xff\xfe", offset=9),
-        record(b"[" * 5000, offset=9),
-        record({"run_id": "r"}, offset=9),
-        record({"run_id": "other", "node": "coder"}, offset=9),
-        record({"run_id": "r", "node": "coder"}, offset=9, key=None),
-        record({"run_id": "r", "node": "coder", "output": "x" * 20_000}, offset=9),
-    ],
-    ids=["tombstone", "not JSON", "not UTF-8", "nested", "no node", "another key", "no key", "too large"],
-)
+@pytest.mark.parametrize("bad", [
+    record(None, offset=9), record(b"nonsense", offset=9), record(b"\xff\xfe", offset=9), record(b"[" * 5000, offset=9),
+    record({"run_id": "r"}, offset=9), record({"run_id": "other", "node": "coder"}, offset=9),
+    record({"run_id": "r", "node": "coder"}, offset=9, key=None),
+    record({"run_id": "r", "node": "coder", "output": "x" * 20_000}, offset=9),
+], ids=["tombstone", "not JSON", "not UTF-8", "nested", "no node", "another key", "no key", "too large"])  # fmt: skip
 def test_records_that_the_worker_rejects_are_counted_and_change_nothing(log: LogReplay, bad) -> None:
     decisions = list(log.decide([stuck_record(0), stuck_record(1), bad, stuck_record(10)]))
 

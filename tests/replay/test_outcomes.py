@@ -17,32 +17,22 @@ def written(path: Path, data: object) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("found", "label"),
-    [
-        ({"outcome": "solved"}, RunLabel("solved")),
-        ({"outcome": True, "failure_mode": "unset"}, RunLabel("solved")),
-        ({"outcome": 1.0}, RunLabel("solved")),
-        ({"outcome": 0.5}, RunLabel("failed")),
-        ({"outcome": False}, RunLabel("failed")),
-        ({"outcome": None}, RunLabel("unknown")),
-        ({"solved": True}, RunLabel("solved")),
-        ({"stuck": True, "why": "it polls", "by": "ada"}, RunLabel("unknown", True, "it polls", "ada")),
-    ],
-)
+@pytest.mark.parametrize(("found", "label"), [
+    ({"outcome": "solved"}, RunLabel("solved")), ({"outcome": True, "failure_mode": "unset"}, RunLabel("solved")),
+    ({"outcome": 1.0}, RunLabel("solved")), ({"outcome": 0.5}, RunLabel("failed")),
+    ({"outcome": False}, RunLabel("failed")), ({"outcome": None}, RunLabel("unknown")),
+    ({"solved": True}, RunLabel("solved")),
+    ({"stuck": True, "why": "it polls", "by": "ada"}, RunLabel("unknown", True, "it polls", "ada")),
+])  # fmt: skip
 def test_an_outcome_is_read_in_every_form(tmp_path: Path, found: object, label: RunLabel) -> None:
     assert read_outcomes(written(tmp_path / "o.json", {"r": found})) == {"r": label}
 
 
-@pytest.mark.parametrize(
-    ("data", "mistake"),
-    [
-        ([], "expected an object by run id"),
-        ({"r": "solved"}, "r: expected an object with outcome or stuck"),
-        ({"r": {"outcome": "won"}}, "r.outcome: 'won' is no outcome"),
-        ({"r": {"stuck": "yes"}}, "r.stuck: expected true or false, got 'yes'"),
-    ],
-)
+@pytest.mark.parametrize(("data", "mistake"), [
+    ([], "expected an object by run id"), ({"r": "solved"}, "r: expected an object with outcome or stuck"),
+    ({"r": {"outcome": "won"}}, "r.outcome: 'won' is no outcome"),
+    ({"r": {"stuck": "yes"}}, "r.stuck: expected true or false, got 'yes'"),
+])  # fmt: skip
 def test_a_mistake_is_named_with_its_file_and_run(tmp_path: Path, data: object, mistake: str) -> None:
     path = written(tmp_path / "o.json", data)
 

@@ -22,17 +22,10 @@ def lines(*events: tuple[str, int | None]) -> list[Line]:
     return made
 
 
-@pytest.mark.parametrize(
-    ("text", "pace"),
-    [
-        ("max", SendingPace()),
-        ("200", SendingPace(per_s=200.0)),
-        ("0.5", SendingPace(per_s=0.5)),
-        ("realtime", SendingPace(factor=1.0)),
-        ("10x", SendingPace(factor=10.0)),
-        ("2.5x", SendingPace(factor=2.5)),
-    ],
-)
+@pytest.mark.parametrize(("text", "pace"), [
+    ("max", SendingPace()), ("200", SendingPace(per_s=200.0)), ("0.5", SendingPace(per_s=0.5)),
+    ("realtime", SendingPace(factor=1.0)), ("10x", SendingPace(factor=10.0)), ("2.5x", SendingPace(factor=2.5)),
+])  # fmt: skip
 def test_every_form_of_a_speed_is_parsed(text: str, pace: SendingPace) -> None:
     assert read_pace(text) == pace
 

@@ -6,17 +6,17 @@ import json
 import os
 import signal
 import threading
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+import msgspec
 import orjson
 import pytest
 
-from streamproc.core.decision import encode_decision
-from streamproc.core.run_state import dump
 from streamproc.errors import InvalidEvent, StreamprocError
 from streamproc.importers import Import
 from streamproc.model.unknown_fields import UnknownFields
-from streamproc.policy import load_policy
+from streamproc.policy import Policy, load_policy
 from streamproc.replay import parallel
 from streamproc.replay.parallel import ParallelScan
 from streamproc.replay.scan import Scan
@@ -24,27 +24,19 @@ from streamproc.replay.source import Source, open_logs
 from streamproc.replay.turn_log import TurnLog
 from streamproc.samples import trajectory_file
 from tests.catalogue.examples import lines, policy, stuck
-from tests.feeding import STANDARD
+from tests.feeding import STANDARD, stored_run
 from tests.replay.toy_format import TOY
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamproc.policy import Policy
 
 FORMATS = (TOY,)
 
 
 def outcome(scan: Scan) -> tuple[list[Any], dict[str, Any]]:
     """Return the decisions with their places, and the turns, logs and state of each run."""
-    decisions = [(encode_decision(one), scan.place) for one in scan]
+    decisions = [(msgspec.json.encode(one), scan.place) for one in scan]
     runs = {}
     for run_id in scan.runs:
-        run = scan.runs.read(run_id)
-        assert run is not None
-        assert scan.turn_log is not None
-        runs[run_id] = (dump(run), scan.turn_log.turns(run_id, 0, 10**9), scan.sources_of(run_id))
+        runs[run_id] = (stored_run(scan.runs, run_id), scan.turn_log.turns(run_id, 0, 10**9), scan.sources_of(run_id))
     return decisions, runs
 
 

@@ -7,7 +7,8 @@ import io
 import json
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,6 @@ from streamproc.errors import InvalidEvent
 from streamproc.fingerprint import fingerprint
 from streamproc.model.unknown_fields import UnknownFields
 from streamproc.replay.source import STDIN, Source, line_event_id
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def write(path: Path, *events: Any) -> Path:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from streamproc.core.decision import Decision, Evidence, Trigger, encode_decision
 from streamproc.fleet.command_events import state_event
 from streamproc.fleet.issuing import new_command
 from streamproc.fleet.state import Fleet
 from streamproc.kafka.reading import Extent
+from streamproc.model.controls import ControlEvent, ControlEvidence, ControlTrigger
 from streamproc.policy import Policy, load_policy
 from streamproc.replay.causes import Causes
 from streamproc.replay.diff import PublishedDecision, compare, read_published
@@ -20,20 +21,20 @@ from tests.replay.records import record
 WHOLE = {0: Extent(0, 100), 1: Extent(50, 100)}
 
 
-def decision(name: str, partition: int = 0, offset: int = 10) -> Decision:
-    trigger = Trigger(turn=1, topic="t.turns", partition=partition, offset=offset)
-    return Decision(
+def decision(name: str, partition: int = 0, offset: int = 10) -> ControlEvent:
+    trigger = ControlTrigger(turn=1, topic="t.turns", partition=partition, offset=offset)
+    return ControlEvent(
         id=name, type="loop.halted", run_id="r", code="LOOP001", severity="halt", message="Again.", trigger=trigger
     )
 
 
 def published(name: str, partition: int = 0, offset: int = 10) -> PublishedDecision:
-    found = read_published(encode_decision(decision(name, partition, offset)))
+    found = read_published(msgspec.json.encode(decision(name, partition, offset)))
     assert found is not None
     return found
 
 
-def diff(decided: list[Decision], on_topic: list[PublishedDecision], committed: int = 100):
+def diff(decided: list[ControlEvent], on_topic: list[PublishedDecision], committed: int = 100):
     return compare(decided, on_topic, WHOLE, {0: committed, 1: committed})
 
 
@@ -61,7 +62,7 @@ def test_a_decision_only_on_the_control_topic_is_extra_within_the_log_and_outsid
 
 def test_a_fleet_command_is_not_compared() -> None:
     command = new_command(Fleet(), "STOP", "fleet", "ada", "enough")
-    state = read_published(encode_decision(state_event(command)))
+    state = read_published(msgspec.json.encode(state_event(command)))
     assert state is not None
 
     assert diff([decision("a")], [published("a"), state]) == diff([decision("a")], [published("a")])
@@ -113,21 +114,23 @@ OURS = load_policy({"name": "ours", "detectors": {"LOOP003": {"halt": 5}, "LOOP0
 STANDARD = load_policy()
 
 
-def at_turn(turn: int, *, code: str = "LOOP003", run: str = "r", policy: Policy = OURS, offset: int = 10) -> Decision:
-    trigger = Trigger(turn=turn, topic="t.turns", partition=0, offset=offset)
-    return Decision(
+def at_turn(
+    turn: int, *, code: str = "LOOP003", run: str = "r", policy: Policy = OURS, offset: int = 10
+) -> ControlEvent:
+    trigger = ControlTrigger(turn=turn, topic="t.turns", partition=0, offset=offset)
+    return ControlEvent(
         id=f"{run}/{code}/{turn}/{policy.hash}", type="loop.halted", run_id=run, code=code, severity="halt",
-        message="Again.", trigger=trigger, policy=policy.ref, evidence=Evidence(kind="call", count=3),
+        message="Again.", trigger=trigger, policy=policy.ref, evidence=ControlEvidence(kind="call", count=3),
     )  # fmt: skip
 
 
 def on_topic(*arguments: Any, **options: Any) -> PublishedDecision:
-    found = read_published(encode_decision(at_turn(*arguments, policy=options.pop("policy", STANDARD), **options)))
+    found = read_published(msgspec.json.encode(at_turn(*arguments, policy=options.pop("policy", STANDARD), **options)))
     assert found is not None
     return found
 
 
-def explained(decided: list[Decision], on: list[PublishedDecision], **options: Any) -> list[tuple[str, str, str]]:
+def explained(decided: list[ControlEvent], on: list[PublishedDecision], **options: Any) -> list[tuple[str, str, str]]:
     causes = Causes(OURS, on, **options)
     return [(one.kind, one.why, one.detail) for one in causes.explain(diff(decided, on))]
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from streamproc.importers import Format, Import, Imported, LogFile, Sample
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def matches(sample: Sample) -> bool:

@@ -147,7 +147,6 @@ def test_no_text_leaves_its_code_span(text: str) -> None:
     shown = code(text)
     if shown:
         fence = re.match("`+", shown)
-        assert fence is not None
         inner = shown[len(fence[0]) : -len(fence[0])]
         assert fence[0] not in re.findall("`+", inner)
         assert "\n" not in shown

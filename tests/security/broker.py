@@ -109,7 +109,6 @@ class SecureBroker:
     def pid(self) -> int:
         """The process id."""
         state = self._broker.running()
-        assert state is not None
         return state.pid
 
     @property
@@ -152,10 +151,7 @@ class SecureBroker:
 
     def _settings(self, listener: str, protocol: str, **options: Any) -> Settings:
         common = {
-            "brokers": f"{HOST}:{self._ports[listener]}",
-            "security_protocol": protocol,
-            "ssl_cafile": str(self.directory / "ca.pem"),
-            "partitions": 2,
-            "session_timeout_s": 6.0,
-        }
+            "brokers": f"{HOST}:{self._ports[listener]}", "security_protocol": protocol,
+            "ssl_cafile": str(self.directory / "ca.pem"), "partitions": 2, "session_timeout_s": 6.0,
+        }  # fmt: skip
         return load_settings(**(common | options))

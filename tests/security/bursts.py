@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.partitioner import DefaultPartitioner
 
 from streamproc.kafka.options import connection_options
-
-if TYPE_CHECKING:
-    from streamproc.settings import Settings
+from streamproc.settings import Settings
 
 # The cases of `maximal` that cost the most to read and step; `python -m tests.security.maximal` measures all.
 COSTLIEST: Final = ("wire run.started bad node", "raw turn diff", "raw turn structured object")

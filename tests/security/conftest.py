@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import signal
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from streamproc.cli import build
 from streamproc.kafka.acls import ROLES
+from streamproc.settings import Settings
 from tests.security.broker import SecureBroker
 from tests.security.endpoint import TokenEndpoint
 from tests.worker.running import WorkerProcess, environment_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from streamproc.settings import Settings
 
 ATTACKERS = ("writes-control", "writes-runs", "writes-commands", "writes-turns")
 USERS = ("stranger", "narrow", *ATTACKERS, *(role.name for role in ROLES))

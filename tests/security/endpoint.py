@@ -7,13 +7,11 @@ import json
 import secrets
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import Any
 from urllib.parse import parse_qs, unquote_plus
 
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from tests.security.broker import Issuer
+from tests.security.broker import Issuer
 
 CLIENT = "agents & co"
 SECRET = f"secret-{secrets.token_hex(8)}+/:%"

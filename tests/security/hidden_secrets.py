@@ -114,41 +114,31 @@ RAW: Final = frozenset(
     ("alone", "prose", "quotes", "lines", "colon", "equals", "assignment", "env", "header", "table", "YAML", "option")
 )
 CASES: Final[dict[str, Callable[[str], str]]] = {
-    "as is": lambda text: text,
-    "lower": str.lower,
-    "upper": str.upper,
-    "title": str.title,
-}
+    "as is": lambda text: text, "lower": str.lower, "upper": str.upper, "title": str.title,
+}  # fmt: skip
 
 # Surroundings of a text, and of a name with its value.
 
 SURROUNDINGS: Final[dict[str, Callable[[str], str]]] = {
-    "alone": lambda text: text,
-    "prose": lambda text: f"It failed: {text}. Try again.",
-    "quotes": lambda text: f'He said "{text}", twice',
-    "single quotes": lambda text: f"got '{text}'",
-    "backticks": lambda text: f"use `{text}` here",
-    "brackets": lambda text: f"see ({text}) and [{text}]",
+    "alone": lambda text: text, "prose": lambda text: f"It failed: {text}. Try again.",
+    "quotes": lambda text: f'He said "{text}", twice', "single quotes": lambda text: f"got '{text}'",
+    "backticks": lambda text: f"use `{text}` here", "brackets": lambda text: f"see ({text}) and [{text}]",
     "JSON": lambda text: json.dumps({"out": text, "n": 1}),
     "JSON, not escaped": lambda text: json.dumps({"out": text, "n": 1}, ensure_ascii=False),
     "JSON in JSON": lambda text: json.dumps({"body": json.dumps({"out": text})}),
     "JSON in JSON in JSON": lambda text: json.dumps([json.dumps([json.dumps([text])])]),
-    "YAML": lambda text: f"steps:\n  - run: {text}\n  - next",
-    "YAML block": lambda text: f"out: |\n  {text}\nn: 1",
-    "repr": lambda text: repr({"out": text, "n": 1}),
-    "ascii": lambda text: ascii([text]),
+    "YAML": lambda text: f"steps:\n  - run: {text}\n  - next", "YAML block": lambda text: f"out: |\n  {text}\nn: 1",
+    "repr": lambda text: repr({"out": text, "n": 1}), "ascii": lambda text: ascii([text]),
     "bytes": lambda text: repr(text.encode()),
     "URL query": lambda text: "https://example.com/?" + urlencode({"page": 2, "q": text, "n": 1}),
     "URL query, quoted": lambda text: f"https://example.com/?q={quote(text)}&n=1",
     "env": lambda text: f"PATH=/bin\nOUT={text}\nHOME=/root",
     "table": lambda text: f"| a | b |\n|---|---|\n| {text} | 1 |",
-    "command": lambda text: f"$ echo '{text}' | tee out.txt",
-    "option": lambda text: f'run --with "{text}" --now',
+    "command": lambda text: f"$ echo '{text}' | tee out.txt", "option": lambda text: f'run --with "{text}" --now',
     "header": lambda text: f"HTTP/1.1 200 OK\r\nX-Out: {text}\r\nAccept: */*",
-    "lines": lambda text: f"first\n{text}\nlast",
-    "colon": lambda text: f"out: {text}",
+    "lines": lambda text: f"first\n{text}\nlast", "colon": lambda text: f"out: {text}",
     "equals": lambda text: f"out = {text}",
-}
+}  # fmt: skip
 NAMED_SURROUNDINGS: Final[dict[str, Callable[[str, str], str]]] = {
     "colon": lambda name, value: f"{name}: {value}",
     "equals": lambda name, value: f"{name} = {value}",

@@ -353,19 +353,19 @@ def main(names: list[str]) -> None:
     import gc
 
     import streamproc
-    from streamproc.core.run_state import RunState, dump
     from streamproc.errors import InvalidEvent
     from streamproc.fingerprint import read_event
     from streamproc.worker.limits import GC_THRESHOLD
+    from tests.feeding import Feed
 
     gc.set_threshold(*GC_THRESHOLD)
-    engine = streamproc.load_policy().engine()
+    policy = streamproc.load_policy()
     sys.stdout.write(f"{'read':>9} {'step':>9} {'encode':>9} {'bytes':>9}  case\n")
     for name in CASES:
         if names and not any(word in name for word in names):
             continue
         raw = maximal(name)
-        run, outcome = RunState(), ""
+        feed, outcome = Feed(policy), ""
         started = process_time()
         try:
             event = read_event(raw)
@@ -375,8 +375,8 @@ def main(names: list[str]) -> None:
         else:
             times = [process_time() - started]
             for act in (
-                lambda run=run, event=event: engine.step(run, event, 1_700_000_000_000).decisions,
-                lambda run=run: dump(run),
+                lambda feed=feed, event=event: feed.event(event, 1_700_000_000_000),
+                lambda feed=feed: feed.stored,
             ):
                 started = process_time()
                 act()

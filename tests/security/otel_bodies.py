@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import gzip
 import sys
+from collections.abc import Callable
 from time import process_time
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import aiohttp
 import orjson
@@ -18,9 +19,6 @@ import orjson
 from streamproc.otel import AssemblyLimits
 from tests.otel.conftest import Served
 from tests.security.peaks import peak_mb
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SIZE: Final = (16 << 20) - 1_000
 SPANS, SCOPE, SPAN, ATTRIBUTE, EVENT = b"\x0a", b"\x12", b"\x12", b"\x4a", b"\x5a"

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from aiokafka import ConsumerRecord
 
 from streamproc.fleet.keyring import Keyring, new_keys
-from streamproc.fleet.record_signing import RecordSigner
+from streamproc.fleet.record_signing import LogPlace, RecordSigner
 from streamproc.fleet.signing import CommandSigner
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamproc.fleet.record_signing import LogPlace
 
 NOON_MS = 1_769_860_800_000
 PREFIX = "streamproc"

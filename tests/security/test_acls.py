@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -23,19 +24,13 @@ from streamproc.notify.control_consumer import NotificationConsumer
 from streamproc.notify.notification_config import load_notification_config
 from streamproc.read_model import ModelReader, ReadModel
 from streamproc.read_model.reader import OPTIONAL
+from streamproc.settings import Settings
 from streamproc.worker.readiness import wait_until_ready
 from tests.notify.receiver import Receiver
+from tests.security.broker import SecureBroker
 from tests.security.test_let_in import stuck_run
 from tests.waiting import until
-from tests.worker.running import EAGER
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from streamproc.settings import Settings
-    from tests.security.broker import SecureBroker
-    from tests.worker.running import WorkerProcess
+from tests.worker.running import EAGER, WorkerProcess
 
 
 def test_each_role_can_do_its_work(

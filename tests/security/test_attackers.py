@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import signal
 import uuid
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -21,18 +22,13 @@ from streamproc.kafka.acls import ROLES, Right, Role
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.partitioning import Home
 from streamproc.model.controls import RunStatus
-from streamproc.settings import load_settings
+from streamproc.settings import Settings, load_settings
+from tests.security.broker import SecureBroker
 from tests.security.conftest import ATTACKERS
 from tests.security.signing import OPERATOR, OPERATOR_PUBLIC, WORKER, WORKER_PUBLIC
 from tests.security.test_let_in import stuck_run
 from tests.waiting import until
 from tests.worker.running import Topics, WorkerProcess
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from streamproc.settings import Settings
-    from tests.security.broker import SecureBroker
 
 RESTATER, RESTATER_PUBLIC = new_keys("restater", ed25519=True)
 SHOWN = f"{OPERATOR_PUBLIC.line()},{RESTATER_PUBLIC.line()}"

@@ -8,8 +8,8 @@ import logging
 import pkgutil
 import tracemalloc
 from collections import deque
+from collections.abc import Callable, Iterator
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING
 
 import orjson
 import pytest
@@ -19,7 +19,6 @@ from streamproc.client.halt_records import ControlNews, Halt, StatusNews
 from streamproc.client.halts import IDS_MAX, Halts
 from streamproc.core.accounts import ACCOUNT_VERSION, AccountRef, SpendEntry, Statement, write_statement
 from streamproc.core.rules import KINDS_MAX
-from streamproc.core.run_state import RunState
 from streamproc.core.scope import SCOPES_MAX
 from streamproc.fleet.issuing import new_command
 from streamproc.fleet.state import Fleet
@@ -36,11 +35,9 @@ from streamproc.worker.logs import LINES_MAX, Calm
 from streamproc.worker.run_limits import RunLimits
 from streamproc.worker.spend import AccountPartition, AccountProcessor, AccountStore
 from streamproc.worker.tables import Runs
+from tests.feeding import Feed
 from tests.worker.records import records_of
 from tests.worker.test_turn_processor import processor
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 NAMES = 100_000
 CAP = 20_000  # entries of the largest collection that a name may reach
@@ -104,10 +101,10 @@ def engine() -> object:
 
 def one_run() -> object:
     """Step all turns of one run."""
-    made, run = load_policy().engine(), RunState()
+    feed = Feed(load_policy())
     for n in range(NAMES // 20):
-        made.step(run, named_turn(n), None)
-    return [made, run]
+        feed.event(named_turn(n))
+    return feed
 
 
 def halts() -> object:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import random
 import sys
+from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -14,9 +16,8 @@ import yaml
 from hypothesis import given, strategies as st
 from msgspec import inspect
 
+from streamproc import check_graph
 from streamproc.core.compiled import core_kind
-from streamproc.core.graph import check_graph
-from streamproc.core.run_state import RunState, dump
 from streamproc.detectors.base import args_excerpt
 from streamproc.errors import InvalidEvent, InvalidPolicy, InvalidSettings
 from streamproc.fingerprint import fingerprint, read_event
@@ -26,15 +27,10 @@ from streamproc.model.raw_events import parse_raw
 from streamproc.model.yaml_text import LEVELS_MAX, VALUES_MAX, read_yaml
 from streamproc.notify.notification_config import load_notification_config
 from streamproc.policy import load_policy
-from tests.feeding import STANDARD, Feed
+from tests.feeding import Feed
 from tests.security.maximal import CASES, SIZE, maximal, suspect
 from tests.worker.records import records_of
 from tests.worker.test_turn_processor import controls, processor, runs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
 
 READ_CALLS_MAX = 1_200_000  # to walk through 350 000 empty lists; each call takes 0.1 µs
 STEP_CALLS_MAX = 160_000  # a turn of the most calls that an event may have; each takes 0.1 µs
@@ -200,23 +196,14 @@ MANY = ["t"] * (wire.BATCH_MAX + 1)
 PAIRS = {f"p{n}": 1 for n in range(wire.PAIRS_MAX + 1)}
 
 
-@pytest.mark.parametrize(
-    ("kind", "field", "value"),
-    [
-        ("turn", "tests", [1, 1, 1, 1, MANY]),
-        ("turn", "tenant", "t" * 129),
-        ("turn", "run_id", "r" * 257),
-        ("run.started", "budgets", PAIRS),
-        ("run.finished", "status", "s" * 1_025),
-        ("operator.resume", "grant", PAIRS),
-        ("task.created", "depends_on", MANY),
-        ("task.delegated", "tasks", MANY),
-        ("task.transition", "evidence", dict.fromkeys(PAIRS, (True,))),
-        ("task.transition", "evidence", {"dod": [True, MANY]}),
-        ("task.transition", "evidence", {"dod": [True, [], MANY]}),
-        ("cycle.completed", "moved", [["t", "done"]] * (wire.BATCH_MAX + 1)),
-    ],
-)
+@pytest.mark.parametrize(("kind", "field", "value"), [
+    ("turn", "tests", [1, 1, 1, 1, MANY]), ("turn", "tenant", "t" * 129), ("turn", "run_id", "r" * 257),
+    ("run.started", "budgets", PAIRS), ("run.finished", "status", "s" * 1_025), ("operator.resume", "grant", PAIRS),
+    ("task.created", "depends_on", MANY), ("task.delegated", "tasks", MANY),
+    ("task.transition", "evidence", dict.fromkeys(PAIRS, (True,))),
+    ("task.transition", "evidence", {"dod": [True, MANY]}), ("task.transition", "evidence", {"dod": [True, [], MANY]}),
+    ("cycle.completed", "moved", [["t", "done"]] * (wire.BATCH_MAX + 1)),
+])  # fmt: skip
 def test_a_list_or_name_of_any_event_beyond_its_limit_is_refused(kind: str, field: str, value: Any) -> None:
     with pytest.raises(InvalidEvent, match="length <=") as refusal:
         read_event(orjson.dumps({"w": 1, "type": kind, "run_id": "r", "node": "n", field: value}))
@@ -263,17 +250,12 @@ def test_a_number_that_would_count_backwards_or_without_end_is_refused(field: st
     assert refusal.value.problems[0].field.startswith(field)
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("calls", [["t", n] for n in range(wire.ITEMS_MAX + 1)]),
-        ("progress", {f"m{n}": n for n in range(wire.ITEMS_MAX + 1)}),
-        ("labels", {f"l{n}": "" for n in range(wire.PAIRS_MAX + 1)}),
-        ("from", "n" * 257),
-        ("next", "n" * 257),
-        ("calls[0]", [["t" * 257, 1]]),
-    ],
-)
+@pytest.mark.parametrize(("field", "value"), [
+    ("calls", [["t", n] for n in range(wire.ITEMS_MAX + 1)]),
+    ("progress", {f"m{n}": n for n in range(wire.ITEMS_MAX + 1)}),
+    ("labels", {f"l{n}": "" for n in range(wire.PAIRS_MAX + 1)}), ("from", "n" * 257), ("next", "n" * 257),
+    ("calls[0]", [["t" * 257, 1]]),
+])  # fmt: skip
 def test_a_fingerprinted_event_beyond_a_limit_is_refused_with_its_field(field: str, value: Any) -> None:
     """It is not read as a raw event either, which would be a turn without evidence."""
     record = {"w": 1, "type": "turn", "run_id": "r", "node": "n", field.partition("[")[0]: value}
@@ -289,33 +271,24 @@ def fields(number: int) -> dict[str, str]:
     return {f"f{n}": "" for n in range(number)}
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("tool_calls", [{"name": "t"}] * (raw_events.CALLS_MAX + 1)),
-        ("tests", {"failed": [*fields(raw_events.TESTS_MAX + 1)]}),
-        ("progress", dict.fromkeys(fields(raw_fields.METRICS_MAX + 1), 1)),
-        ("labels", fields(raw_fields.LABELS_MAX + 1)),
-        ("artifact", fields(raw_fields.FILES_MAX + 1)),
-        ("usage", fields(raw_fields.FIELDS_MAX + 1)),
-        ("tenant", "t" * 129),
-        ("node", "n" * 257),
-    ],
-)
+@pytest.mark.parametrize(("field", "value"), [
+    ("tool_calls", [{"name": "t"}] * (raw_events.CALLS_MAX + 1)),
+    ("tests", {"failed": [*fields(raw_events.TESTS_MAX + 1)]}),
+    ("progress", dict.fromkeys(fields(raw_fields.METRICS_MAX + 1), 1)), ("labels", fields(raw_fields.LABELS_MAX + 1)),
+    ("artifact", fields(raw_fields.FILES_MAX + 1)), ("usage", fields(raw_fields.FIELDS_MAX + 1)), ("tenant", "t" * 129),
+    ("node", "n" * 257),
+])  # fmt: skip
 def test_a_raw_turn_beyond_a_limit_is_refused_with_its_field(field: str, value: Any) -> None:
     with pytest.raises(InvalidEvent) as refusal:
         parse_raw({"run_id": "r", "node": "n", field: value})
     assert refusal.value.problems[0].field.startswith(field)
 
 
-@pytest.mark.parametrize(
-    ("event", "what"),
-    [
-        ({"node": "n", **fields(raw_fields.FIELDS_MAX)}, f"more than {raw_fields.FIELDS_MAX}"),
-        ({"type": "task.delegated", "tasks": ["t"] * nesting.VALUES_MAX}, f"more than {nesting.VALUES_MAX} values"),
-        ({"type": "task.verdict", "verdict": "V" * 33}, "at most 32"),
-    ],
-)
+@pytest.mark.parametrize(("event", "what"), [
+    ({"node": "n", **fields(raw_fields.FIELDS_MAX)}, f"more than {raw_fields.FIELDS_MAX}"),
+    ({"type": "task.delegated", "tasks": ["t"] * nesting.VALUES_MAX}, f"more than {nesting.VALUES_MAX} values"),
+    ({"type": "task.verdict", "verdict": "V" * 33}, "at most 32"),
+])  # fmt: skip
 def test_a_raw_event_with_too_much_in_it_is_refused(event: dict[str, Any], what: str) -> None:
     with pytest.raises(InvalidEvent, match=what):
         parse_raw({"run_id": "r", **event})
@@ -383,14 +356,14 @@ def test_the_largest_accepted_turn_is_stepped_within_the_limit() -> None:
 
 
 def test_all_largest_events_in_one_run_leave_a_bounded_state() -> None:
-    engine, state = STANDARD.engine(), RunState()
+    feed = Feed()
     for name in CASES:
         try:
             event = read_event(maximal(name, size=100_000))
         except InvalidEvent:
             continue
-        engine.step(state, event, None)
-        assert len(dump(state)) < STATE_BYTES_MAX, name
+        feed.event(event)
+        assert len(feed.stored) < STATE_BYTES_MAX, name
 
 
 # Graphs.
@@ -405,18 +378,15 @@ def tangle(nodes: int, edges: int) -> list[list[str]]:
     return [[f"n{dice.randrange(nodes)}", f"n{dice.randrange(nodes)}"] for _ in range(edges)]
 
 
-@pytest.mark.parametrize(
-    ("graph", "what"),
-    [
-        ({"edges": tangle(90, EDGES_MAX + 1)}, f"{EDGES_MAX + 1} edges, more than {EDGES_MAX}"),
-        ({"nodes": [f"n{n}" for n in range(NODES_MAX + 1)]}, f"{NODES_MAX + 1} nodes, more than {NODES_MAX}"),
-        ({"edges": ring(NODES_MAX + 1)}, f"{NODES_MAX + 1} nodes, more than {NODES_MAX}"),
-        ({"nodes": ["a", "b"], "leads_to": [[1] * EDGES_MAX, [0]]}, f"{EDGES_MAX + 1} edges, more than {EDGES_MAX}"),
-        ({"nodes": ["a"], "leads_to": [[]] * (NODES_MAX + 1)}, f"more than {NODES_MAX}"),
-        ({"nodes": ["a"], "anchors": [[0, 0]] * (EDGES_MAX + 1)}, f"{EDGES_MAX + 1} anchors, more than {EDGES_MAX}"),
-        ({"terminals": ["a"] * (NODES_MAX + 1)}, f"{NODES_MAX + 1} terminals, more than {NODES_MAX}"),
-    ],
-)
+@pytest.mark.parametrize(("graph", "what"), [
+    ({"edges": tangle(90, EDGES_MAX + 1)}, f"{EDGES_MAX + 1} edges, more than {EDGES_MAX}"),
+    ({"nodes": [f"n{n}" for n in range(NODES_MAX + 1)]}, f"{NODES_MAX + 1} nodes, more than {NODES_MAX}"),
+    ({"edges": ring(NODES_MAX + 1)}, f"{NODES_MAX + 1} nodes, more than {NODES_MAX}"),
+    ({"nodes": ["a", "b"], "leads_to": [[1] * EDGES_MAX, [0]]}, f"{EDGES_MAX + 1} edges, more than {EDGES_MAX}"),
+    ({"nodes": ["a"], "leads_to": [[]] * (NODES_MAX + 1)}, f"more than {NODES_MAX}"),
+    ({"nodes": ["a"], "anchors": [[0, 0]] * (EDGES_MAX + 1)}, f"{EDGES_MAX + 1} anchors, more than {EDGES_MAX}"),
+    ({"terminals": ["a"] * (NODES_MAX + 1)}, f"{NODES_MAX + 1} terminals, more than {NODES_MAX}"),
+])  # fmt: skip
 def test_a_graph_above_a_limit_is_ignored_and_the_warning_names_the_limit(graph: dict[str, Any], what: str) -> None:
     feed = Feed()
     [warning] = feed.raw({"type": "run.started", "graph": graph})

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -25,9 +26,6 @@ from streamproc.worker.readiness import wait_until_ready
 from tests.client.records import open_worker, read_all
 from tests.security.signing import OPERATOR, OPERATOR_PUBLIC, WORKER, WORKER_PUBLIC, record
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MONTH_MS = 30 * 24 * 3_600_000
 
@@ -219,7 +217,6 @@ def test_the_kill_of_a_tenants_user_kills_that_user_only(user: str, tenant: str)
     fleet = applied(("STOP", scope))
 
     killed = fleet.killing(user, tenant)
-    assert killed is not None
     assert (killed.user, killed.tenant, killed.target) == (user, tenant, f"user {user} of tenant {tenant}")
     assert [fleet.killing(*pair) for pair in ((user, "other"), (user, ""), ("bob", tenant), (tenant, user))] == [
         None
@@ -242,8 +239,6 @@ async def test_a_guard_stops_for_the_kill_of_its_user_in_its_tenant_only(setting
         await until(lambda: halts.fleet.kills)
 
         halted = halts.error("r1", "eve", "acme")
-        assert halted is not None
-        assert halted.control is not None
         assert (halted.control.user, halted.control.tenant) == ("eve", "acme")
         assert halts.error("r1", "eve", "other") is None
         await send(settings, new_command(halts.fleet, "CLEAR", member_scope("eve", "acme"), "ada", ""))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
@@ -11,16 +13,11 @@ from streamproc.client import HaltListener, TurnPublisher
 from streamproc.errors import Halted
 from streamproc.kafka import topics
 from streamproc.kafka.reading import Extent, Record, TopicReader, open_consumer
+from streamproc.settings import Settings
 from tests.listening import listening
+from tests.security.broker import SecureBroker
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from streamproc.settings import Settings
-    from tests.security.broker import SecureBroker
-    from tests.worker.running import WorkerProcess
+from tests.worker.running import WorkerProcess
 
 MARK = "Zx7MarkerThatNobodyElseWrites9q"
 LONG = "nothing happened here, and continued for a while; " * 4  # longer than the excerpt of an error

@@ -7,7 +7,7 @@ import re
 import socket
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -15,9 +15,6 @@ from streamproc.errors import InvalidSettings
 from streamproc.model.setting_hints import report_unread_file
 from streamproc.settings import load_settings
 from tests.cli.conftest import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SECRET = "s3cr3t-of-the-environment"
 TOKEN_LOGIN = {"sasl_mechanism": "OAUTHBEARER", "security_protocol": "SASL_SSL"}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 import pytest
 
 from streamproc.client import HaltListener, TurnPublisher
-from streamproc.core.run_state import dump, stub_of
 from streamproc.kafka import topics as kafka_topics
 from streamproc.model import wire
 from streamproc.policy import load_policy
@@ -19,26 +20,19 @@ from streamproc.worker.codec import decode_run
 from streamproc.worker.eviction import FINISHED, HALTED, NEW, OPEN, RANKS, STUB, rank_of, surplus
 from streamproc.worker.limits import IDLE_KEEP_MS, PUBLISHERS_MAX
 from streamproc.worker.new_runs import MINUTE_MS
+from streamproc.worker.partition_store import Change
+from streamproc.worker.publishing import OutgoingRecord
 from streamproc.worker.rocksdb_runs import RocksDBRuns
 from streamproc.worker.rocksdb_store import RocksDBStores
 from streamproc.worker.run_limits import RunLimits
 from streamproc.worker.tables import Runs
 from streamproc.worker.turn_processor import TurnProcessor
-from tests.feeding import run_with
+from tests.feeding import Feed
 from tests.waiting import until
 from tests.worker.conftest import settings_for, start_worker
 from tests.worker.records import NOON_MS, TOPIC, Record, records_of
-from tests.worker.running import Topics, event_record, honest_run, looping_run
+from tests.worker.running import Topics, WorkerProcess, event_record, honest_run, looping_run
 from tests.worker.test_tables import end
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from streamproc.core.run_state import RunState
-    from streamproc.worker.partition_store import Change
-    from streamproc.worker.publishing import OutgoingRecord
-    from tests.worker.running import WorkerProcess
 
 __all__ = ["start_worker"]  # a fixture
 
@@ -80,7 +74,7 @@ class Partition:
             fresh = [f"{name}-{number}" for number in range(first, first + 10)]
             self.feed([pair for run_id in fresh for pair in honest_run(run_id, turns)])
 
-    def state(self, run_id: str) -> RunState:
+    def state(self, run_id: str) -> Any:
         raw = self.mine.raw(run_id.encode())
         assert raw is not None
         return decode_run(raw)[0]
@@ -168,19 +162,12 @@ def test_a_flood_of_one_partition_evicts_no_run_of_another(new_runs_of: Callable
     assert len(flooded.mine) <= RUNS_MAX // 2 + 10
 
 
-@pytest.mark.parametrize(
-    ("counts", "expected"),
-    [
-        ((10, 10, 70, 10, 0), (0, 0, 0, 0, 0)),
-        ((10, 10, 80, 10, 0), (10, 0, 0, 0, 0)),
-        ((10, 80, 10, 10, 0), (10, 0, 0, 0, 0)),
-        ((10, 85, 15, 10, 0), (10, 10, 0, 0, 0)),
-        ((0, 40, 50, 40, 0), (0, 15, 0, 15, 0)),
-        ((0, 20, 90, 20, 0), (0, 0, 30, 0, 0)),
-        ((0, 0, 120, 40, 500), (0, 0, 45, 15, 100)),
-        ((0, 0, 0, 400, 0), (0, 0, 0, 300, 0)),
-    ],
-)
+@pytest.mark.parametrize(("counts", "expected"), [
+    ((10, 10, 70, 10, 0), (0, 0, 0, 0, 0)), ((10, 10, 80, 10, 0), (10, 0, 0, 0, 0)),
+    ((10, 80, 10, 10, 0), (10, 0, 0, 0, 0)), ((10, 85, 15, 10, 0), (10, 10, 0, 0, 0)),
+    ((0, 40, 50, 40, 0), (0, 15, 0, 15, 0)), ((0, 20, 90, 20, 0), (0, 0, 30, 0, 0)),
+    ((0, 0, 120, 40, 500), (0, 0, 45, 15, 100)), ((0, 0, 0, 400, 0), (0, 0, 0, 300, 0)),
+])  # fmt: skip
 def test_the_surplus_is_taken_from_the_ranks_in_order(counts: tuple[int, ...], expected: tuple[int, ...]) -> None:
     assert tuple(RANKS) == (FINISHED, NEW, OPEN, HALTED, STUB)
     assert surplus(counts, 100) == list(expected)
@@ -319,13 +306,16 @@ def test_past_the_limit_of_stubs_the_oldest_halt_is_forgotten_and_counted(
 
 
 def test_a_stub_is_small_and_not_confused_with_another_rank() -> None:
-    state = run_with(turns=9, halted=3, owner=1 << 62)
+    feed = Feed()
+    state = feed.state
+    state.turns, state.halted, state.owner = 9, 3, 1 << 62
     state.escalation.halt_code.set("LOOP001")
     for tag in range(90):
         state.novelty.seen.add(tag)
-    assert len(dump(stub_of(state))) < 256
-    assert rank_of(state, b"{}") == HALTED
-    assert rank_of(stub_of(state), None) == rank_of(state, None) == STUB
+    assert (rank_of(state, b"{}"), rank_of(state, None)) == (HALTED, STUB)
+    feed.evict()
+    assert len(feed.stored) < 256
+    assert rank_of(feed.state, None) == STUB
 
 
 # A publisher's new runs.
@@ -456,7 +446,6 @@ async def test_a_halted_run_stays_halted_through_a_flood_and_a_restart_until_an_
 
     async with HaltListener(settings=settings) as halts, TurnPublisher(settings=settings) as turns:
         halt = halts.halted("stuck")
-        assert halt is not None
         assert halt.code == "LOOP001"
         await turns.operator_resume(run_id="stuck", by="ada")
         await until(lambda: not halts.halted("stuck"), 30, "the operator's resume")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import trustme
@@ -11,10 +12,6 @@ from cryptography.hazmat.primitives import serialization
 from streamproc.errors import InvalidSettings
 from streamproc.kafka.options import connection_options, ssl_context
 from streamproc.settings import load_settings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 PASSWORD = "pass-of-the-key"
 
@@ -43,17 +40,14 @@ def test_an_encrypted_key_is_decrypted(files: dict[str, str]) -> None:
     assert ssl_context(load_settings(security_protocol="SSL", **options)) is not None
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ({"ssl_cafile": "nowhere"}, "STREAMPROC_SSL_CAFILE: no certificates can be read from .* .No such file"),
-        ({"ssl_cafile": "empty"}, "STREAMPROC_SSL_CAFILE: no certificates can be read from .*empty.pem"),
-        ({"ssl_certfile": "nowhere"}, "STREAMPROC_SSL_CERTFILE, _KEYFILE or _PASSWORD: .* cannot be used .No such"),
-        ({"ssl_certfile": "certificate", "ssl_keyfile": "other"}, "that the key belongs to the certificate"),
-        ({"ssl_certfile": "certificate", "ssl_keyfile": "sealed"}, "_PASSWORD: .* cannot be used"),
-        ({"ssl_certfile": "certificate", "ssl_keyfile": "sealed", "ssl_password": "pw-of-another"}, "cannot be used"),
-    ],
-)
+@pytest.mark.parametrize(("given", "says"), [
+    ({"ssl_cafile": "nowhere"}, "STREAMPROC_SSL_CAFILE: no certificates can be read from .* .No such file"),
+    ({"ssl_cafile": "empty"}, "STREAMPROC_SSL_CAFILE: no certificates can be read from .*empty.pem"),
+    ({"ssl_certfile": "nowhere"}, "STREAMPROC_SSL_CERTFILE, _KEYFILE or _PASSWORD: .* cannot be used .No such"),
+    ({"ssl_certfile": "certificate", "ssl_keyfile": "other"}, "that the key belongs to the certificate"),
+    ({"ssl_certfile": "certificate", "ssl_keyfile": "sealed"}, "_PASSWORD: .* cannot be used"),
+    ({"ssl_certfile": "certificate", "ssl_keyfile": "sealed", "ssl_password": "pw-of-another"}, "cannot be used"),
+])  # fmt: skip
 def test_the_error_about_an_unusable_file_names_its_setting(
     given: dict[str, str], says: str, files: dict[str, str], run_cli: Callable[..., str]
 ) -> None:

@@ -160,17 +160,10 @@ async def test_a_trusted_proxy_has_no_share() -> None:
             writer.close()
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        ("10.0.0.1", "10.0.0.2", False),
-        ("10.0.0.1", "::ffff:10.0.0.1", True),
-        ("2001:db8::1", "2001:db8::2:1", True),
-        ("2001:db8::1", "2001:db8:0:1::1", False),
-        ("fe80::1%eth0", "fe80::2%eth1", True),
-        ("", "", True),
-    ],
-)
+@pytest.mark.parametrize(("one", "other", "same"), [
+    ("10.0.0.1", "10.0.0.2", False), ("10.0.0.1", "::ffff:10.0.0.1", True), ("2001:db8::1", "2001:db8::2:1", True),
+    ("2001:db8::1", "2001:db8:0:1::1", False), ("fe80::1%eth0", "fe80::2%eth1", True), ("", "", True),
+])  # fmt: skip
 def test_the_addresses_that_one_client_can_have_are_one(one: str, other: str, same: bool) -> None:
     assert (bounded_http.network_of(one) == bounded_http.network_of(other)) is same
 
@@ -238,16 +231,12 @@ async def test_strangers_write_no_tracebacks_into_the_log(caplog: pytest.LogCapt
     assert [record.exc_info is not None for record in caplog.records if record.levelno >= logging.ERROR] == [True]
 
 
-@pytest.mark.parametrize(
-    ("body", "headers"),
-    [
-        (b'{"resourceSpans": [%s]}' % (b"[], " * 10_000 + b"[]"), JSON),
-        (b'{"resourceSpans": [{"a": [%s]}]}' % (b"{}, " * 10_000 + b"{}"), JSON),
-        (b'{"resourceSpans": [%s0]}' % (b"0," * 10_000), JSON),
-        (b'{"resourceSpans": [], "a": "[%s0]"}' % (b"0," * 10_000), JSON),
-        (b"\x0a\x00" * 10_000, PROTOBUF),
-    ],
-)
+@pytest.mark.parametrize(("body", "headers"), [
+    (b'{"resourceSpans": [%s]}' % (b"[], " * 10_000 + b"[]"), JSON),
+    (b'{"resourceSpans": [{"a": [%s]}]}' % (b"{}, " * 10_000 + b"{}"), JSON),
+    (b'{"resourceSpans": [%s0]}' % (b"0," * 10_000), JSON),
+    (b'{"resourceSpans": [], "a": "[%s0]"}' % (b"0," * 10_000), JSON), (b"\x0a\x00" * 10_000, PROTOBUF),
+])  # fmt: skip
 async def test_a_small_body_of_many_values_is_refused(
     body: bytes, headers: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

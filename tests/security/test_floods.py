@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,10 +15,6 @@ from streamproc.worker.run_limits import RunLimits
 from streamproc.worker.tables import Runs
 from streamproc.worker.turn_processor import TurnProcessor
 from tests.worker.records import TOPIC, records_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 FLOOD = 50_000
 LOG_BYTES_MAX = 100_000

@@ -57,22 +57,14 @@ def test_every_disguise_and_surrounding_is_tried() -> None:
     assert {one.surrounding.rpartition(", ")[0] for one in found} == {*SURROUNDINGS, *NAMED_SURROUNDINGS}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        r"b'\x89PNG\x1a\x00aB3\x00dE5\x01fGh7\x02iJk9\x03lMn2\x04oPq4'",
-        r'{"title": "Caf\u00e9 \u2013 men\u00fc", "id": "5f2d9c7a1b3e4d6f8a0c2e4b6d8f0a1c3e5b7d9f"}',
-        "https://de.wikipedia.org/wiki/Zw%C3%B6lf?search=a+b+c&title=Spezial%3ASuche",
-        "| token | string | required |",
-        "| password | varchar(255) | not null |",
-        "ls | grep token | wc -l | sort",
-        'os.environ.get("API_KEY", "default")',
-        "except NoCredentialsError:\n        print('no file')",
-        "if not password:\n        return None",
-        "C:\\x64\\bin\\uninstall.exe",
-        "the price — 5½ € — is 100 % correct ™",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    r"b'\x89PNG\x1a\x00aB3\x00dE5\x01fGh7\x02iJk9\x03lMn2\x04oPq4'",
+    r'{"title": "Caf\u00e9 \u2013 men\u00fc", "id": "5f2d9c7a1b3e4d6f8a0c2e4b6d8f0a1c3e5b7d9f"}',
+    "https://de.wikipedia.org/wiki/Zw%C3%B6lf?search=a+b+c&title=Spezial%3ASuche", "| token | string | required |",
+    "| password | varchar(255) | not null |", "ls | grep token | wc -l | sort", 'os.environ.get("API_KEY", "default")',
+    "except NoCredentialsError:\n        print('no file')", "if not password:\n        return None",
+    "C:\\x64\\bin\\uninstall.exe", "the price — 5½ € — is 100 % correct ™",
+])  # fmt: skip
 def test_what_looks_alike_stays(text: str) -> None:
     assert redact_text(text) == text
     assert redact_name(text) == text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -18,9 +18,6 @@ from streamproc.settings import Settings, load_settings
 from tests.security.signing import OPERATOR, WORKER
 from tests.waiting import until
 from tests.worker.running import Topics, WorkerProcess
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 RUN = b"r1"
 TURN = b'{"w":1,"type":"turn","run_id":"r1","node":"a","output":[7,7,0,40]}'

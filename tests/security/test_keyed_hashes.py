@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -21,9 +22,6 @@ from streamproc.samples import trajectory_file
 from streamproc.settings import load_settings
 from tests.client.records import read_all
 from tests.feeding import short
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 KEY: Final = HashKey("correct-horse-battery-staple")
 OTHER: Final = HashKey("staple-battery-horse-correct")
@@ -72,13 +70,10 @@ def test_equal_texts_have_equal_hashes_and_none_stays_none() -> None:
     assert isinstance(one, wire.Turn)
     assert isinstance(two, wire.Turn)
     assert (one.output, one.calls) == (two.output, two.calls)
-    assert one.output is not None
     assert (one.output.exact, one.output.norm) == (one.calls[0].exact, one.calls[0].norm)
     short_one = {"run_id": "r", "node": "n", "output": "a", "tests": {"passed": 1, "total": 1}}
     empty = fingerprint(parse_raw(short_one), key=KEY)
     assert isinstance(empty, wire.Turn)
-    assert empty.output is not None
-    assert empty.tests is not None
     assert (empty.output.sim, empty.output.about, empty.tests.failing_set) == (0, 0, 0)
     assert (wire.decode(wire.encode(one))) == one
 
@@ -89,7 +84,6 @@ def test_similar_texts_stay_similar_under_the_key() -> None:
     for text in texts:
         event = fingerprint(parse_raw({"run_id": "r", "node": "n", "output": text}), key=KEY)
         assert isinstance(event, wire.Turn)
-        assert event.output is not None
         sims.append(event.output.sim)
     assert (sims[0] ^ sims[1]).bit_count() <= 6
     assert (sims[0] ^ sims[2]).bit_count() >= 16

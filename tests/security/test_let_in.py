@@ -4,7 +4,8 @@ test_acls.py.)"""
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -12,17 +13,11 @@ from cryptography.hazmat.primitives import serialization
 from streamproc.client import HaltListener, TurnPublisher
 from streamproc.errors import Halted
 from streamproc.kafka import topics
-from streamproc.settings import load_settings
+from streamproc.settings import Settings, load_settings
 from tests.cli.conftest import jsonl, stuck
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from streamproc.settings import Settings
-    from tests.security.broker import SecureBroker
-    from tests.security.endpoint import TokenEndpoint
-    from tests.worker.running import WorkerProcess
+from tests.security.broker import SecureBroker
+from tests.security.endpoint import TokenEndpoint
+from tests.worker.running import WorkerProcess
 
 STUCK_S = 60.0  # a stuck run is halted at its third turn; a worker on a busy machine may take seconds for that
 LOGINS_S = 5.0  # the broker ends a login after 2 s, so at least two end in this time

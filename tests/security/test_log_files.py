@@ -8,8 +8,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import orjson
 import pytest
@@ -23,9 +23,6 @@ from streamproc.importers.raw_turns import time_ms
 from streamproc.model.raw_events import parse_line, parse_raw
 from streamproc.replay.source import open_logs
 from tests.security.peaks import run_python
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SECRET = "the-content-of-another-folder"
 TURN = {"run_id": "r", "node": "coder", "output": "I will try again."}

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streamproc.importers import FORMATS, Import, LogFile
 from streamproc.importers.discovery import format_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 FEW, MANY = 300, 1_200
 SESSION = {"sessionId": "0a6d2c9e-5d1e-4c1a-9a56-0a6d2c9e5d1e", "timestamp": "2026-01-01T00:00:00Z"}

@@ -47,5 +47,4 @@ def test_they_still_find_what_they_found() -> None:
     assert SUFFIXES.sub("", "[Command finished with exit code 1]") == ""
     assert ELIDED.sub("characters elided", "a12 characters elided\n7 characters") == "acharacters elided\n7 characters"
     found = FENCED.search("so\n```bash \n\n  ls -l\n```\n```bash\nrm x\n```")
-    assert found is not None
     assert found[1] == "  ls -l"

@@ -5,22 +5,18 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from deploy.local.redis import Server
 from streamproc.client import HaltListener, TurnPublisher
 from streamproc.kafka import topics
 from tests.cli.conftest import command
 from tests.listening import address_of, listening, public
+from tests.security.broker import SecureBroker
 from tests.waiting import until
 from tests.worker.running import environment_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from deploy.local.redis import Server
-    from tests.security.broker import SecureBroker
 
 
 @pytest.mark.parametrize(("host", "is_public"), [("0.0.0.0", True), ("127.0.0.1", False)])

@@ -13,7 +13,8 @@ import re
 import subprocess
 import sys
 import unicodedata
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import apprise
 import pytest
@@ -27,8 +28,8 @@ from streamproc.cli.replay import Replayed, _show
 from streamproc.cli.report import run_lines
 from streamproc.cli.terminal import fold, paint, printable, report_bug
 from streamproc.cli.watch import _show_line, list_of
-from streamproc.core.decision import encode_decision
 from streamproc.errors import Halted, InvalidEvent, Problem, StreamprocError, shown
+from streamproc.model.controls import ControlEvent
 from streamproc.model.escaping import INDENT, LogFormatter, escape, escape_json, inert
 from streamproc.model.notification import Urgency, message_of, summary_of
 from streamproc.model.raw_events import parse_line
@@ -40,14 +41,9 @@ from streamproc.replay.scan import Scan
 from streamproc.replay.source import Source
 from tests.cli.conftest import ROOT, jsonl, stuck
 from tests.cli.terminals import in_terminal
+from tests.feeding import written
 from tests.notify.controls import control
 from tests.notify.receiver import Receiver
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from streamproc.core.decision import Decision
 
 APP = build()
 ACTING = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})  # categories of Unicode
@@ -77,7 +73,7 @@ def stuck_turns(name: str) -> str:
     return jsonl([start, *[turn] * 4, {"run_id": f"{name}2", "node": name}, stop])
 
 
-def decisions_on(text: str, file: Path) -> tuple[list[Decision], dict[str, int]]:
+def decisions_on(text: str, file: Path) -> tuple[list[ControlEvent], dict[str, int]]:
     file.write_text(text)
     scan = Scan([Source(str(file))], load_policy("standard"))
     found = list(scan)
@@ -125,7 +121,7 @@ def test_jsonl_output_has_the_exact_values_and_nothing_that_acts(name: str, tmp_
 
     assert decisions
     assert not acting(result.stdout)
-    assert list(map(json.loads, result.stdout.splitlines())) == [json.loads(encode_decision(one)) for one in decisions]
+    assert list(map(json.loads, result.stdout.splitlines())) == list(map(json.loads, written(decisions)))
 
 
 @settings(max_examples=40)

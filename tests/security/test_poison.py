@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
@@ -27,12 +28,7 @@ from tests.security.maximal import CASES, SIZE, maximal
 from tests.waiting import until
 from tests.worker.conftest import settings_for, start_worker
 from tests.worker.records import TOPIC, records_of
-from tests.worker.running import Topics, expected_ids, gather_controls, honest_run, looping_run, turn
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.worker.running import WorkerProcess
+from tests.worker.running import Topics, WorkerProcess, expected_ids, gather_controls, honest_run, looping_run, turn
 
 __all__ = ["start_worker"]  # a fixture
 

@@ -41,11 +41,9 @@ def test_the_corpus_is_large() -> None:
     assert len(look_alikes()) >= 130
 
 
-@pytest.mark.parametrize(
-    "how",
-    [lambda text: redact(text, WHOLE), lambda text: redact_text(text, WHOLE), redact_name],
-    ids=["excerpt", "text", "name"],
-)
+@pytest.mark.parametrize("how", [
+    lambda text: redact(text, WHOLE), lambda text: redact_text(text, WHOLE), redact_name,
+], ids=["excerpt", "text", "name"])  # fmt: skip
 def test_no_secret_survives_in_any_form(how: Any) -> None:
     shown = [(form, text, secret, how(text)) for form, text, secret in texts()]
     assert len(shown) > 2_000
@@ -183,7 +181,6 @@ def test_a_fingerprint_sends_content_as_it_is_when_asked_to() -> None:
     [turn, *_] = everything(PLANTED)
     event = fingerprint(parse_raw(turn), include_content=True)
     assert isinstance(event, wire.Turn)
-    assert event.content is not None
     assert event.content["output"] == f"x {PLANTED}"
     event.content = None
     assert rests(wire.encode(event).decode(), PLANTED) == []
@@ -196,7 +193,6 @@ def test_a_monitor_knows_a_run_by_its_own_id() -> None:
     assert [control.severity for control in found] == ["warn", "halt"]
     assert rests(" ".join(control.model_dump_json() for control in found), PLANTED) == []
     status = monitor.status(run_id)
-    assert status is not None
     assert status.status == "halted"
 
 

@@ -6,23 +6,20 @@ import asyncio
 import contextlib
 import re
 import ssl
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pytest
 import trustme
 from redis.asyncio import Redis
 
 from deploy.local import redis
+from deploy.local.redis import Server
 from streamproc.client.admission.admission import Admission
 from streamproc.errors import InvalidSettings, Unavailable
 from streamproc.settings import load_settings
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from deploy.local.redis import Server
 
 PAGE = Path(__file__).parents[2] / "docs" / "admission.md"
 PASSWORD = "s3cr3t-of-the-agents"
@@ -102,17 +99,13 @@ async def test_a_user_with_few_rights_spends_over_tls(secured_redis: Secured) ->
         assert [one.spent_usd_micro for one in await ours.balances(ours.payer("r1"))] == [100_000]
 
 
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        ({"user": "agents:another"}, "invalid username-password pair.*check user and password in STREAMPROC_REDIS"),
-        ({"user": ""}, "check user and password in STREAMPROC_REDIS"),
-        ({"ssl_ca_certs": None}, "CERTIFICATE_VERIFY_FAILED.*name the authority that signed its certificate"),
-        ({"host": "localhost"}, "Hostname mismatch.*use the host name of its certificate in STREAMPROC_REDIS"),
-        ({"ssl_certfile": None, "ssl_keyfile": None}, "STREAMPROC_REDIS, and whether it needs rediss://, ssl_certfile"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, dict) else "",
-)
+@pytest.mark.parametrize(("wrong", "says"), [
+    ({"user": "agents:another"}, "invalid username-password pair.*check user and password in STREAMPROC_REDIS"),
+    ({"user": ""}, "check user and password in STREAMPROC_REDIS"),
+    ({"ssl_ca_certs": None}, "CERTIFICATE_VERIFY_FAILED.*name the authority that signed its certificate"),
+    ({"host": "localhost"}, "Hostname mismatch.*use the host name of its certificate in STREAMPROC_REDIS"),
+    ({"ssl_certfile": None, "ssl_keyfile": None}, "STREAMPROC_REDIS, and whether it needs rediss://, ssl_certfile"),
+], ids=lambda value: " ".join(value) if isinstance(value, dict) else "")  # fmt: skip
 async def test_the_error_about_a_rejected_login_names_the_setting_and_no_password(
     wrong: dict[str, object], says: str, secured_redis: Secured, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from streamproc.client import HaltListener, TurnPublisher
 from streamproc.errors import Unavailable
-from tests.security.endpoint import SECRET
+from streamproc.settings import Settings
+from tests.security.broker import SecureBroker
+from tests.security.endpoint import SECRET, TokenEndpoint
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from streamproc.settings import Settings
-    from tests.security.broker import SecureBroker
-    from tests.security.endpoint import TokenEndpoint
 
 
 def wrong_password(secured: SecureBroker, **_: object) -> Settings:

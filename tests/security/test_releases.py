@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from streamproc.client import HaltListener
 from streamproc.client.halt_records import ControlNews, Halt
-from streamproc.core.decision import Decision, encode_decision
 from streamproc.fleet.issuing import new_command
 from streamproc.fleet.keyring import Keyring, new_keys
 from streamproc.fleet.record_signing import RESUME_HEADER, LogPlace
 from streamproc.fleet.signing import AGE_MS_MAX, CommandSigner
 from streamproc.fleet.state import Fleet
-from streamproc.model.controls import UnverifiedControlEvent
+from streamproc.model.controls import ControlEvent, UnverifiedControlEvent
 from streamproc.model.fleet_command import encode_command
 from streamproc.model.log_time import rfc3339
 from streamproc.model.wire import OperatorResume, OperatorStop, encode
@@ -58,8 +58,8 @@ def feed(halts: HaltListener, *records: Read) -> bool:
 
 def decision(kind: str = "loop.halted", at_ms: int = NOON_MS, control_id: str = "") -> bytes:
     severity = "halt" if kind == "loop.halted" else "info"
-    return encode_decision(
-        Decision(
+    return msgspec.json.encode(
+        ControlEvent(
             id=control_id or f"{kind}@{at_ms}", type=kind, run_id="r1", code="LOOP001", severity=severity, message="m",
             at=rfc3339(at_ms),
         )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import orjson
 import pytest
 
 from streamproc import Monitor
 from streamproc.core.refusal import COMMANDS_MAX, OUTDATED, STRANGER
-from streamproc.core.run_state import IDS_MAX
 from streamproc.errors import InvalidPolicy, InvalidSettings, Problem
 from streamproc.model.wire import BudgetReached
 from streamproc.policy import Policy, load_policy
@@ -26,9 +26,6 @@ from tests.feeding import Feed, Raw, event_of, halts, reported, run_with
 from tests.replay.records import record
 from tests.worker.running import honest_run, looping_run
 from tests.worker.test_tables import clocked, end, runs, step, write
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 STUCK: Final[list[Raw]] = [{"node": "coder", "output": "I will try again."}] * 3
 STOP: Final[Raw] = {"type": "operator.stop", "by": "ada", "reason": "abuse"}
@@ -160,21 +157,13 @@ def halted_at(raws: list[Raw], policy: Any = TWO_DOLLARS) -> list[int]:
     return [one.at for one in halts(raws, policy)]
 
 
-def test_a_run_cannot_raise_a_budget_of_the_policy() -> None:
-    assert halted_at([started(budgets=COST), *spends(9)]) == [2]
-
-
-def test_a_run_lowers_a_budget_of_the_policy() -> None:
-    assert halted_at([started(budgets={"maxCostUsd": "1"}), *spends(9)]) == [1]
-
-
-def test_a_run_raises_a_budget_that_the_policy_lets_it_override() -> None:
-    assert halted_at([started(budgets=COST), *spends(9)], OVERRIDABLE) == [5]
-    assert halted_at(spends(9), OVERRIDABLE) == [2]
-
-
-def test_a_run_declares_a_budget_that_the_policy_does_not_set() -> None:
-    assert halted_at([started(budgets={"maxSteps": 3}), *steps(0, 9)]) == [3]
+@pytest.mark.parametrize(("declared", "policy", "turn"), [
+    (COST, TWO_DOLLARS, 2), ({"maxCostUsd": "1"}, TWO_DOLLARS, 1), ({"maxSteps": 3}, load_policy(), 3),
+    (COST, OVERRIDABLE, 5), ({}, OVERRIDABLE, 2),
+])  # fmt: skip
+def test_a_run_raises_a_budget_of_the_policy_only_if_the_policy_lets_it(declared: Raw, policy: Any, turn: int) -> None:
+    """It may lower one, and declare one that the policy does not set."""
+    assert halted_at([started(budgets=declared), *spends(9)], policy) == [turn]
 
 
 @pytest.mark.parametrize("policy", [TWO_DOLLARS, OVERRIDABLE, load_policy()])
@@ -212,13 +201,14 @@ def test_a_budget_counts_under_a_scope_that_the_run_names_later() -> None:
     assert halted_at([started(budgets=COST), *spends(1), *steps(20, 21, tenant="acme"), *spends(8)], policy) == [3]
 
 
-def test_a_grant_adds_to_the_limit_of_the_policy() -> None:
-    raws = [started(budgets=COST), *spends(3), RESUME | {"grant": {"cost": "4"}}, started(budgets=COST), *spends(9)]
-    assert halted_at(raws) == [2, 7]
+GRANT: Final[Raw] = RESUME | {"grant": {"cost": "4"}}
 
 
-def test_a_scope_that_is_named_after_a_grant_does_not_take_the_grant_back() -> None:
-    raws = [*spends(3), RESUME | {"grant": {"cost": "4"}}, *(raw | {"tenant": "acme"} for raw in spends(9))]
+@pytest.mark.parametrize("raws", [
+    [started(budgets=COST), *spends(3), GRANT, started(budgets=COST), *spends(9)],
+    [*spends(3), GRANT, *(raw | {"tenant": "acme"} for raw in spends(9))],
+], ids=["a budget that is declared again", "a scope that is named later"])  # fmt: skip
+def test_a_grant_adds_to_the_limit_of_the_policy_and_is_not_taken_back(raws: list[Raw]) -> None:
     assert halted_at(raws) == [2, 7]
 
 
@@ -257,19 +247,11 @@ TIERS: Final[Raw] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("scope", "turn"),
-    [
-        ({}, 2),
-        ({"tier": "gold"}, 2),
-        ({"tier": "tin"}, 1),
-        ({"tier": "nonesuch"}, 2),
-        ({"tenant": "acme"}, 6),
-        ({"tenant": "acme", "tier": "tin"}, 6),
-        ({"tenant": "acme", "user": "eve", "tier": "gold"}, 1),
-        ({"tenant": "other", "tier": "gold"}, 2),
-    ],
-)
+@pytest.mark.parametrize(("scope", "turn"), [
+    ({}, 2), ({"tier": "gold"}, 2), ({"tier": "tin"}, 1), ({"tier": "nonesuch"}, 2), ({"tenant": "acme"}, 6),
+    ({"tenant": "acme", "tier": "tin"}, 6), ({"tenant": "acme", "user": "eve", "tier": "gold"}, 1),
+    ({"tenant": "other", "tier": "gold"}, 2),
+])  # fmt: skip
 def test_the_policy_decides_the_tier_of_a_run(scope: Raw, turn: int) -> None:
     policy = load_policy(TIERS)
     assert halted_at([started(**scope), *spends(9)], policy) == [turn]
@@ -325,7 +307,9 @@ def test_a_resume_that_is_sent_again_after_many_events_lifts_nothing() -> None:
     feed = Feed()
     once = [*steps(0, 1), command(0, "operator.stop"), command(1)]
     feed.all(once)
-    feed.all([raw | {"event_id": f"turn-{n}"} for n, raw in enumerate(steps(1, 3 * IDS_MAX))])
+    feed.all([raw | {"event_id": f"turn-{n}"} for n, raw in enumerate(steps(1, 80))])
+    assert not feed.raw(steps(1, 2)[0] | {"event_id": "turn-0"})
+    assert feed.state.duplicates == 0, "ids of events are forgotten by then"
     feed.raw(command(2, "operator.stop"))
 
     assert feed.raw(command(1)) == []
@@ -374,7 +358,7 @@ def test_a_resume_of_an_earlier_life_lifts_nothing(commands: int) -> None:
     feed.raw(steps(0, 1)[0])
     for number in range(0, commands, 2):
         feed.all([command(number, "operator.stop"), command(number + 1)])
-    feed.all([*AGAIN, *(raw | {"event_id": f"turn-{n}"} for n, raw in enumerate(steps(1, 2 * IDS_MAX))), *STUCK])
+    feed.all([*AGAIN, *(raw | {"event_id": f"turn-{n}"} for n, raw in enumerate(steps(1, 80))), *STUCK])
     assert (feed.state.id_reuses, feed.state.halted >= 0) == (1, True)
 
     assert feed.raw(command(1)) == []

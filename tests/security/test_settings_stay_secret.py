@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import traceback
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 import pytest
 from pydantic import SecretStr, ValidationError
@@ -13,9 +14,6 @@ from typer.testing import CliRunner
 from streamproc.cli import build
 from streamproc.errors import InvalidSettings
 from streamproc.settings import Settings, load_settings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CANARY: Final = "Zx7CanaryThatNobodyElseWrites9q"
 FIELDS: Final = sorted(Settings.model_fields)
@@ -91,14 +89,11 @@ def test_the_command_that_shows_settings_shows_no_secret(number: int, monkeypatc
         assert "STREAMPROC_HASH_KEY" in done.output
 
 
-@pytest.mark.parametrize(
-    ("address", "shown"),
-    [
-        ("redis://app:password@cache:6379/0", "redis://app:********@cache:6379/0"),
-        ("redis://cache:6379/0?password=secret", "redis://cache:6379/0?password=********"),
-        ("rediss://cache?ssl_password=none", "rediss://cache?ssl_password=********"),
-    ],
-)
+@pytest.mark.parametrize(("address", "shown"), [
+    ("redis://app:password@cache:6379/0", "redis://app:********@cache:6379/0"),
+    ("redis://cache:6379/0?password=secret", "redis://cache:6379/0?password=********"),
+    ("rediss://cache?ssl_password=none", "rediss://cache?ssl_password=********"),
+])  # fmt: skip
 def test_a_password_of_redis_is_masked_even_if_it_is_a_common_word(
     address: str, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

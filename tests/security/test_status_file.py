@@ -8,17 +8,14 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from streamproc.errors import InvalidSettings
 from streamproc.worker import guarded_file
 from tests.worker.test_status_file import NOON_MS, Mirror
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 STRANGER = 12_345  # a user id
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make the other user's file")
@@ -73,15 +70,12 @@ def of_another_user(path: Path) -> None:
 
 
 KINDS = [
-    (link, "is not a regular file: delete it"),
-    (dangling_link, "is not a regular file: delete it"),
-    (hard_link, "has a second name elsewhere"),
-    (fifo, "is not a regular file: delete it"),
-    (folder, "is not a regular file: delete it"),
-    (unix_socket, "is not a regular file: delete it"),
+    (link, "is not a regular file: delete it"), (dangling_link, "is not a regular file: delete it"),
+    (hard_link, "has a second name elsewhere"), (fifo, "is not a regular file: delete it"),
+    (folder, "is not a regular file: delete it"), (unix_socket, "is not a regular file: delete it"),
     (writable_by_all, "can be written by any user: run `chmod o-w` on it"),
     pytest.param(of_another_user, f"belongs to user {STRANGER}", marks=as_root),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("make", "why"), KINDS)

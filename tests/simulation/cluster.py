@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+import random
+from collections.abc import Collection, Mapping
+from typing import Any, Final, NamedTuple
 
 from aiokafka.errors import KafkaError, KafkaTimeoutError
 
 from streamproc.worker.crash_marks import read_mark
 from streamproc.worker.publishing import LOG_APPEND_TIME, Publisher
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Collection, Mapping
-
-    from tests.simulation.loop import Process, SimLoop
+from tests.simulation.loop import Process, SimLoop
 
 EPOCH_MS: Final = 1_767_225_600_000  # 2026-01-01
 SESSION_S: Final = 10.0

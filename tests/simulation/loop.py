@@ -10,12 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import heapq
+import random
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 START_S: Final = 1_000.0
 STEPS_MAX: Final = 200_000  # callbacks of one schedule: a hundred times what one needs; past it, something spins

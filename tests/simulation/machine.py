@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from faust.types import TP
 
-from streamproc.core.engine import Engine
 from streamproc.kafka.partitioning import home_of
 from streamproc.settings import load_settings
 from streamproc.worker.agents import add_slice_agents
@@ -24,19 +24,13 @@ from streamproc.worker.deadlines import Deadlines
 from streamproc.worker.kafka_client import POLL_S
 from streamproc.worker.limits import COMMIT_INTERVAL_S
 from streamproc.worker.partition_pipeline import PartitionPipelines
+from streamproc.worker.partition_store import PartitionStore
 from streamproc.worker.runs_table import RunStore
 from streamproc.worker.spend import AccountProcessor, AccountStore
 from streamproc.worker.turn_processor import TurnProcessor
-from tests.feeding import WrappedEngine
-from tests.simulation.cluster import Member, SimPublisher
+from tests.feeding import Feed, WrappedEngine
+from tests.simulation.cluster import Cluster, Group, Member, Record, SimPublisher
 from tests.simulation.loop import Process
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from streamproc.core.rules import RulesOf
-    from streamproc.worker.partition_store import PartitionStore
-    from tests.simulation.cluster import Cluster, Group, Record
 
 SETTINGS: Final = load_settings(brokers="localhost:1", topic_prefix="sim", event_bytes_max=4096)
 TURNS: Final = SETTINGS.topic("turns")
@@ -57,9 +51,9 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-def cursed(rules: RulesOf, die: Callable[[], None]) -> Engine:
+def cursed(rules: Any, die: Callable[[], None]) -> Any:
     """An engine with two bugs."""
-    engine = Engine(rules)
+    engine = Feed(rules).engine
     honest = engine.step
 
     def step(state: Any, event: Any, at_ms: int | None, position: int = -1) -> Any:
@@ -287,9 +281,7 @@ def _store(kind: type[Any], changelog: str) -> Any:
 class WorkerRun:
     """One run of a worker, from its start until it stops or is killed."""
 
-    def __init__(
-        self, name: str, cluster: Cluster, group: Group, rules: RulesOf, *, fetch_most: int, active: int
-    ) -> None:
+    def __init__(self, name: str, cluster: Cluster, group: Group, rules: Any, *, fetch_most: int, active: int) -> None:
         self.process = Process(name)
         self.cluster, self.group = cluster, group
         self.member = Member(self.process)

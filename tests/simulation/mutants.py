@@ -6,7 +6,8 @@ import __future__
 import contextlib
 import inspect
 import textwrap
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
 
 from streamproc.core.compiled import core_kind
 from streamproc.kafka.partitioning import Home
@@ -18,9 +19,6 @@ from streamproc.worker.spend import AccountPartition
 from streamproc.worker.tables import Runs
 from streamproc.worker.turn_processor import TurnProcessor
 from tests.simulation.plan import KINDS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class Change(NamedTuple):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -11,18 +12,18 @@ from streamproc.client.halt_records import read_status_news
 from streamproc.client.halts import Halts
 from streamproc.core.accounts import Account, BudgetReached, dump_account, load_account, read_statement, step_account
 from streamproc.core.charges import Charge, statements
-from streamproc.core.decision import encode_decision, set_place
-from streamproc.core.engine import Engine
-from streamproc.core.run_state import RunState, begin_run, dump, load
+from streamproc.core.decision import set_place
 from streamproc.errors import InvalidEvent
 from streamproc.fingerprint import read_event
-from streamproc.worker.codec import decode_run
+from streamproc.worker.codec import decode_run, encode_run, state_bytes
 from streamproc.worker.limits import CRASHES_IN_HAND_MAX
 from streamproc.worker.publishing import POISON
 from streamproc.worker.run_limits import RunLimits
 from streamproc.worker.spend import AccountPartition
 from streamproc.worker.strays import FEW
 from streamproc.worker.tables import Runs
+from tests.feeding import Feed
+from tests.simulation.cluster import Cluster, Record
 from tests.simulation.machine import (
     ACCOUNTS_LOG,
     CONTROL,
@@ -34,15 +35,10 @@ from tests.simulation.machine import (
     SPEND,
     STATUS,
     TURNS,
+    WorkerRun,
 )  # fmt: skip
 from tests.simulation.plan import at_home, policy
 from tests.states import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.simulation.cluster import Cluster, Record
-    from tests.simulation.machine import WorkerRun
 
 SHOWN: Final = 3  # violations of one kind that are shown
 
@@ -53,7 +49,7 @@ class Truth:
 
     decisions: dict[str, bytes] = field(default_factory=dict)  # by id
     made_at: dict[str, int] = field(default_factory=dict)
-    states: dict[bytes, RunState] = field(default_factory=dict)
+    runs: dict[bytes, Feed] = field(default_factory=dict)
     halts: dict[bytes, str] = field(default_factory=dict)
     applied: dict[bytes, list[int]] = field(default_factory=dict)
     refused: list[int] = field(default_factory=list)
@@ -63,7 +59,7 @@ class Truth:
 
 def truth_of(log: list[Record], partition: int, partitions: int) -> Truth:
     """Step a partition once."""
-    truth, engine = Truth(), Engine(policy())
+    truth, rules = Truth(), policy()
     for record in log:
         event = _read(record)
         astray = record.partition != at_home(record.key or b"", partitions)
@@ -71,22 +67,23 @@ def truth_of(log: list[Record], partition: int, partitions: int) -> Truth:
             truth.refused.append(record.offset)
         if event is None or record.key is None or astray or event.node == DEADLY:
             continue
-        state = truth.states.get(record.key)
-        if state is None:
-            state = truth.states[record.key] = begin_run(partition)
+        run = truth.runs.get(record.key)
+        if run is None:
+            run = truth.runs[record.key] = Feed(rules)
+            run.state.partition = partition
         truth.applied.setdefault(record.key, []).append(record.offset)
         if event.node == CURSED:
-            state.offset = record.offset
+            run.state.offset = record.offset
             continue
-        outcome = engine.step(state, event, record.timestamp, record.offset)
+        outcome = run.outcome(event, record.timestamp, record.offset)
         truth.charges += outcome.charges
         if outcome.refused is not None:
             truth.refused.append(record.offset)
         for decision in outcome.decisions:
             set_place(decision, record.topic, record.partition, record.offset)
-            truth.decisions[decision.id] = encode_decision(decision)
+            truth.decisions[decision.id] = msgspec.json.encode(decision)
             truth.made_at[decision.id] = record.offset
-        state.offset = record.offset
+        run.state.offset = record.offset
         _book(truth, partition)
     return truth
 
@@ -217,17 +214,17 @@ def _restored(cluster: Cluster, partition: int, gone: Any) -> Runs:
 
 
 def _compare(truth: Truth, runs: Runs, where: str) -> Iterator[str]:
-    if set(runs.known()) != set(truth.states):
-        yield f"{where} knows {sorted(runs.known())}, not {sorted(truth.states)}"
+    if set(runs.known()) != set(truth.runs):
+        yield f"{where} knows {sorted(runs.known())}, not {sorted(truth.runs)}"
         return
-    for key, state in truth.states.items():
+    for key, run in truth.runs.items():
         raw = runs.raw(key)
         for kind, found in (("stored", raw and decode_run(raw)[0]), ("decoded", runs.decoded(key))):
-            if found is not None and dump(found) != dump(load(dump(state))):
-                yield f"{where}, {kind} state of {key!r}: {_difference(found, state)}"
+            if found is not None and state_bytes(encode_run(found, None)) != run.stored:
+                yield f"{where}, {kind} state of {key!r}: {_difference(found, run.state)}"
 
 
-def _difference(found: RunState, expected: RunState) -> str:
+def _difference(found: Any, expected: Any) -> str:
     one, other = shown(found), shown(expected)
     return "; ".join(f"{name} is {one[name]}, not {other[name]}" for name in one if one[name] != other[name])
 
@@ -238,7 +235,7 @@ def _beliefs(cluster: Cluster, truths: dict[int, Truth]) -> Iterator[str]:
         halts = Halts()
         for record in cluster.log(STATUS, partition):
             halts.status(read_status_news(record.value, record.timestamp))
-        halted = {key.decode() for key, state in truth.states.items() if state.halted >= 0}
+        halted = {key.decode() for key, run in truth.runs.items() if run.state.halted >= 0}
         if set(halts.runs) != halted:
             yield f"listeners to [{partition}] believe that {sorted(halts.runs)} are halted, not {sorted(halted)}"
 
@@ -247,7 +244,8 @@ def _statuses(cluster: Cluster, truths: dict[int, Truth]) -> Iterator[str]:
     """Check the last statuses. Skipped where a worker may have sent an older one late: nothing fences its producer."""
     for partition, truth in truths.items():
         last = {record.key: msgspec.json.decode(record.value) for record in cluster.log(STATUS, partition)}
-        for key, state in truth.states.items():
+        for key, run in truth.runs.items():
+            state = run.state
             status = "halted" if state.halted >= 0 else "finished" if state.finished else "running"
             last_status = last.get(key, {"status": "none"})
             if last_status["status"] != status or (status == "halted") > ("halt" in last_status):

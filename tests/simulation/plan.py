@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from aiokafka.partitioner import murmur2
@@ -16,9 +17,6 @@ from streamproc.policy import Policy, load_policy
 from streamproc.policy.files import Layer
 from tests.laws.traces import BOARD, CLOCKS, ENDINGS, OTHERS, TURNS
 from tests.simulation.machine import CURSED, DEADLY
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 STEPS: Final = 1_000  # of the loop, in which things go wrong: about as long as publishers write
 PUBLISH_S: Final = (4.0, 8.0, 30.0)  # how long publishers write

@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import logging
 import random
+from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from streamproc.worker import consumer, deadlines, limits, partition_pipeline, publishing, timed_records
 from tests.simulation.cluster import Cluster, Group
@@ -15,9 +16,6 @@ from tests.simulation.loop import START_S, SimLoop, Stuck
 from tests.simulation.machine import ACCOUNTS_LOG, RUNS_LOG, SPEND, TURNS, WorkerRun
 from tests.simulation.oracle import violations
 from tests.simulation.plan import Fault, Plan, plan, policy
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CALM_S: Final = 400.0  # after the last fault, until everything must be done: drains and rebalances take their time
 LOOK_S: Final = 1.0

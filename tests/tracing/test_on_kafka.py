@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from opentelemetry.trace import StatusCode
 
 from streamproc import Halted
 from streamproc.client import HaltListener, TurnPublisher
+from streamproc.settings import Settings
 from tests.notify.test_on_kafka import Start, settings, start
 from tests.security.test_content_stays import records_of
 from tests.tracing.spans import Exported, halts_of, links_of, traceparent_of
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from streamproc.settings import Settings
 
 __all__ = ["settings", "start"]  # fixtures
 

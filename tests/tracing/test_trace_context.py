@@ -73,17 +73,13 @@ def test_a_turn_names_the_span_in_which_it_is_published(monkeypatch: pytest.Monk
     turns, blocking = TurnPublisher("127.0.0.1:9"), BlockingTurnPublisher("127.0.0.1:9")
     for prepare in (turns.prepare, blocking.prepare):
         outside = prepare(TURN)
-        assert outside is not None
         assert outside.traceparent == ""
         with exported.tracer.start_as_current_span("step") as span:
             inside = prepare(TURN)
-            assert inside is not None
             assert inside.traceparent == traceparent_of(span)
             given = prepare(TURN, VALID)
-            assert given is not None
             assert given.traceparent == VALID
             unusable = prepare(TURN, "not a traceparent")
-            assert unusable is not None
             assert unusable.traceparent == ""
 
 

@@ -165,7 +165,6 @@ async def test_spans_are_sent_at_intervals_and_at_a_stop(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", await receiver.start())
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
     async with tracing_turns(load_settings(trace_sample=1)) as made:
-        assert made is not None
         made.processed(0, records(1), NOON_NS, NOON_NS, 0)
         await until(lambda: len(receiver.spans) == 2, what="the spans")
         made.processed(0, records(1), NOON_NS, NOON_NS, 0)

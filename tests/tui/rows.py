@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from streamproc.fleet.commands import StopCounts
 from streamproc.fleet.keyring import Keyring
@@ -24,14 +25,10 @@ from streamproc.read_model.rows import (
     RunFilter,
     RunGroup,
 )
+from streamproc.report.model import RunReport
 from streamproc.settings import load_settings
 from streamproc.tui.app import FleetApp
 from streamproc.tui.orders import TerminalOrders
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from streamproc.report.model import RunReport
 
 SENTENCE = "Bash returned the same result for the same arguments at turns 29, 30 and 31, with nothing new in between."
 FIELDS = ("workflow", "tenant", "user", "code", "status")

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import TYPE_CHECKING
+from importlib.machinery import ModuleSpec
 
 import pytest
 from typer.testing import CliRunner
 
 from streamproc.cli import build
 from tests.cli.terminals import in_terminal
-
-if TYPE_CHECKING:
-    from importlib.machinery import ModuleSpec
 
 
 def test_without_a_terminal_it_names_the_command_for_a_pipe() -> None:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 from textual.color import Color
 from textual.widgets import Static
 
 from streamproc.read_model.rows import LiveRun
+from streamproc.tui.app import FleetApp
 from streamproc.tui.filters import parse_filter
 from streamproc.tui.run_list import RunList
 from tests.fleet.heartbeats import as_record, heartbeat
 from tests.tui.rows import HandMade, fleet, watching
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from streamproc.tui.app import FleetApp
 
 SIZE = (150, 60)
 
@@ -55,7 +52,6 @@ async def test_a_run_that_is_halted_moves_up_and_stays_chosen() -> None:
         app = pilot.app
         await pilot.press("G")
         chosen = app.screen.query_one(RunList).chosen
-        assert chosen is not None
         assert chosen.run_id == ids(app)[-1]
 
         model.put(LiveRun(run_id=chosen.run_id, status="halted", severity="halt", code="LOOP001", message="Again.",
@@ -90,16 +86,10 @@ async def test_a_filter_without_a_match_says_how_to_see_all() -> None:
         await until(lambda: "Esc shows all" in text_of(pilot.app, "chosen"))
 
 
-@pytest.mark.parametrize(
-    ("line", "fields"),
-    [
-        ("code:LOOP003 user:ada", {"code": "LOOP003", "user": "ada"}),
-        ("a:b and more", {"text": "a:b and more"}),
-        ('workflow:"a b"', {"workflow": "a b"}),
-        ("it's \"open", {"text": "it's \"open"}),
-        ("status:", {"text": "status:"}),
-    ],
-)
+@pytest.mark.parametrize(("line", "fields"), [
+    ("code:LOOP003 user:ada", {"code": "LOOP003", "user": "ada"}), ("a:b and more", {"text": "a:b and more"}),
+    ('workflow:"a b"', {"workflow": "a b"}), ("it's \"open", {"text": "it's \"open"}), ("status:", {"text": "status:"}),
+])  # fmt: skip
 def test_a_filter_line_is_parsed(line: str, fields: dict[str, str]) -> None:
     found = parse_filter(line)
     assert {name: getattr(found, name) for name in fields} == fields

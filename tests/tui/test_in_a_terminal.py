@@ -12,21 +12,17 @@ import subprocess
 import sys
 import termios
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pyte
 import pytest
 
 from streamproc.kafka import topics as kafka_topics
+from streamproc.settings import Settings
 from tests.cli.conftest import ROOT
 from tests.tui.test_on_kafka import publish_stuck
 from tests.worker.conftest import settings_for, start_worker
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamproc.settings import Settings
-    from tests.worker.running import WorkerProcess
+from tests.worker.running import WorkerProcess
 
 __all__ = ["start_worker"]
 

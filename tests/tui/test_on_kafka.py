@@ -6,14 +6,19 @@ import asyncio
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
+from textual.pilot import Pilot
 from textual.widgets import Static
 
+from deploy.local.kafka import Broker
 from streamproc.client import TurnPublisher
 from streamproc.kafka import topics as kafka_topics
 from streamproc.read_model import DecisionFilter
 from streamproc.read_model.order_progress import body_of
+from streamproc.settings import Settings
+from streamproc.tui.app import FleetApp
 from streamproc.tui.fleet import fleet_app
 from streamproc.tui.order_dialog import OrderDialog
 from streamproc.tui.run_list import RunList
@@ -23,18 +28,7 @@ from tests.cli.conftest import ROOT
 from tests.tui.test_fleet_screen import screen_lines
 from tests.waiting import until
 from tests.worker.conftest import settings_for, start_worker
-from tests.worker.running import environment_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from textual.pilot import Pilot
-
-    from deploy.local.kafka import Broker
-    from streamproc.settings import Settings
-    from streamproc.tui.app import FleetApp
-    from tests.worker.running import WorkerProcess
+from tests.worker.running import WorkerProcess, environment_of
 
 __all__ = ["start_worker"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from textual.widgets import Button, Input, Static
@@ -12,14 +12,12 @@ from streamproc.fleet.commands import Order, order_line
 from streamproc.fleet.issuing import StoredAt
 from streamproc.read_model.order_progress import order_progress
 from streamproc.read_model.rows import CommandRow, LiveRun
+from streamproc.tui.app import FleetApp
 from streamproc.tui.order_dialog import OrderDialog
 from streamproc.tui.orders import TerminalOrders
 from streamproc.tui.run_list import RunList
 from tests.tui.rows import HandMade, decision, fleet, watching
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from streamproc.tui.app import FleetApp
 
 SIZE = (120, 50)
 WORKING = "nightly-009"
@@ -143,16 +141,10 @@ async def test_an_order_is_for_all_selected_runs_that_it_fits(sent: list[Order])
         assert not runs.marked
 
 
-@pytest.mark.parametrize(
-    ("key", "run_id", "word"),
-    [
-        ("f", WORKING, "running"),
-        ("r", WORKING, "running"),
-        ("a", WORKING, "running"),
-        ("h", "nightly-001", "halted"),
-        ("h", "nightly-021", "finished"),
-    ],
-)
+@pytest.mark.parametrize(("key", "run_id", "word"), [
+    ("f", WORKING, "running"), ("r", WORKING, "running"), ("a", WORKING, "running"), ("h", "nightly-001", "halted"),
+    ("h", "nightly-021", "finished"),
+])  # fmt: skip
 async def test_an_order_that_cannot_be_right_is_refused_with_the_reason(
     sent: list[Order], key: str, run_id: str, word: str
 ) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,19 +12,14 @@ from textual.content import Content
 from streamproc.errors import Unavailable
 from streamproc.read_model.rows import DecisionRow, LiveRun
 from streamproc.report.building import ReportBuilder
+from streamproc.report.model import RunReport
+from streamproc.tui.app import FleetApp
 from streamproc.tui.hanging import HangingLine, HangingLines
 from streamproc.tui.run_screen import RunScreen
 from tests.report.runs import HOSTILE, call, looping, recorded, turn, written
 from tests.tui.rows import HandMade, watching
 from tests.tui.test_fleet_screen import screen_lines
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Any
-
-    from streamproc.report.model import RunReport
-    from streamproc.tui.app import FleetApp
 
 
 def replayed(path: Path, run_id: str = "loop") -> tuple[HandMade, RunReport]:

@@ -28,7 +28,6 @@ from streamproc.client import Guard
 from streamproc.core.decision import Decision
 from streamproc.core.engine import Engine
 from streamproc.core.graph import CycleShape
-from streamproc.core.run_state import RunState
 from streamproc.errors import Problem
 from streamproc.fingerprint import fingerprint, read_event
 from streamproc.model.controls import ControlEvidence, ControlTrigger, RunStatus, read_control
@@ -128,7 +127,7 @@ def graphs(compiled: object) -> None:
     TurnPublisher("localhost:9092", on_unsafe="ignore")  # type: ignore[arg-type]
 
 
-def one_pure_function(policy: Policy, state: RunState, event: Event) -> None:
+def one_pure_function(policy: Policy, state: bytes, event: Event) -> None:
     engine = policy.engine()
     assert_type(engine, Engine)
     assert_type(engine.step(state, event, None).decisions, list[Decision])

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import signal
 import uuid
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from streamproc.kafka import topics as kafka_topics
 from streamproc.settings import Settings, load_settings
 from tests.worker.running import CURSED, Topics, Way, WorkerProcess, run_sync
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 
 def settings_for(brokers: str, prefix: str, **options: object) -> Settings:

@@ -7,9 +7,10 @@ import multiprocessing
 import os
 import signal
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -17,17 +18,12 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import TopicPartition
 from pydantic import SecretStr
 
-from streamproc.core.run_state import RunState
 from streamproc.fingerprint import read_event
 from streamproc.kafka.options import connection_options
 from streamproc.model import wire
 from streamproc.policy import load_policy
+from streamproc.settings import Settings
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from streamproc.settings import Settings
 
 Way = Literal["batch", "stock"]
 
@@ -288,12 +284,13 @@ def log_of_loops(runs: int, turns: int = 9) -> list[tuple[bytes, bytes]]:
 def expected_ids(records: Iterable[tuple[bytes | None, bytes | None]], policy: str = "standard") -> set[str]:
     """Ids of the decisions that the engine makes of these records, in one process."""
     engine = load_policy(policy).engine()
-    states: dict[bytes, RunState] = {}
+    states: dict[bytes, Any] = {}
     ids: set[str] = set()
     for key, value in records:
         assert key is not None
         assert value is not None
-        outcome = engine.step(states.setdefault(key, RunState()), read_event(value), None)
+        outcome = engine.step(states.get(key, b""), read_event(value), None)
+        states[key] = outcome.kept
         ids |= {decision.id for decision in outcome.decisions}
     return ids
 

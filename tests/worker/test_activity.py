@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient
 
@@ -12,6 +12,7 @@ from streamproc.kafka.options import connection_options
 from streamproc.model.controls import RunStatus
 from streamproc.policy import load_policy
 from streamproc.replay.published import LatestStatuses, status_of_run, statuses
+from streamproc.settings import Settings
 from streamproc.worker.run_limits import RunLimits
 from streamproc.worker.tables import Runs
 from streamproc.worker.turn_processor import TurnProcessor
@@ -19,9 +20,6 @@ from tests.waiting import until
 from tests.worker.conftest import settings_for
 from tests.worker.records import TOPIC, records_of
 from tests.worker.running import Topics, honest_run, looping_run
-
-if TYPE_CHECKING:
-    from streamproc.settings import Settings
 
 
 async def turns_shown(settings: Settings, run_id: str) -> int:

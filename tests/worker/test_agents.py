@@ -6,8 +6,9 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from faust.types import TP
@@ -22,9 +23,6 @@ from streamproc.worker.watchdog import Watchdog
 from tests.waiting import until
 from tests.worker.running import environment_of, expected_ids, gather_controls, log_of_loops
 from tests.worker.test_spend import spent, started, with_policy
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 ROOT = Path(__file__).parents[2]
 AGENTS = ["watch_turns", "book_spend", "follow_commands"]

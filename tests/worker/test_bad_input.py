@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from aiokafka.errors import MessageSizeTooLargeError
 
 from streamproc.kafka import topics as kafka_topics
 from streamproc.model import wire
+from streamproc.settings import Settings
 from tests.waiting import until
 from tests.worker.running import (
+    Topics,
     event_record,
     expected_ids,
     gather_controls,
@@ -19,10 +21,6 @@ from tests.worker.running import (
     said,
     turn,
 )
-
-if TYPE_CHECKING:
-    from streamproc.settings import Settings
-    from tests.worker.running import Topics
 
 LARGE = 10_000_000
 
@@ -38,13 +36,10 @@ class Bad(NamedTuple):
 
 BAD = {
     "unparsable bytes": Bad(b"r", b"\xff\xfe not JSON", "event", ""),
-    "half a line": Bad(b"r", b'{"run_id": "r", "no', "event", ""),
-    "no value": Bad(b"r", None, "event", "no value"),
-    "an empty value": Bad(b"r", b"", "event", ""),
-    "a list": Bad(b"r", b"[1, 2]", "event", ""),
+    "half a line": Bad(b"r", b'{"run_id": "r", "no', "event", ""), "no value": Bad(b"r", None, "event", "no value"),
+    "an empty value": Bad(b"r", b"", "event", ""), "a list": Bad(b"r", b"[1, 2]", "event", ""),
     "nested without end": Bad(b"r", b"[" * 100_000, "event", ""),
-    "no run_id": Bad(b"r", b'{"node": "coder"}', "run_id", ""),
-    "no node": Bad(b"r", b'{"run_id": "r"}', "node", ""),
+    "no run_id": Bad(b"r", b'{"node": "coder"}', "run_id", ""), "no node": Bad(b"r", b'{"run_id": "r"}', "node", ""),
     "wrong types": Bad(b"r", b'{"run_id": "r", "node": "coder", "tests": 7}', "tests", ""),
     "an unknown type": Bad(b"r", b'{"run_id": "r", "node": "coder", "type": "surprise"}', "type", ""),
     "a cost that is no number": Bad(b"r", b'{"run_id":"r","node":"n","usage":{"cost_usd":NaN}}', "", ""),
@@ -53,7 +48,7 @@ BAD = {
     "no key": Bad(None, turn("r")[1], "key", "no key"),
     "the year 9999": Bad(b"r", turn("r", at="9999-12-31T23:59:59Z")[1], "at", "outside the years"),
     "ten megabytes": Bad(b"r", turn("r", output="x" * LARGE)[1], "event", "bytes, more than"),
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from streamproc.core.decision import Decision
 from streamproc.metrics.definitions import DEAD_LETTER_REASONS, OTHER
 from streamproc.model import wire
+from streamproc.model.controls import ControlEvent
 from streamproc.policy import load_policy
 from streamproc.worker.counts import WorkerCounts
 from streamproc.worker.metrics import WorkerMetrics, _events
@@ -77,9 +77,9 @@ def test_decisions_and_ends_are_counted_by_workflow() -> None:
 def test_a_run_out_of_time_has_timed_out() -> None:
     counts = WorkerCounts()
     common = {"run_id": "r", "code": "BUDGET006", "severity": "halt", "message": "", "workflow": None}
-    counts.halted(Decision(id="1", type="run.timed_out", **common))
-    counts.halted(Decision(id="2", type="loop.halted", terminal_status="timed_out", **common))
-    counts.halted(Decision(id="3", type="loop.halted", **common))
+    counts.halted(ControlEvent(id="1", type="run.timed_out", **common))
+    counts.halted(ControlEvent(id="2", type="loop.halted", terminal_status="timed_out", **common))
+    counts.halted(ControlEvent(id="3", type="loop.halted", **common))
     assert counts.ended == {("timed_out", ""): 2, ("halted", ""): 1}
 
 
@@ -142,7 +142,6 @@ def test_a_dead_letter_is_counted_by_its_reason(reason: str) -> None:
 def test_delays_add_up_and_are_none_for_an_imported_log() -> None:
     counts = WorkerCounts()
     made = counts.times(1_000)
-    assert made is not None
     times = made._replace(log_ms=round(made.made_s * 1000))
     counts.acknowledged([times, None], ahead_s=2.0)
     assert counts.delay.cumulative()[-1] == ("+Inf", 1)

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import signal
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
-from streamproc.core.run_state import RunState
 from streamproc.fingerprint import read_event
 from streamproc.fleet.issuing import issue_command
 from streamproc.kafka import topics as kafka_topics
 from streamproc.model import wire
 from streamproc.policy import load_policy
 from streamproc.replay.log import LogReplay
+from tests.feeding import Feed
 from tests.waiting import until
 from tests.worker.conftest import settings_for
 from tests.worker.running import Topics, event_record, looping_run, said
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 TIMEOUT_MS = 1_500
 
@@ -161,10 +159,10 @@ async def test_two_workers_append_one_deadline_as_one_event(settings, topics, st
     await topics.done()
 
     assert len(await topics.controls()) == 1
-    state, engine = RunState(), load_policy().engine()
+    feed = Feed()
     for record in await topics.read("turns"):
-        engine.step(state, read_event(record.value), record.timestamp)
-    assert state.duplicates == 2
+        feed.event(read_event(record.value), record.timestamp)
+    assert feed.state.duplicates == 2
 
 
 async def test_a_run_past_its_time_limit_is_halted_and_keeps_its_state(settings, topics, start_worker) -> None:

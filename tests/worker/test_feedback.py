@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from streamproc.client import TurnPublisher
+from streamproc.settings import Settings
 from tests.worker.running import Topics, expected_ids, honest_run, looping_run
 from tests.worker.test_fleet_commands import signing
-
-if TYPE_CHECKING:
-    from streamproc.settings import Settings
 
 
 async def test_feedback_is_in_the_log_and_changes_no_decision(settings: Settings, topics: Topics, start_worker) -> None:

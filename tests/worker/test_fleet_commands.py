@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiokafka import AIOKafkaProducer
 
@@ -10,16 +10,12 @@ from streamproc.client import HaltListener, TurnPublisher
 from streamproc.fleet.issuing import issue_command, new_command, read_fleet, restatement, send
 from streamproc.fleet.signing import command_signer
 from streamproc.model.controls import RunStatus
-from streamproc.model.fleet_command import read_command
+from streamproc.model.fleet_command import FleetCommand, read_command
 from streamproc.policy import load_policy
 from streamproc.replay.log import LogReplay
-from streamproc.settings import load_settings
+from streamproc.settings import Settings, load_settings
 from tests.waiting import until
 from tests.worker.running import Topics, turn
-
-if TYPE_CHECKING:
-    from streamproc.model.fleet_command import FleetCommand
-    from streamproc.settings import Settings
 
 KEY = "ops:0123456789abcdef,file:fedcba9876543210"
 
@@ -88,7 +84,6 @@ async def test_a_killed_users_runs_are_stopped_in_every_partition_and_later_ones
     latest = {status.run_id: status for status in statuses}
     assert {run for run, status in latest.items() if status.status == "halted"} == eves
     halt = latest["eve-new"].halt
-    assert halt is not None
     assert halt.message == "Stopped by ada: user eve is killed: abuse."
 
 
@@ -237,7 +232,6 @@ async def test_the_status_file_and_the_standing_command_stay_equal(settings, top
 
     await until(ordered, 30, "the command of the file to be issued", every_s=0.2)
     command = (await read_fleet(signing(settings))).command
-    assert command is not None
     assert (command.issuer, command.why) == ("file", "the deployment is broken")
     assert command.by.endswith("(file STOP_ALL)")
     await until(lambda: path.read_text().startswith("STOP 20"), 30, "the command to be written back")
@@ -287,5 +281,4 @@ async def test_a_resumed_run_continues_half_open_but_not_while_its_user_is_kille
     latest = [record for record in await topics.read("runs") if record.key == b"r1"][-1]
     status = RunStatus.model_validate_json(latest.value)
     assert status.status == "halted"
-    assert status.halt is not None
     assert status.halt.code == "OPERATOR001"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewTopic
@@ -16,16 +17,11 @@ from streamproc.kafka import topics as kafka_topics
 from streamproc.kafka.options import connection_options
 from streamproc.model.heartbeat import Heartbeat, encode_heartbeat, read_heartbeat
 from streamproc.policy import load_policy
+from streamproc.settings import Settings
 from tests.fleet.heartbeats import heartbeat
 from tests.waiting import until
 from tests.worker.conftest import settings_for
-from tests.worker.running import Topics, honest_run, looping_run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamproc.settings import Settings
-    from tests.worker.running import WorkerProcess
+from tests.worker.running import Topics, WorkerProcess, honest_run, looping_run
 
 
 async def heartbeats(topics: Topics) -> list[Heartbeat]:

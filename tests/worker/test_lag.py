@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from deploy.local.kafka import free_port
 from streamproc.kafka import topics as kafka_topics
@@ -11,10 +13,6 @@ from tests.metrics.scraped import Scraped, probe, scrape
 from tests.waiting import until
 from tests.worker.conftest import settings_for
 from tests.worker.running import Topics, honest_run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 # Until there is a file of this name, every event takes 20 ms. Slices are small, so the loop answers in between.
 SLOW = """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -18,9 +18,6 @@ from streamproc.worker.turn_processor import TurnProcessor
 from tests.waiting import until
 from tests.worker.records import TOPIC, records_of
 from tests.worker.running import honest_run, looping_run
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 
 class ScriptedBroker:

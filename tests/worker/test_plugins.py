@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import uuid
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import orjson
 import pytest
@@ -18,9 +18,6 @@ from streamproc.settings import load_settings
 from tests.docs.distribution import install
 from tests.docs.pages import ROOT, blocks
 from tests.worker.running import Topics, WorkerProcess, gather_controls
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

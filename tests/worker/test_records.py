@@ -57,18 +57,11 @@ def fields(records: list[Any]) -> list[tuple[Any, ...]]:
     return [(record.offset, record.timestamp, record.key, record.value) for record in records]
 
 
-@pytest.mark.parametrize(
-    ("raw", "offset"),
-    [
-        (batch(0, 9), 0),
-        (batch(40, 9) + batch(49, 1) + batch(50, 30), 44),
-        (batch(0, 5) + batch(5, 1, control=True) + batch(6, 3), 0),
-        (batch(0, 1, control=True), 0),
-        (batch(0, 9, compression=1) + batch(9, 9, compression=3), 4),
-        (b"", 17),
-    ],
-    ids=["one", "from the middle", "what ends a transaction", "nothing else", "compressed", "empty"],
-)
+@pytest.mark.parametrize(("raw", "offset"), [
+    (batch(0, 9), 0), (batch(40, 9) + batch(49, 1) + batch(50, 30), 44),
+    (batch(0, 5) + batch(5, 1, control=True) + batch(6, 3), 0), (batch(0, 1, control=True), 0),
+    (batch(0, 9, compression=1) + batch(9, 9, compression=3), 4), (b"", 17),
+], ids=["one", "from the middle", "what ends a transaction", "nothing else", "compressed", "empty"])  # fmt: skip
 @pytest.mark.parametrize("isolation", [READ_UNCOMMITTED, READ_COMMITTED])
 def test_a_fetch_returns_the_same_records_and_position_as_aiokafka(raw: bytes, offset: int, isolation: int) -> None:
     plain, at_plain = fetch(raw, offset, isolation)

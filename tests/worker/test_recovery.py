@@ -6,12 +6,11 @@ import signal
 
 from aiokafka import AIOKafkaProducer
 
-from streamproc.core.run_state import HEAD, STATE_VERSION
 from streamproc.kafka.topics import changelog_topic
 from streamproc.model import wire
 from streamproc.replay.published import statuses
 from streamproc.worker.codec import encode_run, halt_of, state_bytes
-from tests.states import of_version_2
+from tests.states import HEAD, of_another_layout, of_version_2
 from tests.worker.running import (
     event_record,
     expected_ids,
@@ -80,8 +79,7 @@ async def test_a_worker_stops_at_states_of_another_version_and_no_halt_is_lifted
     await topics.done()
     first.end(signal.SIGTERM)
     [halt] = [control["id"] for control in await topics.controls() if control["severity"] == "halt"]
-    other = HEAD[:-1] + bytes([HEAD[-1] ^ 0xFF])
-    await store_again(settings, topics, lambda raw: raw.replace(HEAD, other, 1))
+    await store_again(settings, topics, of_another_layout)
 
     second = start_worker(settings)
     await topics.send(honest_run("stuck", 2))
@@ -90,7 +88,7 @@ async def test_a_worker_stops_at_states_of_another_version_and_no_halt_is_lifted
     assert "Start the version that wrote them, or a later one" in second.text
     assert (await statuses(settings))["stuck"].status == "halted"
 
-    await store_again(settings, topics, lambda raw: raw.replace(other, HEAD, 1))
+    await store_again(settings, topics, of_another_layout)
     third = start_worker(settings)
     await topics.send(looping_run("other"))
     await topics.done()
@@ -138,4 +136,4 @@ async def test_states_of_the_version_before_are_read_once_and_nothing_of_them_is
     assert ("spender", "halt") in new
     assert {run_id for run_id, _ in new} == {"spender"}
     versions = {record.key: state_bytes(record.value)[0] for record in (await stored(settings, topics)).values()}
-    assert versions == {b"stuck": STATE_VERSION, b"spender": STATE_VERSION, b"working": 2}
+    assert versions == {b"stuck": HEAD[0], b"spender": HEAD[0], b"working": 2}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -12,13 +12,9 @@ from streamproc.cli import build
 from streamproc.client import HaltListener, TurnPublisher
 from streamproc.errors import Halted
 from streamproc.model.controls import RunStatus
-from streamproc.settings import load_settings
+from streamproc.settings import Settings, load_settings
 from tests.waiting import until
-from tests.worker.running import environment_of
-
-if TYPE_CHECKING:
-    from streamproc.settings import Settings
-    from tests.worker.running import Topics
+from tests.worker.running import Topics, environment_of
 
 SECRET = load_settings(run_token="0123456789abcdef").run_token
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from aiokafka.partitioner import murmur2
 
 from streamproc.kafka import topics as kafka_topics
 from tests.waiting import until
 from tests.worker.conftest import settings_for
-from tests.worker.running import Topics, expected_ids, gather_controls, looping_run
-
-if TYPE_CHECKING:
-    from tests.worker.running import WorkerProcess
+from tests.worker.running import Topics, WorkerProcess, expected_ids, gather_controls, looping_run
 
 PARTITIONS = 6
 TAKE_OVER_S = 2.0  # for the others to share the partitions and read their states, once the session has ended

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import uuid
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import orjson
 import pytest
@@ -20,9 +20,6 @@ from streamproc.settings import Settings, load_settings
 from tests.feeding import decisions
 from tests.waiting import until
 from tests.worker.running import Topics, WorkerProcess, gather_controls
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 STRICT = "name: strict\ndetectors: {LOOP001: {halt: 2}}\n"
 TURNS = [{"type": "turn", "run_id": "r", "node": "coder", "output": f"Attempt {number // 2}."} for number in range(4)]

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import yaml
 
 from streamproc.model.controls import RunStatus
 from streamproc.monitor import Monitor
+from streamproc.settings import Settings
 from tests.waiting import until
-from tests.worker.running import turn
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamproc.settings import Settings
-    from tests.worker.running import Topics
+from tests.worker.running import Topics, turn
 
 POLICY = {"name": "accounts", "budgets": {"maxTenantTokensPerDay": 1_000}}
 RUNS = [f"run-{number}" for number in range(12)]  # over several of the partitions

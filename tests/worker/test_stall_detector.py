@@ -9,19 +9,16 @@ import asyncio
 import os
 import re
 import signal
-from typing import TYPE_CHECKING
 
 import pytest
 
+from deploy.local.kafka import Broker
 from streamproc.kafka import topics as kafka_topics
 from streamproc.worker import watchdog
 from streamproc.worker.limits import END_TIMEOUT_S
 from tests.waiting import until
 from tests.worker.conftest import settings_for
 from tests.worker.running import Topics, expected_ids, gather_controls, honest_run, log_of_loops, looping_run, turn
-
-if TYPE_CHECKING:
-    from deploy.local.kafka import Broker
 
 # An engine that does not come back from a turn of the node "endless": once in Python, once without ever giving the
 # interpreter back.

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 import pytest
 
 from streamproc.kafka import topics as kafka_topics
+from streamproc.settings import Settings
 from tests.waiting import until
 from tests.worker.conftest import settings_for
-from tests.worker.running import Topics, expected_ids, gather_controls, log_of_loops, looping_run, run_sync
+from tests.worker.running import (
+    Topics,
+    WorkerProcess,
+    expected_ids,
+    gather_controls,
+    log_of_loops,
+    looping_run,
+    run_sync,
+)
 from tests.worker.test_rebalance import ready_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from streamproc.settings import Settings
-    from tests.worker.running import WorkerProcess
 
 SESSION_S = 120  # twice what the tests wait: whatever a worker decides here, it decides as the member it was before
 

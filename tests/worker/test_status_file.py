@@ -3,39 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from streamproc.errors import InvalidEvent, InvalidSettings
 from streamproc.fleet.issuing import new_command, restatement
 from streamproc.fleet.state import Fleet
+from streamproc.model.controls import ControlEvent
+from streamproc.model.fleet_command import FleetCommand, Status
 from streamproc.worker.status_file import StatusEntry, StatusFile, parse, render
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamproc.core.decision import Decision
-    from streamproc.model.fleet_command import FleetCommand, Status
 
 NOON_MS = 1_769_860_800_000
 
 
-@pytest.mark.parametrize(
-    ("text", "entry"),
-    [
-        ("STOP 2026-01-31T12:00:00Z\n", StatusEntry("STOP", NOON_MS, "")),
-        ("PAUSE 2026-01-31T12:00:00Z", StatusEntry("PAUSE", NOON_MS, "")),
-        ("clear\n", StatusEntry("CLEAR", 0, "")),
-        ("  STOP  \r\nbecause\r\n", StatusEntry("STOP", 0, "because")),
-        ("\ufeffSTOP\n", StatusEntry("STOP", 0, "")),
-        ("STOP yesterday\n", StatusEntry("STOP", 0, "")),
-        (
-            "STOP\n# by ada: an old reason\nthe deployment\nis broken\n",
-            StatusEntry("STOP", 0, "the deployment is broken"),
-        ),
-    ],
-)
+@pytest.mark.parametrize(("text", "entry"), [
+    ("STOP 2026-01-31T12:00:00Z\n", StatusEntry("STOP", NOON_MS, "")),
+    ("PAUSE 2026-01-31T12:00:00Z", StatusEntry("PAUSE", NOON_MS, "")), ("clear\n", StatusEntry("CLEAR", 0, "")),
+    ("  STOP  \r\nbecause\r\n", StatusEntry("STOP", 0, "because")), ("\ufeffSTOP\n", StatusEntry("STOP", 0, "")),
+    ("STOP yesterday\n", StatusEntry("STOP", 0, "")),
+    ("STOP\n# by ada: an old reason\nthe deployment\nis broken\n", StatusEntry("STOP", 0, "the deployment is broken")),
+])  # fmt: skip
 def test_a_status_is_read_in_every_accepted_form(text: str, entry: StatusEntry) -> None:
     assert parse(text) == entry
 
@@ -60,7 +48,7 @@ class Mirror:
     def __init__(self, path: Path) -> None:
         self.fleet = Fleet()
         self.issued: list[FleetCommand] = []
-        self.published: list[Decision] = []
+        self.published: list[ControlEvent] = []
         self.file = StatusFile(path, self.fleet, self._issued, self._published)
 
     def order(self, status: Status, at_ms: int = NOON_MS) -> None:
@@ -70,7 +58,7 @@ class Mirror:
     async def _issued(self, order: FleetCommand) -> None:
         self.issued.append(order)
 
-    async def _published(self, decision: Decision) -> None:
+    async def _published(self, decision: ControlEvent) -> None:
         self.published.append(decision)
 
 

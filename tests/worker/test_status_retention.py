@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
@@ -22,9 +23,6 @@ from streamproc.worker.turn_processor import TurnProcessor
 from tests.worker.records import NOON_MS, TOPIC, Record, records_of
 from tests.worker.running import honest_run, looping_run
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 HALT = b'{"run_id":"r","status":"halted","severity":"halt"}'
 FINISHED = b'{"run_id":"r","status":"finished","severity":"info"}'
 RUNNING = b'{"run_id":"r","status":"running","severity":"info"}'
@@ -39,20 +37,11 @@ def reading(*records: tuple[bytes, bytes | None, int], held: Iterable[bytes] = (
     return found
 
 
-@pytest.mark.parametrize(
-    ("value", "age_ms", "forgotten"),
-    [
-        (FINISHED, DAY_MS, True),
-        (FINISHED, DAY_MS - 1, False),
-        (HALT, 30 * DAY_MS, True),
-        (HALT, 30 * DAY_MS - 1, False),
-        (RUNNING, 30 * DAY_MS - 1, False),
-        (RUNNING, 30 * DAY_MS, True),
-        (FINISHED_BUT_HALTED, 30 * DAY_MS - 1, False),
-        (b"no status", 30 * DAY_MS - 1, False),
-        (b"[" * 100_000, 30 * DAY_MS - 1, False),
-    ],
-)
+@pytest.mark.parametrize(("value", "age_ms", "forgotten"), [
+    (FINISHED, DAY_MS, True), (FINISHED, DAY_MS - 1, False), (HALT, 30 * DAY_MS, True), (HALT, 30 * DAY_MS - 1, False),
+    (RUNNING, 30 * DAY_MS - 1, False), (RUNNING, 30 * DAY_MS, True), (FINISHED_BUT_HALTED, 30 * DAY_MS - 1, False),
+    (b"no status", 30 * DAY_MS - 1, False), (b"[" * 100_000, 30 * DAY_MS - 1, False),
+])  # fmt: skip
 def test_a_status_is_old_after_its_retention(value: bytes, age_ms: int, forgotten: bool) -> None:
     assert list(reading((b"r", value, age_ms)).due) == [b"r"] * forgotten
 
@@ -273,11 +262,9 @@ async def test_an_idle_halt_leaves_the_table_before_its_status() -> None:
     assert mine.broker.on_runs == [(b"stuck", True)]
 
 
-@pytest.mark.parametrize(
-    ("pairs", "age_ms"),
-    [(stuck("r"), 29 * DAY_MS), (honest_run("r"), 31 * DAY_MS)],
-    ids=["halted, with an event of late", "not halted"],
-)
+@pytest.mark.parametrize(("pairs", "age_ms"), [
+    (stuck("r"), 29 * DAY_MS), (honest_run("r"), 31 * DAY_MS),
+], ids=["halted, with an event of late", "not halted"])  # fmt: skip
 async def test_the_table_keeps_every_other_run(pairs: list[tuple[bytes, bytes]], age_ms: int) -> None:
     mine = Partition0()
     mine.step(pairs, NOON_MS - age_ms)

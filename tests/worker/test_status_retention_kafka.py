@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -17,15 +18,10 @@ from streamproc.fleet.record_signing import record_signer
 from streamproc.kafka import topics as kafka_topics
 from streamproc.kafka.topics import DAY_MS, HOUR_MS
 from streamproc.replay.published import status_of_run, statuses
+from streamproc.settings import Settings
 from tests.waiting import until
 from tests.worker.conftest import settings_for
-from tests.worker.running import EAGER, Topics, honest_run, looping_run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamproc.settings import Settings
-    from tests.worker.running import WorkerProcess
+from tests.worker.running import EAGER, Topics, WorkerProcess, honest_run, looping_run
 
 # A worker that never looks for old statuses.
 NEVER = "from streamproc.worker import limits; limits.STATUS_SWEEP_FIRST_S = 1e6"

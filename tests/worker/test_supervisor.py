@@ -8,22 +8,16 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from streamproc.settings import load_settings
+from streamproc.settings import Settings, load_settings
 from streamproc.worker import limits, logs
 from streamproc.worker.supervisor import Supervisor, own
 from tests.waiting import until
-from tests.worker.running import environment_of, expected_ids, interleaved, looping_run
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from streamproc.settings import Settings
-    from tests.worker.running import Topics
+from tests.worker.running import Topics, environment_of, expected_ids, interleaved, looping_run
 
 
 def script(text: str) -> tuple[list[str], dict[str, str]]:

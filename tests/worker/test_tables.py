@@ -15,7 +15,6 @@ from streamproc.core.accounts import (
     dump_account,
     write_statement,
 )
-from streamproc.core.run_state import HEAD, RunState, dump, peek
 from streamproc.core.scope import Scope
 from streamproc.model import wire
 from streamproc.policy import load_policy
@@ -28,7 +27,8 @@ from streamproc.worker.runs_table import RunStore
 from streamproc.worker.spend import AccountPartition, AccountProcessor
 from streamproc.worker.tables import Runs
 from streamproc.worker.turn_processor import TurnProcessor
-from tests.feeding import run_with
+from tests.feeding import Feed, run_with
+from tests.states import HEAD, first_fields, framed
 from tests.worker.records import NOON_MS, TOPIC, records_of
 from tests.worker.running import event_record, honest_run, looping_run
 
@@ -64,17 +64,18 @@ def test_a_state_with_several_changes_is_written_once() -> None:
 def test_a_state_is_the_same_after_it_was_written_and_read() -> None:
     mine, again = runs(), runs()
     step(mine, honest_run("a", 20))
-    before = dump(mine.state(b"a"))
+    before = encode_run(mine.state(b"a"), None)
     for offset, (key, raw) in enumerate(mine.take()):
         again.restore(key, raw, offset)
-    assert dump(again.state(b"a")) == before
+    assert encode_run(again.state(b"a"), None) == before
     assert again.changelog_offset == 0
 
 
 @pytest.mark.parametrize("halt", [None, b'{"id": "x"}'])
 def test_the_decision_that_halted_a_run_travels_with_its_state(halt: bytes | None) -> None:
-    found, decision = decode_run(encode_run(run_with(turns=7), halt))
-    assert (dump(found), decision) == (dump(run_with(turns=7)), halt)
+    raw = encode_run(run_with(turns=7), halt)
+    found, decision = decode_run(raw)
+    assert (found.turns, decision, encode_run(found, halt)) == (7, halt, raw)
 
 
 def test_a_state_on_its_way_to_the_broker_is_readable_before_it_is_stored() -> None:
@@ -283,11 +284,8 @@ def test_an_account_that_an_expelled_worker_overwrote_is_written_again() -> None
     assert accounts.take() == []
 
 
-OTHER_VERSION = encode_run(RunState(), None)[: codec.FRAME.size] + b"\x63" + dump(RunState())[1:]
-
-
-OTHER_LAYOUT = OTHER_VERSION.replace(b"\x63", dump(RunState())[:1], 1)[: codec.FRAME.size + 1] + b"\x01" * 400
-OTHER_LAYOUT = codec.FRAME.pack(len(OTHER_LAYOUT) - codec.FRAME.size, 0) + OTHER_LAYOUT[codec.FRAME.size :]
+OTHER_VERSION = framed(b"\x63" + Feed().stored[1:])
+OTHER_LAYOUT = framed(HEAD[:1] + b"\x01" * 400)
 
 
 @pytest.mark.parametrize("raw", [b"", b"\x01", b"\xff" * 40])
@@ -346,12 +344,12 @@ def test_an_unreadable_state_is_replaced_by_an_empty_one(caplog: pytest.LogCaptu
 @example(at=55, flip=0x80, cut=0)  # the sign of the number of turns
 @given(at=st.integers(len(HEAD), 600), flip=st.integers(1, 255), cut=st.integers(0, 600))
 def test_no_damage_lifts_a_halt_that_can_be_seen_or_ends_the_worker(at: int, flip: int, cut: int) -> None:
-    whole = bytearray(dump(run_with(offset=3, turns=4, halted=3)))
+    whole = bytearray(codec.state_bytes(encode_run(run_with(offset=3, turns=4, halted=3), None)))
     whole[at % (len(whole) - len(HEAD)) + len(HEAD)] ^= flip
     state = bytes(whole[: max(len(whole) - cut, len(HEAD))])
     mine = Runs(98, RunLimits())
-    mine.restore(b"r", codec.FRAME.pack(len(state), 0) + state + b"{}", 0)
-    head = peek(state)
+    mine.restore(b"r", framed(state) + b"{}", 0)
+    head = first_fields(state)
     if b"r" in mine and head is not None and head.halted >= 0:
         assert mine.state(b"r").halted == head.halted
     else:
@@ -361,8 +359,8 @@ def test_no_damage_lifts_a_halt_that_can_be_seen_or_ends_the_worker(at: int, fli
 @pytest.mark.parametrize("cut", [1, 3, 40])
 def test_a_halted_run_stays_halted_if_its_state_is_damaged(caplog: pytest.LogCaptureFixture, cut: int) -> None:
     mine = Runs(cut, RunLimits())  # lines about a partition are limited
-    state = dump(run_with(offset=3, turns=4, halted=3))[:-cut]
-    mine.restore(b"r", codec.FRAME.pack(len(state), 0) + state + b'{"code":"LOOP003"}', 0)
+    state = codec.state_bytes(encode_run(run_with(offset=3, turns=4, halted=3), None))[:-cut]
+    mine.restore(b"r", framed(state) + b'{"code":"LOOP003"}', 0)
     step(mine, honest_run("r", 2), first=4)
     assert (mine.state(b"r").halted, mine.state(b"r").turns) == (3, 6)
     assert mine.halts[b"r"] == b'{"code":"LOOP003"}'

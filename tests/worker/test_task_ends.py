@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
 from streamproc import BlockingHaltListener, HaltListener, TaskEnded, TurnPublisher
 from streamproc.kafka import topics as kafka_topics
 from streamproc.replay.published import statuses
+from streamproc.settings import Settings
 from tests.core.board.test_ends import DECIDED, ENDS
 from tests.waiting import until
 from tests.worker.conftest import settings_for
-
-if TYPE_CHECKING:
-    from streamproc.settings import Settings
 
 pytestmark = pytest.mark.kafka
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from streamproc.model.controls import ControlEvent
 from streamproc.policy import load_policy
 from tests.feeding import Feed, Raw, decisions
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamproc.core.decision import Decision
 
 PATH = ("READY", "LOCKED", "IMPLEMENTING", "QA_REVIEW", "VALIDATION", "DOCUMENTATION", "CI_REVIEW", "COMMIT", "DONE")
 ARTIFACTS = ["mockup", "interaction-spec", "component-hierarchy", "state-variations", "accessibility-checklist"]
@@ -45,7 +42,7 @@ def codes(raws: list[Raw]) -> list[str]:
     return [decision.code for decision in decisions(raws)]
 
 
-def evidence(decision: Decision) -> Any:
+def evidence(decision: ControlEvent) -> Any:
     assert decision.evidence is not None
     return decision.evidence
 
@@ -150,18 +147,14 @@ def test_a_move_with_failed_evidence_is_refused() -> None:
 # Guards.
 
 
-@pytest.mark.parametrize(
-    ("dod", "missing"),
-    [
-        ({}, ["dod report"]),
-        ({"dod": False}, ["dod report that passes"]),
-        ({"dod": {"verdict": "APPROVED", "items": [{"name": "docs", "status": False}]}}, ["docs"]),
-        ({"dod": {"verdict": "APPROVED", "items": {"docs": "missing", "tests": True}}}, ["docs"]),
-        ({"dod_report": {"verdict": "PENDING", "items": {"docs": True}}}, ["dod verdict PENDING"]),
-        ({"evidence": {"definition_of_done": {"verdict": "REJECTED"}}}, ["dod verdict REJECTED"]),
-        ({"dod": {"verdict": "changes requested later"}}, ["dod verdict CHANGES REQUESTED LATER"]),
-    ],
-)
+@pytest.mark.parametrize(("dod", "missing"), [
+    ({}, ["dod report"]), ({"dod": False}, ["dod report that passes"]),
+    ({"dod": {"verdict": "APPROVED", "items": [{"name": "docs", "status": False}]}}, ["docs"]),
+    ({"dod": {"verdict": "APPROVED", "items": {"docs": "missing", "tests": True}}}, ["docs"]),
+    ({"dod_report": {"verdict": "PENDING", "items": {"docs": True}}}, ["dod verdict PENDING"]),
+    ({"evidence": {"definition_of_done": {"verdict": "REJECTED"}}}, ["dod verdict REJECTED"]),
+    ({"dod": {"verdict": "changes requested later"}}, ["dod verdict CHANGES REQUESTED LATER"]),
+])  # fmt: skip
 def test_leaving_the_review_needs_a_report_that_passes(dod: Raw, missing: list[str]) -> None:
     raws = [move("T1", "QA_REVIEW", "VALIDATION", **dod)]
     [refused] = decisions(raws)
@@ -508,7 +501,6 @@ def test_owners_and_agents_are_bounded() -> None:
     for number in range(200):
         feed.raw(given(f"T{number}", agent=f"{number}" + "é" * 100))
     board = feed.state.board
-    assert board is not None
     assert len(board.agents) <= 8
     assert len(board.owners) <= 32
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from streamproc.core.signals.cycles import CYCLES_MAX, EDGES_MAX
+from streamproc.model.controls import ControlEvent
 from tests.feeding import Feed, Raw, decisions
-
-if TYPE_CHECKING:
-    from streamproc.core.decision import Decision
 
 REVIEW = {"edges": [["planner", "coder"], ["coder", "verifier"], ["verifier", "coder"], ["verifier", "end"]]}
 DECLARED: Raw = {"type": "run.started", "graph": REVIEW}
@@ -28,7 +24,7 @@ def iterations(*raws: Raw) -> list[int]:
     return [cycle.iterations for cycle in feed.state.cycles.table.rows]
 
 
-def of(code: str, found: list[Decision]) -> Decision:
+def of(code: str, found: list[ControlEvent]) -> ControlEvent:
     return next(decision for decision in found if decision.code == code)
 
 
@@ -137,7 +133,6 @@ def test_money_and_time_of_a_cycle_that_nobody_declared_count_from_where_it_was_
     dear = [turn | {"usage": {"cost_usd": "0.10"}} for turn in path("ababa")]
     halt = decisions([limits, *before, *dear])[-1]
     assert (halt.code, halt.severity) == ("BUDGET003", "halt")
-    assert halt.evidence is not None
     assert halt.evidence.unit == "micro_usd"
     slow = [turn | {"at": f"2026-01-01T00:0{n}:00Z"} for n, turn in enumerate(path("ababa"))]
     assert decisions([limits, *slow])[-1].evidence.unit == "ms"  # type: ignore[union-attr]

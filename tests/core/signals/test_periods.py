@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from streamproc.core.run_state import RunState
 from streamproc.core.signals.calls import CALLS_MAX
-from streamproc.core.signals.novelty import SEEN_MAX
-from streamproc.core.signals.periods import ARTIFACTS, NO_STREAM, PERIOD_MAX, STATEMENTS, STEPS, loop_tag
+from streamproc.core.signals.novelty import SEEN_MAX, Novelty
+from streamproc.core.signals.periods import ARTIFACTS, NO_STREAM, PERIOD_MAX, STATEMENTS, STEPS, Streams, loop_tag
 from tests.feeding import Raw, halts, reported
 
 START_MS = 1_767_225_600_000
@@ -22,10 +21,10 @@ def other(n: int) -> Raw:
     return {"node": "agent", "tool_calls": [{"name": "read", "args": n, "result": f"text {n}"}]}
 
 
-def pushed(stream: int, tags: str, run: RunState | None = None) -> list[tuple[int, int]]:
+def pushed(stream: int, tags: str, streams: Streams | None = None) -> list[tuple[int, int]]:
     """Return the periods that are found: the length of each, and the element that completed it."""
-    run = RunState() if run is None else run
-    found = [(n, run.streams.push(stream, ord(tag), n)) for n, tag in enumerate(tags)]
+    streams = streams or Streams()
+    found = [(n, streams.push(stream, ord(tag), n)) for n, tag in enumerate(tags)]
     return [(period.length, n) for n, period in found if period is not None]
 
 
@@ -33,18 +32,18 @@ def pushed(stream: int, tags: str, run: RunState | None = None) -> list[tuple[in
 
 
 def test_a_thing_is_new_once() -> None:
-    run = RunState()
-    assert [run.novelty.remember(tag) for tag in (1, 2, 1, 3, 2)] == [True, True, False, True, False]
+    novelty = Novelty(Streams())
+    assert [novelty.remember(tag) for tag in (1, 2, 1, 3, 2)] == [True, True, False, True, False]
 
 
 def test_tags_that_keep_coming_back_are_kept() -> None:
-    run = RunState()
-    run.novelty.remember(1)
+    novelty = Novelty(Streams())
+    novelty.remember(1)
     for tag in range(2, 2 + 3 * SEEN_MAX):
-        run.novelty.remember(tag)
-        assert not run.novelty.remember(1)
-    assert len(run.novelty.seen) == SEEN_MAX
-    assert run.novelty.remember(2)
+        novelty.remember(tag)
+        assert not novelty.remember(1)
+    assert len(novelty.seen) == SEEN_MAX
+    assert novelty.remember(2)
 
 
 # Periods.
@@ -82,19 +81,20 @@ def test_one_other_tag_ends_a_period() -> None:
 ])  # fmt: skip
 def test_a_round_with_news_from_another_stream_does_not_count(stream: int, own: int, found: bool) -> None:
     """Two elements, news, the same two again: the second round counts only if the news was one of the two."""
-    run = RunState()
-    pushed(stream, "ab", run)
-    run.novelty.note_news(1, own)
-    assert bool(pushed(stream, "ab", run)) is found
-    assert run.novelty.last_news == run.novelty.last_discovery == 1
+    streams = Streams()
+    novelty = Novelty(streams)
+    pushed(stream, "ab", streams)
+    novelty.note_news(1, own)
+    assert bool(pushed(stream, "ab", streams)) is found
+    assert novelty.last_news == novelty.last_discovery == 1
 
 
 def test_measured_progress_ends_every_period() -> None:
-    run = RunState()
+    streams = Streams()
     for stream in (STEPS, STATEMENTS, ARTIFACTS):
-        pushed(stream, "ab", run)
-    run.novelty.note_progress(1)
-    assert [pushed(stream, "ab", run) for stream in (STEPS, STATEMENTS, ARTIFACTS)] == [[], [], []]
+        pushed(stream, "ab", streams)
+    Novelty(streams).note_progress(1)
+    assert [pushed(stream, "ab", streams) for stream in (STEPS, STATEMENTS, ARTIFACTS)] == [[], [], []]
 
 
 def test_a_loop_has_the_same_tag_whichever_element_comes_first() -> None:

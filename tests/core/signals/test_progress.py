@@ -32,18 +32,10 @@ def test_the_order_of_failures_does_not_count() -> None:
     assert halts([report("a", "b"), report("b", "a"), report("a", "b")]) == [("STALL002", "halt", 2)]
 
 
-@pytest.mark.parametrize(
-    "better",
-    [
-        report("a"),
-        report("a", "b", passed=6),
-        report("a", "b", progress={"coverage": 0.5}),
-        report("c", "d", total=20),
-        report("a", "b", total=20),
-        report(),
-    ],
-    ids=["fewer fail", "more pass", "a metric", "others of another suite", "another suite", "none fails"],
-)
+@pytest.mark.parametrize("better", [
+    report("a"), report("a", "b", passed=6), report("a", "b", progress={"coverage": 0.5}), report("c", "d", total=20),
+    report("a", "b", total=20), report(),
+], ids=["fewer fail", "more pass", "a metric", "others of another suite", "another suite", "none fails"])  # fmt: skip
 def test_any_improvement_restarts_the_streak(better: Raw) -> None:
     first = report("a", "b", progress={"coverage": 0.4})
     again = {"node": "verifier", "tests": better["tests"]}
@@ -123,19 +115,12 @@ def failed(*messages: str, node: str = "executor") -> Raw:
     return {"node": node, "errors": list(messages)}
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "futile"),
-    [
-        (["channel_not_found"], ["channel_not_found"], True),
-        (["a", "b", "c", "d"], ["a", "b", "c", "e"], True),
-        (["x" * 50 + "1"], ["x" * 50 + "2"], True),
-        (["at 10:00:01: boom"], ["at 10:00:09: boom"], True),
-        (["a", "b"], ["b", "a"], False),
-        (["Template ${foo.bar} not found"], ["Command failed with exit code 1"], False),
-        (["exit code 1"], ["exit code 2"], False),
-        (["HTTP 429"], ["HTTP 429"], False),
-    ],
-)
+@pytest.mark.parametrize(("first", "second", "futile"), [
+    (["channel_not_found"], ["channel_not_found"], True), (["a", "b", "c", "d"], ["a", "b", "c", "e"], True),
+    (["x" * 50 + "1"], ["x" * 50 + "2"], True), (["at 10:00:01: boom"], ["at 10:00:09: boom"], True),
+    (["a", "b"], ["b", "a"], False), (["Template ${foo.bar} not found"], ["Command failed with exit code 1"], False),
+    (["exit code 1"], ["exit code 2"], False), (["HTTP 429"], ["HTTP 429"], False),
+])  # fmt: skip
 def test_a_repair_is_futile_if_the_error_signature_stays_the_same(
     first: list[str], second: list[str], futile: bool
 ) -> None:

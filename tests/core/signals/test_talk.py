@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
-from streamproc.core.run_state import load
-from tests.feeding import Feed
-
-if TYPE_CHECKING:
-    from tests.feeding import Raw
+from tests.feeding import Feed, Raw
 
 CALL: Final[Raw] = {"node": "agent", "tool_calls": [{"name": "run", "args": {}, "result": "no"}]}
 ASKED: Final[Raw] = {"type": "user.message"}
@@ -25,29 +21,19 @@ def streak(*raws: Raw) -> int:
     """Return the length of the text-only streak after these events."""
     feed = Feed()
     feed.all(raws)
-    found = load(feed.stored).text_streak
+    feed.restart()
+    found = feed.state.text_streak
     return found.count if found is not None else 0
 
 
-@pytest.mark.parametrize(
-    "between",
-    [
-        CALL,
-        ASKED,
-        CALL | {"node": "worker"},
-        {"node": "worker", "artifact": "+a"},
-        {"node": "worker", "tests": {"failed": [], "passed": 1, "total": 1}},
-        {"node": "worker", "output": "Yes?"},
-        {"node": "router", "decision": {"next": "agent"}},
-        {"node": "user", "output": "Go on."},
-        {"type": "task.transition", "task_id": "T1", "from": "ready", "to": "in_progress"},
-        text(9) | {"structured_output": {"a": 1}},
-        text(9) | {"query": "What is it?"},
-        text(9) | {"round": 2},
-        text(9) | {"decision": {"next": "worker"}},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("between", [
+    CALL, ASKED, CALL | {"node": "worker"}, {"node": "worker", "artifact": "+a"},
+    {"node": "worker", "tests": {"failed": [], "passed": 1, "total": 1}}, {"node": "worker", "output": "Yes?"},
+    {"node": "router", "decision": {"next": "agent"}}, {"node": "user", "output": "Go on."},
+    {"type": "task.transition", "task_id": "T1", "from": "ready", "to": "in_progress"},
+    text(9) | {"structured_output": {"a": 1}}, text(9) | {"query": "What is it?"}, text(9) | {"round": 2},
+    text(9) | {"decision": {"next": "worker"}},
+], ids=str)  # fmt: skip
 def test_any_evidence_of_work_ends_a_text_only_streak(between: Raw) -> None:
     assert streak(CALL, text(1), text(2)) == 2
     assert streak(CALL, text(1), text(2), between, text(3)) == 1
@@ -65,8 +51,8 @@ def replies(*raws: Raw) -> int:
     """Return how many equal replies in a row the node has given."""
     feed = Feed()
     feed.all(raws)
-    found = load(feed.stored).nodes.find(feed.engine.names.tag("agent")).reply
-    assert found is not None
+    feed.restart()
+    found = feed.state.nodes.find(feed.engine.names.tag("agent")).reply
     return found.count
 
 
@@ -84,16 +70,9 @@ def test_two_equal_replies_to_one_message_count_once() -> None:
     assert replies(ASKED, AGAIN, AGAIN, AGAIN) == 1
 
 
-@pytest.mark.parametrize(
-    "between",
-    [
-        CALL,
-        CALL | {"node": "worker"},
-        {"node": "worker", "artifact": "+a"},
-        {"node": "worker", "progress": {"done": 3}},
-        {"node": "agent", "output": "Your order is on its way."},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("between", [
+    CALL, CALL | {"node": "worker"}, {"node": "worker", "artifact": "+a"}, {"node": "worker", "progress": {"done": 3}},
+    {"node": "agent", "output": "Your order is on its way."},
+], ids=str)  # fmt: skip
 def test_work_or_another_reply_starts_the_count_again(between: Raw) -> None:
     assert replies(ASKED, AGAIN, ASKED, AGAIN, between, ASKED, AGAIN) == 1

@@ -52,7 +52,6 @@ def test_a_violation_kills_the_run_and_escalates_the_task() -> None:
     assert (killed.type, killed.terminal_status, killed.halt_reason) == (
         "budget.level", "budget_exceeded", "budget_exceeded",
     )  # fmt: skip
-    assert killed.evidence is not None
     assert (killed.evidence.used, killed.evidence.limit, killed.evidence.unit) == (1_001, 1_000, "tokens")
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from ag2 import Agent, AgentReply, MemoryStream, ToolResult
@@ -24,9 +25,6 @@ from ag2.tools import tool
 from streamproc import Halted, Monitor, Watch
 from streamproc.integrations.ag2 import Breaker, tokens
 from tests.integrations.examples import printed, run_blocks, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 STEPS = 12  # of a model that would never end by itself
 ran: list[str] = []
@@ -286,15 +284,6 @@ async def test_a_warning_is_told_to_the_model_once() -> None:
     assert [bool(sentence) for sentence in told[1:]] == [False, True, False, False], "after the second result"
     assert told[2].startswith("run returned the same result")
     assert sum(isinstance(event, ModelRequest) for event in await stream.history.get_events()) == 1
-
-
-async def test_parallel_tools_are_siblings_and_no_repeats() -> None:
-    def answer(events: Sequence[BaseEvent]) -> ModelResponse:
-        return ModelResponse(ModelMessage("Done.")) if at(events) else calls(*["pytest"] * 8)
-
-    agent = Agent("coder", config=Model(answer), tools=[run], middleware=[Breaker()])
-    assert await asked(agent) == "Done."
-    assert ran == ["pytest"] * 8
 
 
 async def test_a_halt_leaves_a_task_group() -> None:

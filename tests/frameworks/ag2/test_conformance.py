@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 from ag2 import Agent, MemoryStream
 from ag2.events import (
@@ -25,9 +26,6 @@ from streamproc import Halted, Watch
 from streamproc.integrations.ag2 import Breaker
 from tests.conformance.driver import INPUT_TOKENS, MODEL, OUTPUT_TOKENS, Driver, Job, Model, Say
 from tests.conformance.suite import Conformance
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 
 class Grade(BaseModel):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 from agent_framework import (
@@ -35,9 +36,6 @@ from streamproc.integrations import _agent_framework_calls
 from streamproc.integrations._agent_framework_calls import UNSENT
 from streamproc.integrations.agent_framework import Breaker
 from tests.integrations.examples import printed, run_blocks, shown
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
 
 STEPS = 12  # of a model that would never end by itself
 ran: list[str] = []

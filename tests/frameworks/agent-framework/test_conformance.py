@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from agent_framework import (
     Agent,
@@ -25,9 +26,6 @@ from streamproc import Halted, Watch
 from streamproc.integrations.agent_framework import Breaker
 from tests.conformance.driver import INPUT_TOKENS, MODEL, OUTPUT_TOKENS, Driver, Job, Model, Say
 from tests.conformance.suite import Conformance
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 USAGE = {"input_token_count": INPUT_TOKENS, "output_token_count": OUTPUT_TOKENS}
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import uuid
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any
 
 import pytest
 from autogen_agentchat.agents import AssistantAgent, BaseChatAgent, UserProxyAgent
@@ -29,18 +30,11 @@ from streamproc import Halted, Monitor, Watch
 from streamproc.integrations.autogen import Breaker, guarded
 from tests.integrations.examples import printed, run_blocks, shown
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Sequence
-
 STEPS = 12  # of a model that would never end by itself
 INFO: Any = {
-    "vision": False,
-    "function_calling": True,
-    "json_output": True,
-    "family": "unknown",
-    "structured_output": True,
+    "vision": False, "function_calling": True, "json_output": True, "family": "unknown", "structured_output": True,
     "multiple_system_messages": True,
-}
+}  # fmt: skip
 ran: list[str] = []
 
 
@@ -394,12 +388,6 @@ async def test_a_warning_is_told_to_the_model_once() -> None:
     assert [bool(sentence) for sentence in told[1:]] == [False, True, False, False], "after the second result"
     assert told[2].startswith("run returned the same result")
     assert sum(isinstance(one, UserMessage) for one in await coder.model_context.get_messages()) == 1
-
-
-async def test_parallel_tools_are_siblings_and_no_repeats() -> None:
-    client = Model(lambda messages: says("Done.") if at(messages) else calls(*["pytest"] * 8))
-    assert await awaited(guarded(client)) == "Done."
-    assert ran == ["pytest"] * 8
 
 
 async def test_a_halt_leaves_a_task_group() -> None:

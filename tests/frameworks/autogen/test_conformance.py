@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.teams import Swarm
@@ -19,17 +20,10 @@ from streamproc.integrations.autogen import Breaker, guarded
 from tests.conformance.driver import INPUT_TOKENS, MODEL, OUTPUT_TOKENS, Driver, Job, Model, Say
 from tests.conformance.suite import Conformance
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
 INFO: Any = {
-    "vision": False,
-    "function_calling": True,
-    "json_output": True,
-    "family": "unknown",
-    "structured_output": True,
+    "vision": False, "function_calling": True, "json_output": True, "family": "unknown", "structured_output": True,
     "multiple_system_messages": True,
-}
+}  # fmt: skip
 
 
 class Grade(BaseModel):

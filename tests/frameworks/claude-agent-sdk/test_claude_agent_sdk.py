@@ -9,8 +9,10 @@ import re
 import threading
 import time
 import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from claude_agent_sdk import (
@@ -29,10 +31,6 @@ from examples.integrations.messages_api import serving, text, use
 from streamproc import Halted, Monitor, Watch
 from streamproc.integrations.claude_agent_sdk import Breaker
 from tests.integrations.examples import printed, run_blocks, shown
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
-    from pathlib import Path
 
 STEPS = 12  # of a model that would never end by itself
 RUN = "mcp__t__run"
@@ -113,13 +111,8 @@ def options(tmp_path: Path) -> Iterator[Callable[..., ClaudeAgentOptions]]:
         env |= {"CLAUDE_CONFIG_DIR": home, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
         mcp = {"t": create_sdk_mcp_server("t", tools=[run])}
         given = {
-            "cwd": home,
-            "env": env,
-            "mcp_servers": mcp,
-            "allowed_tools": [RUN],
-            "tools": [],
-            "setting_sources": [],
-        }
+            "cwd": home, "env": env, "mcp_servers": mcp, "allowed_tools": [RUN], "tools": [], "setting_sources": [],
+        }  # fmt: skip
         return ClaudeAgentOptions(**given | {"model": "claude-sonnet-4-5", "max_turns": 30} | more)
 
     yield make
@@ -295,11 +288,6 @@ async def test_a_warning_is_told_to_the_model_once(options: Any, way: Any) -> No
     assert await way(Breaker(on_warn="tell"), given) == "Done."
     told = [re.findall(r"additional context: (\w+)", json.dumps(request["messages"])) for request in requests]
     assert told == [[], [], [RUN], [RUN], [RUN]], "after the second result; the CLI keeps it in the conversation"
-
-
-async def test_parallel_tools_are_siblings_and_no_repeats(options: Any) -> None:
-    assert await queried(Breaker(), options(Model([[call("pytest") for _ in range(8)]]))) == "Done."
-    assert ran == ["pytest"] * 8
 
 
 async def test_a_halt_leaves_a_task_group(options: Any) -> None:

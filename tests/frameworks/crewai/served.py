@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING
 
 import httpx2
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.integrations.model_api import ModelAPI
+from tests.integrations.model_api import ModelAPI
 
 
 @contextmanager

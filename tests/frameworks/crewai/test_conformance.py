@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from crewai import Agent, BaseLLM, Crew, Task
 from crewai.events.event_bus import crewai_event_bus
@@ -17,9 +18,6 @@ from streamproc import Watch
 from streamproc.integrations.crewai import Breaker, HaltedCrew
 from tests.conformance.driver import INPUT_TOKENS, MODEL, OUTPUT_TOKENS, Driver, Job, Model, Say
 from tests.conformance.suite import Conformance
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 USAGE = {
     "prompt_tokens": INPUT_TOKENS,

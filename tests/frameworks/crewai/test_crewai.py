@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from crewai import LLM, Agent, Crew, Task
@@ -20,9 +21,6 @@ from tests.frameworks.crewai.played import Played, Run, asked, ran
 from tests.frameworks.crewai.served import served
 from tests.integrations.examples import printed, run_blocks, shown
 from tests.integrations.model_api import ModelAPI
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 STEPS = 12  # of a model that would never end by itself
 
@@ -313,15 +311,11 @@ class Broken(BaseTool):
         raise ValueError("no such file")
 
 
-@pytest.mark.parametrize(
-    ("text", "cmd", "error"),
-    [
-        (False, "ls", "Error executing tool: no such file"),
-        (True, "ls", "I encountered an error while trying to use the tool. This was the error: no such file."),
-        (False, "told", "no such file (code: enoent)"),
-        (True, "told", "no such file (code: enoent)"),
-    ],
-)
+@pytest.mark.parametrize(("text", "cmd", "error"), [
+    (False, "ls", "Error executing tool: no such file"),
+    (True, "ls", "I encountered an error while trying to use the tool. This was the error: no such file."),
+    (False, "told", "no such file (code: enoent)"), (True, "told", "no such file (code: enoent)"),
+])  # fmt: skip
 def test_a_tool_that_fails_is_seen(text: bool, cmd: str, error: str, monkeypatch: pytest.MonkeyPatch) -> None:
     breaker = Breaker()
     fed = fed_by(breaker, monkeypatch)

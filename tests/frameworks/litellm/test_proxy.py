@@ -141,19 +141,12 @@ def worked(of: openai.OpenAI, times: int = 8, *, stuck: bool = True, **more: Any
 
 
 @pytest.mark.parametrize("more", [{}, {"stream": True}], ids=["whole", "streamed"])
-@pytest.mark.parametrize(
-    ("headers", "run_id"),
-    [
-        ({"x_streamproc_run_id": "run-7"}, "run-7"),
-        ({"x_litellm_session_id": "session-7", "x_streamproc_run_id": "run-8"}, "run-8"),
-        ({"x_litellm_session_id": "session-7"}, "session-7"),
-        (
-            {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
-            "4bf92f3577b34da6a3ce929d0e0e4736",
-        ),
-    ],
-    ids=["run", "run-and-session", "session", "trace"],
-)
+@pytest.mark.parametrize(("headers", "run_id"), [
+    ({"x_streamproc_run_id": "run-7"}, "run-7"),
+    ({"x_litellm_session_id": "session-7", "x_streamproc_run_id": "run-8"}, "run-8"),
+    ({"x_litellm_session_id": "session-7"}, "session-7"),
+    ({"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}, "4bf92f3577b34da6a3ce929d0e0e4736"),
+], ids=["run", "run-and-session", "session", "trace"])  # fmt: skip
 def test_a_stuck_run_is_rejected_with_its_reason(
     proxies: Proxies, headers: dict[str, str], run_id: str, more: dict[str, Any]
 ) -> None:

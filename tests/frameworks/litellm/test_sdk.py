@@ -135,15 +135,10 @@ def test_a_resumed_loop_repeats_no_tool_call(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["openai", "async openai", "async responses"])
-@pytest.mark.parametrize(
-    "name",
-    [
-        lambda value: {"litellm_session_id": value},
-        lambda value: {"metadata": {"session_id": value}},
-        lambda value: {"litellm_trace_id": value},
-    ],
-    ids=["session", "metadata", "trace"],
-)
+@pytest.mark.parametrize("name", [
+    lambda value: {"litellm_session_id": value}, lambda value: {"metadata": {"session_id": value}},
+    lambda value: {"litellm_trace_id": value},
+], ids=["session", "metadata", "trace"])  # fmt: skip
 def test_the_session_is_the_run(way: str, name: Callable[[str], dict[str, Any]]) -> None:
     fed = watching(Watch())
     for value in ("s1", "s2"):
