@@ -75,13 +75,10 @@ class Alarm:
         if config is None:
             return
         from streamproc.client.background import Background
-        from streamproc.notify.delivery_queue import DeliveryQueue
+        from streamproc.notify.addresses import queues_of
         from streamproc.notify.notifier import Notifier
-        from streamproc.notify.service import Service
 
-        services = [(one, Service(one, number)) for number, one in enumerate(config.destinations, 1)]
-        queues = [(one, DeliveryQueue(service, config, as_json=one.as_json)) for one, service in services]
-        self._notifier = notifier = Notifier(config, queues)
+        self._notifier = notifier = Notifier(config, queues_of(config))
         self._background = Background("streamproc notifications")
         self._running = self._background.call(_begun(notifier))
 

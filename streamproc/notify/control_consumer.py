@@ -27,10 +27,9 @@ from streamproc.kafka.follow import Topic
 from streamproc.kafka.group import GroupFollower
 from streamproc.kafka.session import Outage, run_until_one_ends
 from streamproc.model.controls import read_control
-from streamproc.notify.delivery_queue import DeliveryQueue
+from streamproc.notify.addresses import queues_of
 from streamproc.notify.links import NoticeLinks
 from streamproc.notify.notifier import Notifier
-from streamproc.notify.service import Service
 from streamproc.notify.worker_watch import WorkerWatch
 from streamproc.tracing.trace_context import CONTROL_HEADER, find_traceparent
 
@@ -57,9 +56,7 @@ class NotificationConsumer:
     def __init__(
         self, settings: Settings, config: NotificationConfig, *, group: str, from_beginning: bool = False
     ) -> None:
-        services = [(destination, Service(destination, n)) for n, destination in enumerate(config.destinations, 1)]
-        queues = [(one, DeliveryQueue(service, config, as_json=one.as_json)) for one, service in services]
-        self.notifier = Notifier(config, queues, links=NoticeLinks(settings.page_url, settings.trace_url))
+        self.notifier = Notifier(config, queues_of(config), links=NoticeLinks(settings.page_url, settings.trace_url))
         self.skipped = 0
         """Number of unreadable records, and of those that a worker should have signed and has not."""
         self._settings = settings

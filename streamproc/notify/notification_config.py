@@ -14,6 +14,7 @@ from streamproc.errors import InvalidSettings
 from streamproc.model.bounded_file import bounded_text
 from streamproc.model.notification import Notice, Urgency, UrgencyName
 from streamproc.model.yaml_text import UnboundedYAML, read_yaml
+from streamproc.notify.run_names import PLACE, address_problem
 from streamproc.notify.triggers import BY_NAME, NotificationTrigger
 
 RETRY_FIRST_S: Final = 1.0  # most messages that fail once are accepted by then
@@ -70,7 +71,17 @@ class Destination(_Model):
             (self.triggers is None or notice.trigger in self.triggers)
             and (self.workflows is None or notice.workflow in self.workflows)
             and (self.tenants is None or notice.tenant in self.tenants)
+            and self.reaches(notice)
         )
+
+    @property
+    def names(self) -> list[str]:
+        """What of a run its URL names: user, tenant, workflow."""
+        return PLACE.findall(self.url.get_secret_value())
+
+    def reaches(self, notice: Notice) -> bool:
+        """Whether the run of a notification has the names that the URL needs."""
+        return all(getattr(notice, name) for name in self.names)
 
 
 class NotificationConfig(_Model):
@@ -103,17 +114,23 @@ def load_notification_config(file: str, urls: list[str]) -> NotificationConfig:
     except ValidationError as error:
         problems = [f"{file}: {'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]
         raise InvalidSettings("\n".join(problems)) from None
+    more = [Destination(url=SecretStr(url)) for url in urls]
     problems = list(_unknown_triggers(config, file))
+    config = config.model_copy(update={"destinations": [*config.destinations, *more]})
+    problems += _wrong_addresses(config)
     if problems:
         raise InvalidSettings("\n".join(problems))
-    more = [Destination(url=SecretStr(url)) for url in urls]
-    config = config.model_copy(update={"destinations": [*config.destinations, *more]})
     if not config.destinations:
         raise InvalidSettings(
             "no destination: give --to URL, set STREAMPROC_NOTIFY, or list destinations in a notify file "
             "(such as ntfy://ntfy.sh/your-topic; https://github.com/caronc/apprise lists all services)"
         )
     return config
+
+
+def _wrong_addresses(config: NotificationConfig) -> list[str]:
+    found = [(number, address_problem(one.url.get_secret_value())) for number, one in enumerate(config.destinations)]
+    return [f"destinations.{number}.url: {problem}" for number, problem in found if problem]
 
 
 def _unknown_triggers(config: NotificationConfig, file: str) -> list[str]:

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from streamproc.notify.dedup import Dedup
-from streamproc.notify.delivery_queue import DeliveryQueue
 from streamproc.notify.links import NoticeLinks
 from streamproc.notify.triggers import notice_of, trigger_of
 
 if TYPE_CHECKING:
     from streamproc.model.controls import ControlEvent
     from streamproc.model.notification import Notice
+    from streamproc.notify.addresses import Queue
     from streamproc.notify.notification_config import Destination, NotificationConfig
 
 NO_LINKS: Final = NoticeLinks()
@@ -47,7 +47,7 @@ class Notifier:
     def __init__(
         self,
         config: NotificationConfig,
-        destinations: list[tuple[Destination, DeliveryQueue]],
+        destinations: list[tuple[Destination, Queue]],
         clock: Callable[[], float] = time.monotonic,
         *,
         links: NoticeLinks = NO_LINKS,
@@ -89,7 +89,7 @@ class Notifier:
         for queue in queues:
             queue.put(notice, one_settled)
 
-    def _decide(self, control: ControlEvent) -> tuple[Notice | None, list[DeliveryQueue]]:
+    def _decide(self, control: ControlEvent) -> tuple[Notice | None, list[Queue]]:
         if control.type == "run.resumed":
             self._dedup.reset(control.run_id)
         trigger = trigger_of(control)

@@ -1,0 +1,140 @@
+"""Destinations whose URL names the user, the tenant or the workflow of the run: `mailto://…?to={user}`.
+
+Each address has a queue of its own, so nobody reads of another one's runs in a summary, and a rate limit counts for one
+person. The names come from publishers: one that could be more than one address, or lead elsewhere, gets no
+notification.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from pydantic import SecretStr
+
+from streamproc.errors import InvalidSettings
+from streamproc.kafka.log_limit import LogLimit
+from streamproc.notify.delivery_queue import DeliveryQueue
+from streamproc.notify.run_names import PLACE, address_of
+from streamproc.notify.service import Service
+
+if TYPE_CHECKING:
+    from streamproc.model.notification import Notice
+    from streamproc.notify.notification_config import Destination, NotificationConfig
+
+QUEUES_MAX: Final = 500  # addresses of one destination; past it, those that have sent everything are forgotten
+SAMPLE: Final = "ada@example.com"  # fits into every URL that is meant for names
+
+log = logging.getLogger(__name__)
+limited = LogLimit(log)
+
+
+class AddressQueues:
+    """The queues of one destination, by address. It counts as a `DeliveryQueue` does."""
+
+    def __init__(self, destination: Destination, number: int, config: NotificationConfig, **options: Any) -> None:
+        self._url = destination.url.get_secret_value()
+        self._destination, self._number, self._config, self._options = destination, number, config, options
+        self._queues: dict[str, tuple[DeliveryQueue, asyncio.Task[None]]] = {}
+        self._open: Counter[str] = Counter()  # notifications that are not settled, by address
+        self._gone = dict.fromkeys(("sent", "messages", "failed", "lost"), 0)
+        self.name = self._queue(SAMPLE).name  # raises `InvalidSettings` for a URL that Apprise does not read
+
+    def _queue(self, address: str) -> DeliveryQueue:
+        url = address if "://" in address else PLACE.sub(quote(address, safe=""), self._url)
+        service = Service(self._destination.model_copy(update={"url": SecretStr(url)}), self._number)
+        return DeliveryQueue(service, self._config, as_json=self._destination.as_json, **self._options)
+
+    def put(self, notice: Notice, settled: Callable[[], None]) -> None:
+        """Add a notification to the queue of its address. Never blocks."""
+        address = address_of(self._url, notice)
+        found = self._queues.pop(address or "", None)
+        try:
+            if address is None:
+                settled()
+                return
+            if found is None:
+                queue = self._queue(address)
+                found = queue, asyncio.get_running_loop().create_task(queue.run())
+        except InvalidSettings:  # of a service that takes no such name
+            limited(logging.WARNING, self.name, "%s takes no notification for run=%s", self.name, notice.run_id)
+            self._gone["lost"] += 1
+            settled()
+            return
+        self._queues[address] = found
+        self._open[address] += 1
+        if len(self._queues) > QUEUES_MAX:
+            self._forget()
+
+        def done() -> None:
+            self._open[address] -= 1
+            settled()
+
+        found[0].put(notice, done)
+
+    def _forget(self) -> None:
+        """Forget the queues of addresses that have nothing waiting, oldest first."""
+        idle = [address for address in self._queues if not self._open[address]]
+        for address in idle[: len(self._queues) - QUEUES_MAX]:
+            queue, task = self._queues.pop(address)
+            task.cancel()
+            del self._open[address]
+            for name in self._gone:
+                self._gone[name] += getattr(queue, name)
+
+    async def run(self) -> None:
+        """Serve the queues until cancelled."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            for _, task in self._queues.values():
+                task.cancel()
+
+    @property
+    def waiting(self) -> int:
+        """The number of queued notifications."""
+        return sum(queue.waiting for queue, _ in self._queues.values())
+
+    @property
+    def sent(self) -> int:
+        """Notifications that the service accepted, including those in summaries."""
+        return self._count("sent")
+
+    @property
+    def messages(self) -> int:
+        """Messages that the service accepted."""
+        return self._count("messages")
+
+    @property
+    def failed(self) -> int:
+        """Failed attempts."""
+        return self._count("failed")
+
+    @property
+    def lost(self) -> int:
+        """Notifications that were given up."""
+        return self._count("lost")
+
+    def _count(self, name: str) -> int:
+        return self._gone[name] + sum(int(getattr(queue, name)) for queue, _ in self._queues.values())
+
+
+Queue = DeliveryQueue | AddressQueues
+
+
+def queues_of(
+    config: NotificationConfig, clock: Callable[[], float] = time.monotonic
+) -> list[tuple[Destination, Queue]]:
+    """Return the destinations with their queues. Raises `InvalidSettings` for a URL that Apprise does not read."""
+    return [(one, _queue_of(one, number, config, clock)) for number, one in enumerate(config.destinations, 1)]
+
+
+def _queue_of(one: Destination, number: int, config: NotificationConfig, clock: Callable[[], float]) -> Queue:
+    if PLACE.search(one.url.get_secret_value()):
+        return AddressQueues(one, number, config, clock=clock)
+    return DeliveryQueue(Service(one, number), config, as_json=one.as_json, clock=clock)
