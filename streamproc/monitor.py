@@ -11,6 +11,7 @@ from streamproc.core.kept_runs import KeptRuns
 from streamproc.core.local_accounts import LocalAccounts
 from streamproc.errors import Halted
 from streamproc.fingerprint import HashKey, fingerprint, plain_turn
+from streamproc.fingerprint.convergence import Convergence, Embed
 from streamproc.model.controls import ControlEvent, RunStatus
 from streamproc.model.raw_events import parse_raw
 from streamproc.model.redaction import redact_id
@@ -37,7 +38,8 @@ class Monitor:
     Unknown fields are ignored, counted in `unknown_fields` and `unknown_field_counts`, and logged once for each name.
     With ``strict=True`` they raise `InvalidEvent` instead. With a `hash_key`, the hashes in the evidence are those of
     publishers with that ``STREAMPROC_HASH_KEY``; the environment is not read. With ``include_content=True``, the
-    evidence of a repeated call has a redacted excerpt of its arguments.
+    evidence of a repeated call has a redacted excerpt of its arguments. With `embed`, a function that returns a vector
+    for a text, proposals of a deliberation get their `convergence` as from a `TurnPublisher`.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class Monitor:
         strict: bool = False,
         hash_key: str = "",
         include_content: bool = False,
+        embed: Embed | None = None,
     ) -> None:
         self.policy = policy if isinstance(policy, Policy) else load_policy(policy)
         self.evicted = 0
@@ -60,6 +63,7 @@ class Monitor:
         self._unknown = UnknownFields(strict=strict)
         self._key = HashKey.of(hash_key)
         self._include_content = include_content
+        self._convergence = Convergence(embed) if embed is not None else None
 
     @property
     def unknown_fields(self) -> int:
@@ -80,7 +84,10 @@ class Monitor:
         """
         if "from_" in fields:
             fields["from"] = fields.pop("from_")
-        return self._decisions(self._fingerprinted({**(turn or {}), **fields}))
+        event: Mapping[str, Any] = {**(turn or {}), **fields}
+        if self._convergence is not None:
+            event = self._convergence.measured(event)
+        return self._decisions(self._fingerprinted(event))
 
     def check(self, turn: Mapping[str, Any] | None = None, /, **fields: Any) -> list[ControlEvent]:
         """Process one raw turn as `feed` does, and raise `Halted` if its run is halted, by this turn or before.
@@ -114,7 +121,7 @@ class Monitor:
                 self._halts.setdefault(decision.run_id, decision)
         return decisions
 
-    def _fingerprinted(self, data: dict[str, Any]) -> Event:
+    def _fingerprinted(self, data: Mapping[str, Any]) -> Event:
         if not self._include_content and (turn := plain_turn(data, self._key, local=True)) is not None:
             return turn
         raw = parse_raw(data)

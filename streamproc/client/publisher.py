@@ -18,6 +18,7 @@ from streamproc.client.outbox import Outbox
 from streamproc.client.recent_texts import RECENT
 from streamproc.errors import InvalidEvent, Undelivered, plural
 from streamproc.fingerprint import HashKey, fingerprint, plain_turn
+from streamproc.fingerprint.convergence import Convergence, Embed
 from streamproc.fleet.signing import command_signer
 from streamproc.fleet.standing_halts import halt_to_lift
 from streamproc.kafka.session import client_settings
@@ -55,6 +56,7 @@ class BaseTurnPublisher(EventMethods[Sent]):
         buffer_bytes_max: int = 33_554_432,
         block_ms_max: int = 100,
         close_timeout_s: float = 5.0,
+        embed: Embed | None = None,
     ) -> None:
         self.settings = client_settings(brokers, settings)
         self.delivered = 0
@@ -67,6 +69,7 @@ class BaseTurnPublisher(EventMethods[Sent]):
         self._signer = command_signer(self.settings)
         self._run_token = self.settings.run_token.get_secret_value().encode()
         self._hash_key = HashKey.of(self.settings.hash_key.get_secret_value())
+        self._convergence = Convergence(embed) if embed is not None else None
         self._include_content = include_content
         self._on_invalid = on_invalid
         self._unsafe = on_unsafe == "publish" or on_invalid == "drop"
@@ -146,6 +149,8 @@ class BaseTurnPublisher(EventMethods[Sent]):
     def prepare(self, event: RawEvent | Mapping[str, Any], traceparent: str = "") -> Encoded | None:
         """Return the event, encoded; None if it is invalid and `on_invalid` is "drop"."""
         try:
+            if self._convergence is not None and isinstance(event, Mapping):
+                event = self._convergence.measured(event)
             encoded = encode_event(
                 self._fingerprinted(event),
                 bytes_max=self.settings.event_bytes_max,
@@ -254,6 +259,9 @@ class TurnPublisher(BaseTurnPublisher[Coroutine[Any, Any, str]], AsyncClient):
 
     Unknown fields are ignored, counted in `unknown_fields` and `unknown_field_counts`, and logged once for each name;
     with ``strict=True`` they make the event invalid.
+
+    With `embed`, a function that returns a vector for a text, each proposal of a deliberation (a turn with a `round`)
+    has its similarity to the one before it as `convergence`, unless it reports its own. The text stays here.
 
     Events of one run arrive in the order of the calls.
     """
