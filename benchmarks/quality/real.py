@@ -59,10 +59,10 @@ def _labelled(file: Path) -> Iterator[RealRun]:
     for run_id, events in _runs(file).items():
         if run_id not in known:
             raise ValueError(f"{name}.outcomes.json has no outcome for {run_id} of {file.name}; add one")
-        yield RealRun(name, run_id, events, _solved(known[run_id]))
+        yield RealRun(name, run_id, events, is_solved(known[run_id]))
 
 
-def _solved(outcome: dict[str, Any]) -> bool:
+def is_solved(outcome: dict[str, Any]) -> bool:
     """Return whether a run was solved; an unknown outcome (null) and a partial score are not solved."""
     value = outcome["outcome"] if "outcome" in outcome else outcome["solved"]
     return value is not None and float(value) >= 1.0

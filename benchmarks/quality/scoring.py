@@ -8,12 +8,14 @@ and delay without found ones.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Final, NamedTuple
 
 from benchmarks.quality.labels import Episode
 
+Z: Final = 1.959963984540054  # of the normal distribution: 95 % lie within
+TAIL: Final = 0.025  # what an interval of 95 % leaves out on each side
 ANY: Final = "any"  # as the code of an alarm: a rule without codes; in `also` of an episode: any detector
 
 
@@ -122,3 +124,38 @@ _NO_DIGITS: Final = dict.fromkeys(map(ord, "0123456789"))
 def honest_turns(events: int, episodes: Iterable[Episode]) -> int:
     """Return the events outside all episodes, the work that must not be halted."""
     return events - sum(episode.end - episode.onset + 1 for episode in episodes)
+
+
+def wilson(count: int, of: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share."""
+    if not of:
+        return 0.0, 1.0
+    share, spread = count / of, Z * Z / of
+    middle, half = share + spread / 2, Z * math.sqrt(share * (1 - share) / of + spread / of / 4)
+    return max(0.0, (middle - half) / (1 + spread)), min(1.0, (middle + half) / (1 + spread))
+
+
+def poisson(count: int) -> tuple[float, float]:
+    """Return the exact 95 % interval of the mean of a Poisson count."""
+    low = _mean_with(lambda mean: 1 - _at_most(count - 1, mean) < TAIL, count) if count else 0.0
+    return low, _mean_with(lambda mean: _at_most(count, mean) > TAIL, count)
+
+
+def _at_most(count: int, mean: float) -> float:
+    return math.fsum(math.exp(k * math.log(mean) - mean - math.lgamma(k + 1)) for k in range(count + 1))
+
+
+def _mean_with(too_low: Callable[[float], bool], count: int) -> float:
+    low, high = 0.0, 2.0 * count + 10
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if too_low(middle) else (low, middle)
+    return high
+
+
+def rate(count: int, turns: int) -> str:
+    """Return a count as a rate per 1 000 turns, with its interval."""
+    low, high = poisson(count)
+    return (
+        f"{count}: {1000 * count / turns:.2f} ({1000 * low / turns:.2f} to {1000 * high / turns:.2f})" if turns else ""
+    )

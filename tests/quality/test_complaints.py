@@ -54,6 +54,12 @@ def test_honest_polling_is_not_halted() -> None:
     assert reported(call("status", {"job": 7}, state) for state in states) == []
 
 
+def test_polls_of_a_silent_session_are_not_halted() -> None:
+    """The calls have no answers; what they ask about is named."""
+    poll = call("read_output", {"session_id": 7})
+    assert not halts([poll] * 9)
+
+
 def test_batch_work_is_not_halted() -> None:
     assert halts(call("write", {"file": n, "text": f"part {n}"}, "ok") for n in range(100)) == []
 
