@@ -36,7 +36,7 @@ class PydanticTurn(BaseModel):
     structured: tuple[int, int, int, int, int] | None = None
     artifact: tuple[int, int, int, int, int] | None = None
     calls: list[tuple[str, int, int, int, int, int, int]] = []
-    usage: tuple[int, int, int, int, int | None, int] | None = None
+    usage: tuple[int, int, int, int, int | None, int, int] | None = None
 
 
 def rows(sizes: Sizes) -> Iterator[Row]:

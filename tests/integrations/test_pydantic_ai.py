@@ -294,7 +294,7 @@ async def test_a_turn_has_what_the_hooks_know() -> None:
     assert (await awaited(agent)).passed
     known: dict[str, Any] = {"type": "turn", "run_id": "r1", "node": "coder", "model": "m1", "provider": "p1"}
     known["request"] = request_of("Fix it.")
-    known["usage"] = {"input_tokens": 20, "output_tokens": 3, "cached_tokens": 8}
+    known["usage"] = {"input_tokens": 20, "output_tokens": 3, "cached_tokens": 8, "cache_write_tokens": 0}
     call = {"id": "c1", "name": "run", "args": {"cmd": "ls"}, "result": "the result of ls"}
     assert fed == [
         known | {"output": "I look.", "tool_calls": [call]},

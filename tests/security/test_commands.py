@@ -119,7 +119,7 @@ class Restating:
 
     def apply(self, value: bytes, key: bytes, at_ms: int) -> None:
         """Apply a record of the commands topic."""
-        self.commands.apply([record("commands", key, value, at_ms=at_ms, offset=self.applied)])
+        self.commands.accept(0, [record("commands", key, value, at_ms=at_ms, offset=self.applied)])
         self.applied += 1
 
     async def issued_again(self, scope: str) -> list[FleetCommand]:
@@ -148,7 +148,7 @@ async def test_a_record_that_is_delivered_again_is_applied_once(settings: Settin
         record("commands", b"garbage", b"garbage", at_ms=now_ms, offset=1),
     ]
     for delivered in (records[:1], records, records):
-        assert worker.commands.apply(delivered) == len(delivered)
+        assert worker.commands.accept(0, delivered) == len(delivered)
     assert [outcome.offset for outcome in worker.commands._outcomes[0]] == [0, 1]
     assert worker.commands.fleet.latest(command.scope) == command
 
