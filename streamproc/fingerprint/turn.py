@@ -260,9 +260,26 @@ def _tests(report: TestReport) -> Tests | None:
         return Tests(0, max(0, report.total - report.passed), report.passed, report.total)
     failed = sorted({" ".join(name.split()) for name in report.failed})
     # A temporary path, a duration or a UUID in an id is another one each time. The count stays that of the ids.
-    failing_set = h64("\n".join(sorted(map(mask, failed)))) if failed else 0
+    failing_set = h64("\n".join(sorted(map(_masked_id, failed)))) if failed else 0
     shown = tuple(_printable(redact_name(name)[:TEST_ID_MAX]) for name in failed[:TESTS_SHOWN])
     return Tests(failing_set, len(failed), report.passed, report.total, shown)
+
+
+# The part of a temporary path that is another one each time; the file below it names the test.
+_TEMPORARY: Final = re.compile(
+    r"(?i)(?:/private)?(?:/tmp|/var/tmp|/var/folders|[a-z]:\\[^:*?\s]*?\\temp)[/\\]"
+    r"(?:(?:pytest-of-[^/\\]+|tmp[^/\\.]*|T|[^/\\.:]*\d[^/\\.:]*|[a-z0-9_]{2})[/\\])*"
+)
+_PARAMETER: Final = re.compile(
+    r"(?<![\d.(])(?<!in )(?<!took )\b\d+(?=\s?(?:ms|s|secs?|seconds?|m|mins?|minutes?|h|hours?)\b)"
+)
+_LETTERS: Final = str.maketrans("0123456789", "abcdefghij")
+
+
+def _masked_id(name: str) -> str:
+    """Return the id of a test without what differs from run to run. `[5s]` and "after 5 minutes" are parameters: only a
+    duration in parentheses, after "in" or "took", or with a decimal point was measured."""
+    return mask(_PARAMETER.sub(lambda found: found[0].translate(_LETTERS), _TEMPORARY.sub("…/", name)))
 
 
 def _errors(reports: list[ErrorReport]) -> Errors:

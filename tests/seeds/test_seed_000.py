@@ -158,6 +158,36 @@ def test_the_same_failures_under_ids_that_are_never_the_same(name: str) -> None:
 
 
 @pytest.mark.parametrize("left", ["docs", "artifact"])
+@pytest.mark.parametrize(
+    "ids",
+    [
+        ["/tmp/work/tests/login.test.ts", "/tmp/work/tests/cart.test.ts", "/tmp/work/tests/pay.test.ts"],
+        ["/tmp/a/test_x.py::t", "/tmp/b/test_y.py::t", "/tmp/c/test_z.py::t"],
+        ["test_timeout[1s]", "test_timeout[2s]", "test_timeout[5s]"],
+        ["test[10 ms]", "test[20 ms]", "test[50 ms]"],
+        ["gives up after 3 minutes", "gives up after 5 minutes", "gives up after 7 minutes"],
+    ],
+)
+def test_other_tests_are_not_the_same_failures(ids: list[str]) -> None:
+    # "hash normalized failing test identifiers": normalised, they still say which test it is
+    raws = [turn for n, name in enumerate(ids) for turn in (patched(f"+{n}"), checked(name))]
+    assert [one.code for one in played([*raws, patched("+9"), checked()])[1] if one.code == "STALL002"] == []
+
+
+@pytest.mark.parametrize("left", ["docs", "artifact"])
+def test_a_verdict_of_a_reviewer_is_the_same_while_the_other_side_gets_on(left: str) -> None:
+    # "A progress signal is an observable, low-cost indicator that the loop is converging": "docs progress"
+    raws: list[Raw] = [
+        turn
+        for n in range(6)
+        for turn in (
+            {"node": "writer", left: f"# Draft {n}"},
+            {"node": "reviewer", "structured_output": {"verdict": "revise"}},
+        )
+    ]
+    assert [one.code for one in played(raws)[1] if one.severity == "halt" and one.code == "LOOP001"] == []
+
+
 def test_a_reviewer_says_the_same_in_a_few_words_while_the_other_side_gets_on(left: str) -> None:
     # "A progress signal is an observable, low-cost indicator that the loop is converging": "docs progress"
     drafts = [{"node": "coder", left: f"# Draft\n{'more ' * n}"} for n in range(5)]

@@ -320,6 +320,42 @@ def test_steps_are_a_limit_of_their_own() -> None:
 # "If invoked with identical query & context repeatedly, it returns a structured 'no new information' result"
 
 
+@pytest.mark.parametrize("asked", ["nobody", "planner"])
+def test_a_researcher_that_keeps_its_results_in_a_file_makes_progress(asked: str) -> None:
+    # "Counters reset or decay when progress is made (e.g., new research results, new file changes, new test results)"
+    query = {"query": "do whales sing"} if asked == "planner" else {}
+    found: list[Raw] = [
+        turn
+        for n in range(9)
+        for turn in (planned(n, "researcher") | query, {"node": "researcher", "artifact": {"notes.md": f"v{n}"}})
+    ]
+    assert halts(found) == []
+    calls: list[Raw] = [{"name": "search", "args": {"page": n}, "result": f"source {n}"} for n in range(9)]
+    same: Raw = {"node": "researcher", "artifact": {"notes.md": "v0"}}
+    searched = [turn for n in range(9) for turn in (planned(n, "researcher"), same | {"tool_calls": [calls[n]]})]
+    assert halts(searched) == []
+    halt = halts([turn for n in range(9) for turn in (planned(n, "researcher"), same)])[0]
+    assert edge(halt) == ["planner", "researcher"]
+
+
+def test_a_coder_may_report_its_files_as_structured_output_and_a_decoder_is_no_coder() -> None:
+    # "If `state.fileChanges` gained new entries, reset `planner_to_coder`."
+    files = [dict.fromkeys([f"f{m}.py" for m in range(n + 1)], "x") for n in range(9)]
+    assert halts([t for n in range(9) for t in (
+        planned(n, "coder"), {"node": "coder", "structured_output": {"fileChanges": files[n]}},
+    )]) == []  # fmt: skip
+    words = [{"node": "decoder", "output": f"Block {n} decoded: {'xyz'[n % 3] * (n + 3)}"} for n in range(9)]
+    assert halts([turn for n in range(9) for turn in (planned(n, "decoder"), words[n])]) == []
+
+
+@pytest.mark.parametrize("kinds", [2, 3])
+def test_queries_that_are_asked_in_turn_are_the_same_research(kinds: int) -> None:
+    # "planner repeatedly asks for research"
+    asked = [("They sing.", "do whales sing"), ("20 years.", "how old do whales get"), ("Krill.", "what do whales eat")]
+    raws = [turn for n in range(24) for turn in (planned(n, "researcher"), researched(*asked[n % kinds]))]
+    assert edge(halts(raws)[0]) == ["planner", "researcher"]
+
+
 def none(raws: list[Raw]) -> list[Decision]:
     return [one for one in decisions(raws, PLANNER) if one.type == "information.none"]
 
@@ -359,6 +395,9 @@ def test_query_and_context_decide() -> None:
     found: Raw = {"node": "coder", "artifact": "+song"}
     assert none([again, found, again]) == [], "what others have found since is another context"
     assert len(none([again, again, found, again, again])) == 2
+    assert none([again, {"type": "user.message"}, again]) == [], "and so is what a person has said"
+    [left] = none([again | {"output": "", "artifact": {"r.md": "same"}}] * 2)
+    assert left.code == "LOOP007", "a file is an answer as well"
 
 
 def test_a_new_answer_is_information() -> None:

@@ -9,6 +9,7 @@ LOOP005.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -33,7 +34,7 @@ from streamproc.core.signals.nodes import NodeState, SuiteTrack
 from streamproc.model.wire import Turn
 
 FRUITLESS_MAX: Final = 8  # edges with fruitless handovers; past it, the least recent is dropped
-CODER: Final = "coder"  # in the name of a node whose work is files
+_CODER: Final = re.compile("(?<![a-zA-Z])coder|Coder|(?<![A-Z])CODER")  # a node whose work is files
 NAMES_MAX: Final = 9  # of nodes: one that hands over on `FRUITLESS_MAX` edges
 
 # Bits of `FruitlessHandovers.bits`.
@@ -210,7 +211,12 @@ def shows_results(node: NodeState | None) -> bool:
 def says_only(name: str, turn: Turn) -> bool:
     """Return whether a turn of a coder has nothing but words: they are no work, whatever they say. Calls may be, and
     so may the first file that it leaves."""
-    return CODER in name.lower() and not turn.calls and turn.artifact is None
+    return not turn.calls and turn.artifact is None and turn.structured is None and is_coder(name)
+
+
+def is_coder(name: str) -> bool:
+    """Return whether a node is a coder by a word of its name: `coder`, `py-coder`, `CoderAgent`, but no `decoder`."""
+    return _CODER.search(name) is not None
 
 
 @cfunc
@@ -225,19 +231,23 @@ def brought_results(now: Now, had_tests: bool, failing_set: u64) -> bool:
     """Return whether a turn brought a result of its node's kind that differs: of a node that reports tests or leaves
     artifacts, tests unlike those of its last report (`failing_set`), or a file that is new; of others, another query.
 
-    An artifact without names of files counts if its content differs from the last one's, and a page (`docs`) if its
-    content is new.
+    Of a coder a file is new by its name. Any other artifact counts if its content differs from the last one's, a page
+    (`docs`) if its content is new, and so do new answers of calls.
     """
     turn: Turn = now.turn
     node: NodeState = now.node
     if not shows_results(node):
-        return turn.query is not None and node.query.count > 0 and node.query.first == now.index
+        if turn.query is None or not node.query.count or node.query.first != now.index:
+            return False
+        return now.novelty.remember(node.query.value ^ node.key << 1)  # not one of a few that are asked in turn
     if turn.tests is not None and (
         not had_tests or failing_set_of(node) != failing_set or now.novelty.last_progress == now.index
     ):
         return True
-    if turn.artifact is not None and turn.artifact.about:
+    if turn.artifact is not None and turn.artifact.about and is_coder(turn.node):
         return now.novelty.remember(hash64(turn.artifact.about) ^ node.key)
     if turn.docs is not None and turn.artifact is None:
         return now.novelty.remember(hash64(turn.docs.norm) ^ node.key)
-    return turn.artifact is not None and node.artifact.count == 1
+    if turn.artifact is not None and node.artifact.count == 1:
+        return True
+    return bool(turn.calls) and node.artifact.count > 0 and node.last_call_news == now.index and not is_coder(turn.node)

@@ -28,13 +28,20 @@ def count_own(now: Now, topic: u64, gate: Gate, nodes: Table) -> tuple[Said, ...
     """Count the text and the structured output of a turn, and return those that are repeats. `nodes` are the run's."""
     node: NodeState = now.node
     output: Content | None = now.turn.output
+    structured: Content | None = now.turn.structured
     since: i32 = now.novelty.last_end(gate)
     if node.artifact.count and node.artifact.first == now.index:
         since = now.index  # another artifact than before is progress, whatever is said about it
-    repeated = _count(now, node.structured, now.turn.structured, topic, since)
-    if output is not None and output.size <= PHRASE_CHARS:
-        since = max(since, _others_work(nodes, node))
-    return _count(now, node.output, output, topic, since) + repeated
+    repeated = _count(now, node.structured, structured, topic, _since(structured, since, nodes, node))
+    return _count(now, node.output, output, topic, _since(output, since, nodes, node)) + repeated
+
+
+@cfunc
+def _since(said: Content | None, since: i32, nodes: Table, node: NodeState) -> i32:
+    """Return the turn that restarts the count of a text or a verdict: of a short one, also the work of others."""
+    if said is None or said.size > PHRASE_CHARS:
+        return since
+    return max(since, _others_work(nodes, node))
 
 
 @cfunc

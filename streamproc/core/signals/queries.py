@@ -1,7 +1,8 @@
 """Queries: the same or almost the same question to a node that has answered it before, in the same context.
 
-The context is the task and the request, and what others have found since: new answers of their calls, and new artifacts
-or pages. Words of others are no context: they ask. Neither is a query repeated that brings a new result.
+The context is the task and the request, what a person has said, measured progress, and what others have found since:
+new answers of their calls, and new artifacts or pages. Words of others are no context: they ask. Neither is a query
+repeated that brings a new result.
 
 Memory: one streak a node, whose `stamp` is the turn in which the context began, the words of the query, and whether the
 node has answered it. Read by LOOP007.
@@ -34,7 +35,7 @@ def observe_query(now: Now, query: Content, nodes: Table) -> bool:
         node.query_simhash, node.has_answered = asked, False
         return False
     node.query.count += 1
-    if _has_new_result(now) or _others_found(nodes, node) > node.query.stamp:
+    if _has_new_result(now) or max(now.novelty.last_progress, _others_found(nodes, node)) > node.query.stamp:
         node.query.stamp, node.has_answered = now.index, False  # another context, in which nothing is answered yet
     return bool(node.has_answered)
 
@@ -82,7 +83,7 @@ def has_answer(turn: Turn) -> bool:
     call: Call
     if turn.errors is not None and turn.errors.count:
         return False
-    if turn.output is not None or turn.structured is not None or turn.docs is not None:
+    if turn.output is not None or turn.structured is not None or turn.docs is not None or turn.artifact is not None:
         return True
     for call in turn.calls:
         if call.outcome == ANSWERED:
