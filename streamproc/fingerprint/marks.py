@@ -126,9 +126,12 @@ _NOT_PASSED: Final = re.compile(
     r"|traceback|exception|warnings?)"
 )
 _PATCH: Final = "*** Begin Patch"  # a text that begins so is a patch, whatever the argument is called
-_SED: Final = re.compile(r"\s*(?:cd [^\n;&|]+&&\s*)?sed (?:-[nEr] )*-i[^\n;&|]*\s*")
+# Possessive (`*+`): a hostile command of a megabyte must not be tried in every way.
+_SED: Final = re.compile(r"\s*+(?:cd [^\n;&|]++&&\s*+)?sed (?:-[nEr] )*+-i[^\n;&|]*+\s*+")
 _HEREDOC: Final = re.compile(
-    r"\s*(?:cd [^\n;&|]+&&\s*)?(?:cat|tee)\b[^\n;&|]*<<-?\s*['\"]?(?P<end>\w+)[^\n;&|]*\n.*\n(?P=end)\s*", re.DOTALL
+    r"\s*+(?:cd [^\n;&|]++&&\s*+)?(?P<tool>cat|tee)\b(?P<into>[^\n;&|<]*+)<<-?[ \t]*+"
+    r"['\"]?(?P<end>\w++)(?P<more>[^\n;&|]*+)\n.*\n(?P=end)\s*+",
+    re.DOTALL,
 )  # a file that is written, and nothing else
 _APPENDS: Final = tuple(  # each starts with a literal, to which `re` skips
     re.compile(pattern)
@@ -303,10 +306,10 @@ def _writes(args: dict[Any, Any]) -> bool:
 def _edits(args: dict[Any, Any], command: str) -> bool:
     """Return whether a call, by the form of its arguments, changes a file and does nothing else."""
     if command and ("sed " in command or "<<" in command):
-        return _SED.fullmatch(command) is not None or (
-            _HEREDOC.fullmatch(command) is not None
-            and ">" in command.partition("\n")[0] + command[:4].replace("tee", ">")
-        )
+        written = _HEREDOC.fullmatch(command)
+        if written is not None:
+            return written["tool"] == "tee" or ">" in written["into"] + written["more"]
+        return _SED.fullmatch(command) is not None
     placed = not _PLACES.isdisjoint(args)
     return any(
         isinstance(value, str) and ((placed and name in WRITTEN) or value.startswith(_PATCH))

@@ -268,7 +268,7 @@ def _tests(report: TestReport) -> Tests | None:
 # The part of a temporary path that is another one each time; the file below it names the test.
 _TEMPORARY: Final = re.compile(
     r"(?i)(?:/private)?(?:/tmp|/var/tmp|/var/folders|[a-z]:\\[^:*?\s]*?\\temp)[/\\]"
-    r"(?:(?:pytest-of-[^/\\]+|tmp[^/\\.]*|T|[^/\\.:]*\d[^/\\.:]*|[a-z0-9_]{2})[/\\])*"
+    r"(?:(?:pytest-of-[^/\\]++|tmp[^/\\.]*+|T|[^/\\.:\d]*+\d[^/\\.:]*+|[a-z0-9_]{2})[/\\])*+"
 )
 _PARAMETER: Final = re.compile(
     r"(?<![\d.(])(?<!in )(?<!took )\b\d+(?=\s?(?:ms|s|secs?|seconds?|m|mins?|minutes?|h|hours?)\b)"

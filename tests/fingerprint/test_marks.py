@@ -17,6 +17,7 @@ from streamproc.model.raw_events import parse_raw
 from streamproc.model.wire import EDITS, WAITS, WRITES, Call, Turn, decode, encode
 
 LOG: Final = "step done\n" * 100
+N: Final = 200_000
 
 RUNNING: Final = (
     "running", "queued", "job 7: still running", "status: in_progress", '{"status":"running","id":7}', "state=PENDING",
@@ -173,3 +174,17 @@ def test_only_three_letters_fold_otherwise_than_in_lower_case() -> None:
     assert sorted(folded) == ["\u0130", "\u0131", "\u017f", "\u212a"]
     assert [char for char in folded if not folds_plainly(char)] == ["\u0130", "\u0131", "\u017f"]
     assert "\u212a".lower() == "k"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sed -i" + " " * N + "|", "cat " + "<<a" * N, "cat <<" + "a" * N, "cat <<a\n" + "\na " * N + "x",
+        "tee x <<a\n" + "a\n" * N + "b", "cd " + "a" * N, "sed " + "-n " * N, "tee" + " " * N,
+    ],
+    ids=["spaces", "heredocs", "word", "ends", "tee", "cd", "options", "blank"],
+)  # fmt: skip
+def test_a_hostile_command_takes_no_time(command: str) -> None:
+    """Each would take minutes if the parts of a pattern were tried against each other."""
+    assert marks_of({"command": command}, "ok") & EDITS == 0
+    assert marks_of({"path": "a", "new_str": command}, "ok") & EDITS

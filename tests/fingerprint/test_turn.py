@@ -328,3 +328,16 @@ def test_other_texts_decide_nothing(raw: dict[str, Any]) -> None:
 def test_a_decision_that_is_given_counts() -> None:
     raw = {"run_id": "r", "node": "manager", "output": "Next speaker: coder", "decision": {"next": "tester"}}
     assert fingerprint(parse_raw(raw)).next == "tester"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["/tmp/" + "9" * 200_000, "/tmp/" + "tmp" * 100_000, "c:\\" * 50_000, "1" * 200_000, "/tmp/9/" * 50_000],
+    ids=["digits", "names", "drives", "number", "folders"],
+)
+def test_a_hostile_test_id_takes_no_time(name: str) -> None:
+    """Each would take minutes if the parts of a pattern were tried against each other."""
+    turn = fingerprint(parse_raw({"run_id": "r", "node": "v", "tests": {"failed": [name]}}))
+    assert isinstance(turn, wire.Turn)
+    assert turn.tests is not None
+    assert turn.tests.failing == 1

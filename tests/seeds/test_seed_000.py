@@ -157,7 +157,6 @@ def test_the_same_failures_under_ids_that_are_never_the_same(name: str) -> None:
     assert where(halted(events)) == ("STALL002", 5)
 
 
-@pytest.mark.parametrize("left", ["docs", "artifact"])
 @pytest.mark.parametrize(
     "ids",
     [
@@ -188,6 +187,7 @@ def test_a_verdict_of_a_reviewer_is_the_same_while_the_other_side_gets_on(left: 
     assert [one.code for one in played(raws)[1] if one.severity == "halt" and one.code == "LOOP001"] == []
 
 
+@pytest.mark.parametrize("left", ["docs", "artifact"])
 def test_a_reviewer_says_the_same_in_a_few_words_while_the_other_side_gets_on(left: str) -> None:
     # "A progress signal is an observable, low-cost indicator that the loop is converging": "docs progress"
     drafts = [{"node": "coder", left: f"# Draft\n{'more ' * n}"} for n in range(5)]
