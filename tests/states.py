@@ -52,7 +52,7 @@ def of_version_2(state: bytes) -> bytes:
     run = load(state)
     end = len(state) - 2 - len(run.cold_raw)  # where the later parts end: each is empty
     assert state.startswith(HEAD)
-    later = b"\xff" * 4 + b"\0" * (LATER - 1) + struct.pack("<Iiiii", 0, 0, 0, -1, -1)  # never crowded, no check
+    later = b"\xff" * 4 + b"\0" * (LATER - 1) + struct.pack("<IIiii", 0, 0, 0, 0, 0)  # never crowded, no check
     assert state[:end].endswith(later)
     older = HEAD_2 + state[len(HEAD) : end - len(later)] + state[end:]
     assert dump(load(older)) == state

@@ -35,7 +35,7 @@ class EditsWithoutEffect(Detector):
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         reruns = view.run.reruns
-        if not view.turn.calls or reruns.last != view.index:
+        if reruns.count < 2 or reruns.last != view.index:
             return None
         reached = level(reruns.count, limits.warn, limits.halt)
         if reached is None or self.reported(view, reruns.value, reached, reruns.first):

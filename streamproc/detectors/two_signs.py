@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from streamproc.detectors.base import Detector, Example, Finding, View, call, hex16, kind, level, loop_of, said
+from streamproc.detectors.base import Detector, Example, Finding, View, call, kind, level, said
 
 NO_SIGN: Final = frozenset({"ERROR003", "STALL007", "LOOP013"})
 ONE_SIGN: Final = (
@@ -53,11 +53,11 @@ class TwoSigns(Detector):
 
     def _second(self, view: View, sign: Finding, node: str, limits: Limits) -> Finding | None:
         """Record a sign of a node, and return a finding if it is not the only one of late."""
-        memory, key = view.memory(self.code), hex16(loop_of(node))
-        signs: dict[str, int] = memory.pop(key, {})
+        memory, tag = view.memory(self.code), view.tag(node)
+        signs: dict[str, int] = memory.pop(f"{tag:x}", {})
         signs = {code: turn for code, turn in signs.items() if code != sign.code and view.index - turn <= limits.within}
         others = sorted(code for code in signs if not _are_one(code, sign.code))
-        memory[key] = dict([*signs.items(), (sign.code, view.index)][-SIGNS_MAX:])
+        memory[f"{tag:x}"] = dict([*signs.items(), (sign.code, view.index)][-SIGNS_MAX:])
         while len(memory) > NODES_MAX:
             del memory[next(iter(memory))]
         reached = level(len(others) + 1, limits.warn, limits.halt)
@@ -67,7 +67,7 @@ class TwoSigns(Detector):
         names = ", ".join((*others, sign.code))
         message = f"{node} shows {len(others) + 1} different signs within {view.index - onset + 1} turns: {names}."
         found = self.finding(
-            reached, loop_of(node), message, onset=onset,
+            reached, tag, message, onset=onset,
             count=len(others) + 1, signs=[*others, sign.code],
         )  # fmt: skip
         found.node = node

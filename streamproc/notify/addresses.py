@@ -43,29 +43,29 @@ class AddressQueues:
         self._queues: dict[str, tuple[DeliveryQueue, asyncio.Task[None]]] = {}
         self._open: Counter[str] = Counter()  # notifications that are not settled, by address
         self._gone = dict.fromkeys(("sent", "messages", "failed", "lost"), 0)
-        self.name = self._queue(SAMPLE).name  # raises `InvalidSettings` for a URL that Apprise does not read
+        sample = PLACE.sub(quote(SAMPLE, safe=""), self._url)
+        self.name = self._queue(sample).name  # raises `InvalidSettings` for a URL that Apprise does not read
 
-    def _queue(self, address: str) -> DeliveryQueue:
-        url = address if "://" in address else PLACE.sub(quote(address, safe=""), self._url)
+    def _queue(self, url: str) -> DeliveryQueue:
         service = Service(self._destination.model_copy(update={"url": SecretStr(url)}), self._number)
         return DeliveryQueue(service, self._config, as_json=self._destination.as_json, **self._options)
 
     def put(self, notice: Notice, settled: Callable[[], None]) -> None:
         """Add a notification to the queue of its address. Never blocks."""
         address = address_of(self._url, notice)
-        found = self._queues.pop(address or "", None)
-        try:
-            if address is None:
-                settled()
-                return
-            if found is None:
-                queue = self._queue(address)
-                found = queue, asyncio.get_running_loop().create_task(queue.run())
-        except InvalidSettings:  # of a service that takes no such name
-            limited(logging.WARNING, self.name, "%s takes no notification for run=%s", self.name, notice.run_id)
-            self._gone["lost"] += 1
+        if address is None:
             settled()
             return
+        found = self._queues.pop(address, None)
+        if found is None:
+            try:
+                queue = self._queue(address)
+            except InvalidSettings:  # of a service that takes no such name
+                limited(logging.WARNING, self.name, "%s takes no notification for run=%s", self.name, notice.run_id)
+                self._gone["lost"] += 1
+                settled()
+                return
+            found = queue, asyncio.get_running_loop().create_task(queue.run())
         self._queues[address] = found
         self._open[address] += 1
         if len(self._queues) > QUEUES_MAX:

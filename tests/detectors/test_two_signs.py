@@ -9,7 +9,7 @@ import pytest
 from streamproc.detectors.base import call
 from streamproc.policy import Policy, load_policy
 from streamproc.policy.layers import Layer
-from tests.feeding import Raw, reported
+from tests.feeding import Feed, Raw, reported
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,6 +39,15 @@ def test_a_policy_may_halt_at_the_second_sign() -> None:
 def test_the_second_sign_comes_within_twenty_turns(between: int, signs: int) -> None:
     others = [call("read", {"page": n}, f"page {n}") for n in range(between)]
     assert len(found([*SEARCHES, *others, *FAILURES])) == signs
+
+
+def test_many_nodes_with_signs_leave_room_for_the_memory_of_others() -> None:
+    nodes = [f"node {'x' * 200} {n}" for n in range(30)]
+    turns = [{**one, "node": node} for node in nodes for one in [*SEARCHES, *FAILURES]]
+    feed = Feed(Policy(load_policy().layers))
+    feed.all(turns)
+    assert feed.engine.faults == {}
+    assert len(feed.state.cold.plugins["LOOP013"]) < 512
 
 
 def test_signs_of_two_nodes_are_no_two_signs_of_one() -> None:

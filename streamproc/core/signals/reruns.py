@@ -8,15 +8,14 @@ Memory: one streak a run. Read by LOOP012.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from streamproc.core.now import Now
-from streamproc.core.records import Record, ccall, cclass, cfunc, final, hash64, i32, mixed, tag32, u32, u64
+from streamproc.core.records import Record, cclass, cfunc, final, hash64, i32, mixed, tag32, u32, u64
 from streamproc.core.signals.calls import Calls
-from streamproc.model.wire import ANSWERED, EDITS, FAILED, FAILED_RUN, PASSED, WAITS, Call
+from streamproc.model.wire import EDITS, FAILED_RETRYABLE, NO_ANSWER, PASSED, WAITS, Call
 
 EMPTY: Final = 0x2D06800538D394C2  # xxh3-64 of no text
-COUNTED: Final = 3  # from so many on, the view shows it: fewer are not even worth a warning
 
 
 @final
@@ -25,42 +24,42 @@ class Reruns(Record):
     """The last check of a run, and how often it has been made again after nothing but edits."""
 
     value: u32  # tag of the call, its answer and who made it
-    count: i32  # how many times; 0: no check
+    count: u32  # how many times; 0: no check
     first: i32  # turn of the first time
-    last: i32  # turn of the last time that counted; -1: none
-    edited: i32  # turn of the last edit since the check; -1: none
-
-    @ccall
-    def clear(self) -> None:
-        Record.clear(self)
-        self.last = self.edited = -1
+    last: i32  # turn of the last time
+    edited: i32  # turn of the last edit
 
     @cfunc
-    def observe(self, now: Now, calls: Calls) -> bool:
-        """Record the calls of a turn, and return whether they make a check again that no edit has changed."""
-        call: Call = now.turn.calls[0]
+    def observe(self, now: Now, known: Calls) -> bool:
+        """Record the calls of a turn, and return whether they make a check again that no edit has changed. `known` are
+        those of the run."""
+        calls: Any = now.turn.calls
+        call: Call = calls[0]
         outcome: u64 = hash64(call.outcome)
         marks: u64 = hash64(call.marks)
+        exact: u64
         tag: u32
-        if len(now.turn.calls) > 1:
-            self.clear()
+        if len(calls) > 1:
+            self.count = 0
             return False
         if marks & EDITS:
-            if self.count:
-                self.edited = now.index
+            self.edited = now.index
             return False
-        if outcome not in (ANSWERED, FAILED, FAILED_RUN) or marks & (WAITS | PASSED) or hash64(call.exact) == EMPTY:
-            self.clear()
+        if outcome == FAILED_RETRYABLE:
+            return False  # it says nothing about the edits
+        exact = hash64(call.exact)
+        if outcome == NO_ANSWER or marks & (WAITS | PASSED) or exact == EMPTY:
+            self.count = 0
             return False
-        if calls.is_poll(now, call):
-            self.clear()
-            return False
-        tag = tag32(hash64(call.key) ^ mixed(hash64(call.exact)) ^ now.node_tag ^ now.topic)
+        tag = tag32(hash64(call.key) ^ mixed(exact) ^ now.node_tag ^ now.topic)
         if not self.count or self.value != tag or now.novelty.last_progress > self.first:
-            self.value, self.count, self.first, self.last, self.edited = tag, 1, now.index, -1, -1
+            self.value, self.count, self.first, self.last = tag, 1, now.index, now.index
             return False
-        if self.edited < 0:
+        if self.edited < self.last:
+            return False
+        if known.is_poll(now, call):
+            self.count = 0
             return False
         self.count += 1
-        self.last, self.edited = now.index, -1
-        return self.count >= COUNTED
+        self.last = now.index
+        return True

@@ -36,28 +36,40 @@ class LongTexts(Record):
         super().__init__(self.sims, self.turns)
 
     @cfunc
-    def observe(self, now: Now) -> list[int]:
+    def observe(self, now: Now) -> tuple[int, ...]:
         """Return the turns of recent long texts that are almost equal to this turn's, or to one that is.
 
         Answers of calls are not compared. Those of different calls are alike if their subjects are (the next page,
         another file), and an answer of the same call that is only almost the same shows that something has changed.
         """
         output: Content | None = now.turn.output
-        turns: list[int] = []
-        alike: list[u64]
+        sim: u64
         place: u32
-        known: u64
+        found: tuple[int, ...] = ()
         if output is None or not output.sim or output.size < SHORT:
-            return turns
-        alike = [hash64(output.sim)]
-        for known in alike:  # which grows: a text may be near the first one only by way of another
-            for place in range(self.sims.size):
-                if self.turns.at(place) not in turns and distance(self.sims.at(place), known) <= NEAR:
-                    turns.append(int(self.turns.at(place)))
-                    alike.append(self.sims.at(place))
-        self.sims.push(hash64(output.sim))
+            return found
+        sim = hash64(output.sim)
+        for place in range(self.sims.size):
+            if distance(self.sims.at(place), sim) <= NEAR:
+                found = self._alike(sim)
+                break
+        self.sims.push(sim)
         self.turns.push(now.index)
-        return sorted(turns)
+        return found
+
+    @cfunc
+    def _alike(self, sim: u64) -> tuple[int, ...]:
+        """Return the turns of the texts that are near this one, or near one that is."""
+        sims: list[u64] = [sim]
+        near: u64
+        place: u32
+        turns: set[int] = set()
+        for near in sims:  # which grows
+            for place in range(self.sims.size):
+                if self.turns.at(place) not in turns and distance(self.sims.at(place), near) <= NEAR:
+                    turns.add(int(self.turns.at(place)))
+                    sims.append(self.sims.at(place))
+        return tuple(sorted(turns))
 
 
 @cfunc
