@@ -16,6 +16,7 @@ import xxhash
 from streamproc.fingerprint.keyed import HashKey
 
 SIZE_MIN: Final = 200  # characters; shorter texts also use single words, and may differ in more bits
+WORD_BITS: Final = 58  # of a `word_set`
 WORDS_MIN: Final = 4  # shorter texts are equal or different, never similar
 PAGE_MIN: Final = 1_500  # characters; in longer texts one number more or less means little
 FEATURES_MAX: Final = 128  # a sample is enough, and bounds the time
@@ -57,13 +58,15 @@ def short_simhash(text: str, key: HashKey | None = None) -> int:
 
 
 def word_set(words: list[str], key: HashKey | None = None) -> int:
-    """Return a set of a few words as 64 bits, three for each: a set with one word more has the same bits and at most
-    three others."""
-    found = 0
+    """Return a set of a few words as a number: how many they are in the six highest bits, and below them three bits for
+    each. A set with one word more has these bits and at most three others."""
+    found = len(words) << WORD_BITS
     for word in words:
         bits = xxhash.xxh3_64_intdigest(word.encode("utf-8", "surrogatepass"))
         bits = bits if key is None else key(bits)
-        found |= 1 << (bits & 63) | 1 << (bits >> 6 & 63) | 1 << (bits >> 12 & 63)
+        for _ in range(3):
+            bits, bit = divmod(bits, WORD_BITS)
+            found |= 1 << bit
     return found
 
 

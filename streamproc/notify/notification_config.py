@@ -117,7 +117,7 @@ def load_notification_config(file: str, urls: list[str]) -> NotificationConfig:
     more = [Destination(url=SecretStr(url)) for url in urls]
     problems = list(_unknown_triggers(config, file))
     config = config.model_copy(update={"destinations": [*config.destinations, *more]})
-    problems += _wrong_addresses(config)
+    problems += _wrong_addresses(config, file, len(config.destinations) - len(more))
     if problems:
         raise InvalidSettings("\n".join(problems))
     if not config.destinations:
@@ -128,9 +128,13 @@ def load_notification_config(file: str, urls: list[str]) -> NotificationConfig:
     return config
 
 
-def _wrong_addresses(config: NotificationConfig) -> list[str]:
-    found = [(number, address_problem(one.url.get_secret_value())) for number, one in enumerate(config.destinations)]
-    return [f"destinations.{number}.url: {problem}" for number, problem in found if problem]
+def _wrong_addresses(config: NotificationConfig, file: str, from_file: int) -> list[str]:
+    problems = []
+    for number, destination in enumerate(config.destinations):
+        if problem := address_problem(destination.url.get_secret_value()):
+            place = f"{file}: destinations.{number}.url" if number < from_file else f"URL {number - from_file + 1}"
+            problems.append(f"{place}: {problem}")
+    return problems
 
 
 def _unknown_triggers(config: NotificationConfig, file: str) -> list[str]:

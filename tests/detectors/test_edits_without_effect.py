@@ -58,6 +58,12 @@ def test_an_answer_that_no_edit_can_change_is_no_check(answer: str) -> None:
     assert found(rounds(9, answer=answer)) == []
 
 
+def test_a_poll_is_no_check() -> None:
+    polled = [call("status", {}, "10 %"), call("status", {}, "20 %")]  # it changes although nobody does anything
+    edited = [turn for n in range(7) for turn in (edit(n), call("status", {}, "20 %"))]
+    assert found([*polled, *edited]) == []
+
+
 def test_checks_of_two_nodes_and_two_tasks_are_apart() -> None:
     pair = [*rounds(1, node="a"), *rounds(1, node="b")]
     assert found(pair * 6) == []

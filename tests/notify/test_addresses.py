@@ -80,8 +80,10 @@ async def test_the_queues_of_many_users_are_bounded(receiver: Receiver, monkeypa
 def test_names_are_checked_when_the_file_is_read(tmp_path: Path, url: str, problem: str) -> None:
     file = tmp_path / "notify.yaml"
     file.write_text(f"destinations:\n  - url: json://localhost/ok\n  - url: '{url}'\n", "utf-8")
-    with pytest.raises(InvalidSettings, match=rf"destinations\.1\.url: .*{problem}"):
+    with pytest.raises(InvalidSettings, match=rf"notify\.yaml: destinations\.1\.url: .*{problem}"):
         load_notification_config(str(file), [])
+    with pytest.raises(InvalidSettings, match=rf"^URL 2: .*{problem}"):
+        load_notification_config("", ["json://localhost/ok", url])
 
 
 def test_a_service_that_does_not_exist_is_named_at_the_start() -> None:

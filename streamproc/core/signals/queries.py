@@ -13,12 +13,14 @@ from __future__ import annotations
 from typing import Final
 
 from streamproc.core.now import Now
-from streamproc.core.records import Table, bits_of, cfunc, distance, hash64, i32, mixed, tag32, u32, u64
+from streamproc.core.records import Table, cfunc, distance, hash64, i32, mixed, tag32, u32, u64
 from streamproc.core.signals.nodes import NodeState
 from streamproc.core.signals.similarity import NEAR, SHORT
 from streamproc.model.wire import ANSWERED, Call, Content, Turn
 
-WORDS_MIN: Final = 4  # bits of a set of two words or more: one word more than a single word is another question
+WORDS_MIN: Final = 2  # one word more than a single word is another question
+WORD_BITS: Final = 58  # of a set of words; above them is how many they are
+WORDS: Final = (1 << WORD_BITS) - 1
 
 
 @cfunc
@@ -44,14 +46,18 @@ def observe_query(now: Now, query: Content, nodes: Table) -> bool:
 def _is_near(before: u64, asked: u64, topic: u32, size: int) -> bool:
     """Whether two queries about the same topic are alike: short ones have the same words but for one that only one of
     them has, long ones have a SimHash that hardly differs."""
+    fewer: u64
+    more: u64
     if not before or not asked:
         return False
     if size >= SHORT:
         return distance(before, asked) <= NEAR
-    before, asked = before ^ mixed(topic), asked ^ mixed(topic)
-    if bits_of(before & asked) < WORDS_MIN:
+    fewer = min(before ^ mixed(topic), asked ^ mixed(topic))
+    more = max(before ^ mixed(topic), asked ^ mixed(topic))
+    if fewer >> WORD_BITS < WORDS_MIN or (more >> WORD_BITS) - (fewer >> WORD_BITS) != 1:
         return False
-    return (before & asked) in (before, asked) and distance(before, asked) <= NEAR
+    fewer, more = fewer & WORDS, more & WORDS
+    return fewer & more == fewer and distance(fewer, more) <= NEAR
 
 
 @cfunc
