@@ -83,6 +83,16 @@ def _failures(tool: ToolAnswers, since: int) -> tuple[list[int], list[int], list
 
 DETECTOR = RecurringError()
 HEALTHY = [
+    Example(
+        "searches that find nothing, and a command that says only its exit code",
+        [
+            {
+                "node": "agent",
+                "tool_calls": [{"name": "bash", "args": {"command": f"grep -q {n} log"}, "error": "Exit code 1"}],
+            }
+            for n in range(7)
+        ],
+    ),
     Example("two failures", [failing("run", {"n": n}, "command not found") for n in range(2)]),
     Example("different errors", [failing("run", {"n": n}, f"error {'x' * n}") for n in range(3)]),
     Example("rate limits", [failing("run", {"n": n}, "HTTP 503 Service Unavailable") for n in range(6)]),

@@ -219,6 +219,9 @@ def _polls(answers: list[str], seconds: int, **args: Any) -> list[dict[str, Any]
 HEALTHY = [
     Example("a job that runs for five minutes", _polls(["still running"] * 30, 10)),
     Example("a session of a shell that prints nothing", _polls(["session 4711, 0 bytes"] * 30, 10, session_id=4711)),
+    Example("polls of a session whose answers are not reported", [
+        call("write_stdin", {"session_id": 4711}, at=START_MS + n * 8 * _SECOND) for n in range(30)
+    ]),
     Example("a known poll that pauses for a minute", _polls(["10%", "20%", *["30%"] * 12, "40%"], 6)),
     Example("a long test command that is run again until it passes", [
         call("bash", {"command": f"pytest -q {' '.join(f'tests/test_{n}.py' for n in range(12))}"}, f"{9 - n} failed")
