@@ -115,6 +115,7 @@ def priced(**more: object) -> Policy:
         ({"input_tokens": 1_000, "cached_tokens": 900, "output_tokens": 100}, 690),
         ({"input_tokens": 100, "cached_tokens": 9_000}, 1_000),
         ({"input_tokens": 1_000, "cached_tokens": 500, "cache_write_tokens": 400}, 950),
+        ({"input_tokens": 100, "cached_tokens": 60, "cache_write_tokens": 60}, 226),
         ({"input_tokens": 100, "cache_read_input_tokens": 500, "cache_creation_input_tokens": 400}, 950),
         ({"total_tokens": 1_000}, 5_000),
         ({"input_tokens": 1}, 1),

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from streamproc.kafka.log_limit import FIRST_LINES, INTERVAL_S, KINDS_MAX, LogLimit, flush_limits
+from streamproc.kafka.log_limit import FIRST_LINES, INTERVAL_S, KINDS_MAX, LINE_MAX, LogLimit, flush_limits
+from streamproc.model.log_lines import named_values
 from streamproc.policy import load_policy
 from streamproc.worker.run_limits import RunLimits
 from streamproc.worker.tables import Runs
@@ -80,3 +81,13 @@ def test_ever_new_kinds_of_lines_are_limited_together(caplog: pytest.LogCaptureF
     assert len(caplog.records) == KINDS_MAX + FIRST_LINES
     limited.flush()
     assert sum(int(record.getMessage().split()[0]) for record in caplog.records[-1:]) == 99 * KINDS_MAX - FIRST_LINES
+
+
+@pytest.mark.parametrize("size", [10, 100_000])
+def test_a_line_is_short_whatever_it_names_and_a_short_one_keeps_the_names(
+    size: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    LogLimit(logging.getLogger("streamproc.test"))(logging.WARNING, "kind", "refused run=%s", "x" * size)
+    [record] = caplog.records
+    assert len(record.getMessage()) <= LINE_MAX
+    assert named_values(record) == ({"run": "x" * size} if size == 10 else {})

@@ -62,13 +62,13 @@ def settle(run: RunState, finding: Finding, event: Event, config: BoardConfig, t
 
 def stall(run: RunState, finding: Finding, event: Event, config: BoardConfig, tag: Tag) -> None:
     """Let a finding that halts a loop stall the task that the turn works on, if that is open. A turn that names no task
-    works on the one that its agent has in progress. Without a board, only a task that the turn names can be stalled,
-    and only if the policy says so."""
+    works on the one that its agent has in progress. Without a board (the policy has `tasks_of_turns`), only a task
+    that the turn names can be stalled."""
     loops = finding.level == Level.HALT and finding.reason in (STALLED, OSCILLATING) and not finding.task_status
     if not loops or type(event) is not Turn:
         return
     if run.board is None:
-        if config.tasks_of_turns and event.task_id:
+        if event.task_id:
             _stall(finding, event.task_id, "", config)
         return
     key = tag(event.task_id) if event.task_id else run.scope.task
