@@ -56,8 +56,7 @@ def _is_near(before: u64, asked: u64, topic: u32, size: int) -> bool:
     more = max(before ^ mixed(topic), asked ^ mixed(topic))
     if fewer >> WORD_BITS < WORDS_MIN or (more >> WORD_BITS) - (fewer >> WORD_BITS) != 1:
         return False
-    fewer, more = fewer & WORDS, more & WORDS
-    return fewer & more == fewer and distance(fewer, more) <= NEAR
+    return distance(fewer & WORDS, more & WORDS) <= NEAR
 
 
 @cfunc
