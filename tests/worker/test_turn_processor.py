@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from streamproc.errors import Problem
+from streamproc.kafka.log_limit import LogLimit
 from streamproc.model import wire
 from streamproc.model.controls import ControlEvent, ControlEvidence, RunStatus, read_control
 from streamproc.model.log_lines import named_values
 from streamproc.policy import load_policy
+from streamproc.worker import decision_log
 from streamproc.worker.limits import CONTROL_BYTES_MAX
 from streamproc.worker.publishing import control_record, dead_letter_record
 from streamproc.worker.run_limits import RunLimits
@@ -261,8 +263,11 @@ def test_each_halt_is_logged_in_one_line(caplog: pytest.LogCaptureFixture) -> No
     assert f"run=r code={halt.code} turn=2 partition=0 reason={halt.halt_reason} node=coder id={halt.id}" in line
 
 
-def test_layers_of_a_deliberation_are_logged_as_warnings_with_their_fields(caplog: pytest.LogCaptureFixture) -> None:
+def test_layers_of_a_deliberation_are_logged_as_warnings_with_their_fields(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Seed 002: "All layer triggers logged at WARNING level"."""
+    monkeypatch.setattr(decision_log, "limited", LogLimit(decision_log.log))  # others have logged such lines before
     caplog.set_level(logging.INFO)
     usage = wire.Usage(cost_usd_micro=450_000)
     spent = [
