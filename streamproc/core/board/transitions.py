@@ -133,8 +133,8 @@ def _delegated(run: RunState, change: BoardChange, event: TaskDelegated) -> None
     change.phase = event.phase
     if not event.phase:
         known = {task.phase for name in event.tasks if (task := change.board.tasks.get(change.tag(name))) is not None}
-        phase = known.pop() if len(known) == 1 else 0
-        change.phase = list(change.config.batch)[phase - 1] if phase else ""
+        phase, phases = known.pop() if len(known) == 1 else 0, list(change.config.batch)
+        change.phase = phases[phase - 1] if 0 < phase <= len(phases) else ""  # a state may be damaged
     deliver(run, change, event)
 
 

@@ -133,6 +133,16 @@ def test_state_names_ignore_case_spaces_and_hyphens(spelling: str) -> None:
     assert codes([move("T1", "implementing", spelling), move("T1", spelling, "REWORK")]) == []
 
 
+@pytest.mark.parametrize("phase", [-1, 3, 2**40])
+def test_a_task_of_a_damaged_state_has_no_phase(phase: int) -> None:
+    feed = Feed()
+    feed.raw(created("T1", phase="SPEC"))
+    for task in feed.state.cold.board.tasks.values():
+        task.phase = phase
+    feed.restart()
+    assert feed.raw({"type": "task.delegated", "agent": "a", "tasks": ["T1"]}) == []
+
+
 def test_a_parked_task_may_return_to_the_state_it_left() -> None:
     assert codes(walk("T1", "CI_REVIEW", "BLOCKED", "CI_REVIEW", "STALLED", "CI_REVIEW")) == []
     assert codes(walk("T1", "LOCKED", "BLOCKED", "CI_REVIEW")) == ["TASK004"]
