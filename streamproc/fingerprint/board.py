@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
+
+from msgspec import structs
 
 from streamproc.fingerprint.hash import canonical
 from streamproc.fingerprint.names import EventNames
@@ -51,6 +54,9 @@ _LISTS: Final = frozenset({"items", "checks", "checklist", "criteria", "artifact
                            "failed", "failing", "missing", "faileditems", "missingitems"})  # fmt: skip
 _WORDS: Final = frozenset({"verdict", "approval"})
 _APPROVED: Final = frozenset({"approve", "approved", "accepted"})
+_SUBJECTS: Final = {"dod": ("taskid", "ticketid"), "init": ("module", "modulename")}
+_REPORT_FILE: Final = re.compile(r"(?:^|/)([^/]+)-(?:dod|init)\.[a-z]+$", re.IGNORECASE)
+_FILES: Final = ("path", "file", "report")
 _NAMES: Final = ("name", "id", "item", "check", "title", "criterion", "key", "artifact", "path")
 _PROSE: Final = frozenset({"ticket", "taskid", "path", "file", "url", "report", "module", "note", "notes", "comment",
                            "reason", "by", "at", "date", "reviewer", "validator", "feature", "id", "name", "title",
@@ -133,7 +139,8 @@ def proofs(evidence: Mapping[str, Any] | None) -> dict[str, Proof] | None:
         guard = _guard(str(name), clean)
         made = proof(_with_paths(value) if guard in _DESIGNS else value, clean)
         if made is not None:
-            found[guard] = made
+            subject = _subject(guard, str(name), value)
+            found[guard] = structs.replace(made, subject=subject) if subject else made
     return found or None
 
 
@@ -145,6 +152,16 @@ def _with_paths(value: Any) -> Any:
         name: True if isinstance(part, str) and "/" in part and plain(name) not in _WHOLE else part
         for name, part in value.items()
     }
+
+
+def _subject(guard: str, name: str, value: Any) -> str:
+    """Return the task or the module that a report says it is of, in itself or by the name of its file."""
+    if guard not in _SUBJECTS:
+        return ""
+    named = {plain(key): part for key, part in value.items()} if isinstance(value, Mapping) else {}
+    said = (named[key] for key in _SUBJECTS[guard] if isinstance(named.get(key), str))
+    files = (_REPORT_FILE.search(text) for text in (name, value, *map(named.get, _FILES)) if isinstance(text, str))
+    return redact_id(next(chain(said, (file[1] for file in files if file)), "").strip())
 
 
 def _guard(name: str, clean: _Clean) -> str:

@@ -98,7 +98,7 @@ def _reports(value: Any) -> Any:
             item if isinstance(item, str) else next((named[key] for key in ("guard", "name", "id") if key in named), "")
         )
         if isinstance(name, str) and name:
-            found[name] = item if named else True
+            found[name] = item if named or "/" in name else True  # a file exists; what it says is not known
     return found
 
 

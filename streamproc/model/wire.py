@@ -262,12 +262,14 @@ class Deadline(Event, tag="deadline", kw_only=True, omit_defaults=True):
 
 
 class Proof(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """Evidence of a guard, without texts: whether it passed, its failing items, all its items, its verdict if any."""
+    """Evidence of a guard, without texts: whether it passed, its failing items, all its items, its verdict if any, and
+    the task or the module that it says it is of."""
 
     passed: bool
     failing: Annotated[tuple[Name, ...], Batch] = ()
     items: Annotated[tuple[Name, ...], Batch] = ()
     verdict: Name = ""
+    subject: Scope = ""
 
 
 class BoardEvent(Event, kw_only=True, omit_defaults=True):

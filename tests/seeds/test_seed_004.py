@@ -6,6 +6,7 @@ events, and people read notifications.
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -282,6 +283,39 @@ def test_dod_non_compliance(dod: Raw | None, missing: str) -> None:
     assert notified(second).endswith("HIGH")
 
 
+@pytest.mark.parametrize("report", [
+    {"dod": {"verdict": "APPROVED", "task_id": "T9", "items": [{"name": "docs", "status": True}]}},
+    {"dod": {"verdict": "APPROVED", "allPassed": True, "path": "docs/reviews/dod/T9-dod.yaml"}},
+    {"evidence": {"docs/reviews/dod/T9-dod.yaml": {"verdict": "APPROVED", "allPassed": True}}},
+])  # fmt: skip
+def test_the_report_of_another_task_or_module_opens_no_gate(report: Raw) -> None:
+    # "no DoD report exists at `docs/reviews/dod/{TASK_ID}-dod.yaml`"
+    [refused] = played(given("Backend", "T1"), *moves("T1", "QA_REVIEW", "VALIDATION", **report))
+    assert refused.evidence is not None
+    assert (refused.code, refused.evidence.missing) == ("TASK005", ["dod report (not of T9)"])
+    own = json.loads(json.dumps(report).replace("T9", "t1"))
+    assert played(given("Backend", "T1"), *moves("T1", "QA_REVIEW", "VALIDATION", **own)) == []
+    # "`allPassed: true` in `docs/reviews/init/{MODULE}-init.yaml` does not exist"
+    for init in ({"module": "auth", "allPassed": True}, "docs/reviews/init/auth-init.yaml"):
+        start = moves("T1", "LOCKED", "IMPLEMENTING", init=init, module="billing")
+        assert [one.code for one in played(created("T1"), *start)] == ["TASK006"]
+        assert played(created("T1"), *(one | {"module": "src/auth"} for one in start)) == []
+
+
+def test_a_file_in_a_list_of_evidence_is_no_verdict() -> None:
+    # "or `verdict != APPROVED`"
+    listed = {"evidence": ["docs/reviews/dod/T1-dod.yaml"]}
+    [refused] = played(given("Backend", "T1"), *moves("T1", "QA_REVIEW", "VALIDATION", **listed))
+    assert refused.evidence is not None
+    assert (refused.code, refused.evidence.missing) == ("TASK005", ["dod verdict"])
+
+
+def test_a_module_is_initialised_once_for_all_its_tickets() -> None:
+    # "a module that has no passing initialization checklist on disk": the first ticket's is there for the second
+    first = moves("T1", "LOCKED", "IMPLEMENTING", module="billing", init={"allPassed": True})
+    assert played(*first, created("T2", module="billing"), *moves("T2", "LOCKED", "IMPLEMENTING")) == []
+
+
 def test_initialization_skip() -> None:
     # "DETECT: Agent enters IMPLEMENTING state for a ticket modifying a module that has no passing … checklist"
     task = created("T1", module="billing")
@@ -322,10 +356,27 @@ def test_an_approval_opens_its_gate_whenever_it_is_given() -> None:
     start = moves("T1", "READY", "LOCKED", "IMPLEMENTING")
     told = [one | {"ui_touching": "yes"} for one in start]
     assert [one.type for one in played(ticket, frontend, approval, *start)] == ["decision.recorded"]
-    for early in ([ticket, approval, frontend, *start], [approval, frontend, *start], [approval, *told]):
-        assert played(*early) == []
-    refused = played(frontend, approval | {"decision": "reject"}, *start)
-    assert [one.code for one in refused] == ["TASK007"]
+    approved, given = {"approvals": {"by": "ann"}}, "decision.recorded"
+    for early, recorded in (
+        ([ticket, approval, frontend, *start], [given]),  # nothing is known of the ticket: the record is made at once
+        ([approval, *told], [given]),
+        ([frontend | approved, *start], [given]),
+        ([frontend, start[0] | approved, start[1]], [given]),
+        ([created("T1"), start[0] | approved, *told[1:]], []),  # the gate does not apply yet: nothing is overridden
+    ):
+        assert [one.type for one in played(*early)] == recorded
+    for withdrawn in ("reject", "withdrawn", "Revoke the approval"):
+        for before in ([frontend], [frontend, approval], [frontend | approved]):
+            refused = played(*before, approval | {"decision": withdrawn}, *start)[-1]
+            assert (refused.type, refused.code) == ("transition.blocked", "TASK007")
+
+
+def test_a_withdrawn_approval_leaves_what_the_evidence_has_opened() -> None:
+    # "(b) design artifacts on disk at `docs/uiux/<feature>/`"
+    names = ["mockup", "interaction-spec", "component-hierarchy", "state-variations", "accessibility-checklist"]
+    ticket = created("T1", ui_touching="yes", artifacts=names, design={"status": "DONE"})
+    withdrawn = {"type": "decision.recorded", "task_id": "T1", "decision": "withdraw", "by": "ann"}
+    assert played(ticket, withdrawn, *moves("T1", "READY", "LOCKED", "IMPLEMENTING")) == []
 
 
 def test_artifacts_may_be_named_by_their_paths() -> None:

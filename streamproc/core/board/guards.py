@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
 
-from streamproc.core.board.config import STATE_SKIP, BoardConfig, TransitionGuard
-from streamproc.core.board.state import DESIGN, DESIGNED, MODULES_MAX, PASSED, PLAIN, UI, Board, Task
+from streamproc.core.board.config import STATE_SKIP, UNKNOWN, BoardConfig, TransitionGuard
+from streamproc.core.board.state import (
+    DESIGN,
+    DESIGNED,
+    MODULE_CHARS,
+    MODULES_MAX,
+    PASSED,
+    PLAIN,
+    UI,
+    WAIVED,
+    Board,
+    Task,
+)
 from streamproc.model.wire import Proof, TaskTransition
 
 ARTIFACTS = "artifacts"
@@ -28,7 +40,7 @@ def learn(board: Board, config: BoardConfig, task: Task, evidence: Mapping[str, 
     if not evidence:
         return
     for number, guard in enumerate(config.guards):
-        proof = evidence.get(guard.name)
+        proof = _report(evidence, guard, task)
         if proof is not None:
             if _passes(proof, guard):
                 task.flags |= PASSED << number
@@ -79,8 +91,16 @@ def open_gates(board: Board, config: BoardConfig, task: Task, overridden: list[t
     well, and replaces nothing yet: the task may not be described before it is approved."""
     for number, guard in enumerate(config.guards):
         if guard.override and guard.code in config.enforced:
-            missing = _missing(board, config, task, number, {})
-            _open(config, task, number, overridden if missing else [])
+            told = task.state == UNKNOWN or _missing(board, config, task, number, {})
+            _open(config, task, number, overridden if told else [])
+
+
+def close_gates(config: BoardConfig, task: Task) -> None:
+    """Close the guards that an approval has opened: it was withdrawn."""
+    for number, guard in enumerate(config.guards):
+        if task.flags & WAIVED << number:
+            task.flags &= ~((PASSED | WAIVED) << number | DESIGNED * guard.ticket)
+            task.items.pop(number, None)
 
 
 def pass_verdicts(config: BoardConfig, task: Task) -> None:
@@ -95,7 +115,7 @@ def pass_verdicts(config: BoardConfig, task: Task) -> None:
 
 def _open(config: BoardConfig, task: Task, number: int, overridden: list[tuple[str, str]]) -> None:
     guard = config.guards[number]
-    task.flags |= PASSED << number | DESIGNED * guard.ticket
+    task.flags |= (PASSED | WAIVED) << number | DESIGNED * guard.ticket
     task.items[number] = (1 << len(guard.items)) - 1
     overridden.append((guard.code, guard.name))
 
@@ -104,7 +124,7 @@ def _missing(
     board: Board, config: BoardConfig, task: Task, number: int, evidence: Mapping[str, Proof]
 ) -> tuple[str, ...]:
     guard = config.guards[number]
-    proof = evidence.get(guard.name)
+    proof = _report(evidence, guard, task)
     if guard.when == "ui" and not task.flags & UI and proof is None:
         return ()
     if guard.when == "module":
@@ -118,16 +138,36 @@ def _missing(
         if not _designed(board, config, task, passed):
             found.append(f"{guard.name} ticket")
     elif not passed and (proof is not None or not guard.items):
-        found += _why(proof, guard)
+        found += _why(proof, guard, evidence.get(guard.name))
     existing = task.items.get(number, 0)
     found += [name for bit, name in enumerate(guard.items) if not existing >> bit & 1 and name not in found]
     return tuple(found)
 
 
-def _why(proof: Proof | None, guard: TransitionGuard) -> tuple[str, ...]:
-    """Return what is wrong with a report, item by item."""
+def _report(evidence: Mapping[str, Proof], guard: TransitionGuard, task: Task) -> Proof | None:
+    """Return the report for a guard, unless it says that it is of another task or of another module."""
+    proof = evidence.get(guard.name)
+    if proof is None or not proof.subject:
+        return proof
+    subject, own = _words(proof.subject[:MODULE_CHARS]), _words(_OWNER[guard.name](task))
+    return proof if not own or subject <= own or own <= subject else None
+
+
+_OWNER: Final[Mapping[str, Callable[[Task], str]]] = {
+    "dod": lambda task: task.id,
+    "init": lambda task: task.module_name,
+}
+
+
+def _words(name: str) -> set[str]:
+    """Return the words of a name: `T1-rework` and `src/billing` are of `T1` and of `billing`."""
+    return set(re.findall(r"[^\W_]+", name.lower()))
+
+
+def _why(proof: Proof | None, guard: TransitionGuard, sent: Proof | None) -> tuple[str, ...]:
+    """Return what is wrong with a report, item by item. `sent` may be of another task."""
     if proof is None:
-        return (f"{guard.name} report",)
+        return (f"{guard.name} report" + (f" (not of {sent.subject})" if sent else ""),)
     if proof.failing:
         return proof.failing
     if proof.passed or proof.verdict:

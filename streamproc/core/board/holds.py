@@ -13,7 +13,7 @@ import msgspec
 from streamproc.core.board.change import BoardChange, Tag, find_task
 from streamproc.core.board.config import UNKNOWN, BoardConfig, state_name
 from streamproc.core.board.ends import end_task
-from streamproc.core.board.guards import open_gates, pass_verdicts
+from streamproc.core.board.guards import close_gates, open_gates, pass_verdicts
 from streamproc.core.board.owners import task_in_progress
 from streamproc.core.board.state import (
     ASSUMED,
@@ -30,7 +30,16 @@ from streamproc.core.decision import OSCILLATING, STALLED, Finding, Level
 from streamproc.core.run_state import RunState
 from streamproc.model.wire import DecisionRecorded, Event, Turn
 
-NO_APPROVAL: Final = ("CANCEL", "REASSIGN", "REJECT", "REDELEGATE")  # a decision that approves no result
+NO_APPROVAL: Final = (
+    "CANCEL",
+    "REASSIGN",
+    "REJECT",
+    "REDELEGATE",
+    "WITHDRAW",
+    "REVOKE",
+    "DENY",
+    "DENIED",
+)  # a decision that approves no result
 STATUSES: Final = ("blocked", "stalled", "escalated")
 
 
@@ -107,6 +116,7 @@ def decide(change: BoardChange, event: DecisionRecorded) -> None:
         if task.flags & HELD:
             change.overridden.append((holder(task), ""))
             release(task)
+        close_gates(change.config, task)
     elif task.flags & HELD:
         approve(change, task)
     else:

@@ -31,6 +31,7 @@ HELD: Final = HELD_CAUSE | HELD_ERROR | HELD_APPROVAL
 HELD_REPORTED: Final = 256  # a move in spite of being held was reported
 FREE: Final = 512  # stalled by a decision, or approved by a person: it may continue as from the state before
 PASSED: Final = 1_024  # this and the bits above: guards that it has passed, in their order
+WAIVED: Final = PASSED << 32  # this and the bits above: guards that it passed because a person approved that
 
 
 class Assignee(msgspec.Struct, array_like=True):

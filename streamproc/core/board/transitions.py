@@ -11,7 +11,7 @@ from typing import Final
 from streamproc.core.board.change import BoardChange, Tag, board_of, find_task
 from streamproc.core.board.config import FOREIGN, STATE_SKIP, UNKNOWN, BoardConfig, state_name
 from streamproc.core.board.ends import resume_tasks
-from streamproc.core.board.guards import learn, unmet
+from streamproc.core.board.guards import learn, open_gates, unmet
 from streamproc.core.board.holds import approve, decide, holder, recover, release
 from streamproc.core.board.owners import deliver, note_worker
 from streamproc.core.board.state import (
@@ -69,12 +69,15 @@ def apply_event(run: RunState, event: BoardEvent, config: BoardConfig, tag: Tag)
         task = change.task = find_task(change, event.task_id)
         if isinstance(event, TaskCreated):
             _created(change, task, event)
+        elif isinstance(event, TaskTransition):
+            _describe(change, task, event.module, event.ui_touching)
         learn(change.board, config, task, event.evidence)
         if isinstance(event, TaskTransition):
-            _describe(change, task, event.module, event.ui_touching)
             _moved(run, change, task, event)
-        elif isinstance(event, TaskVerdict):
+        if isinstance(event, TaskVerdict):
             _judged(run, change, task, event)
+        elif event.approved_by and not change.refused:
+            open_gates(change.board, config, task, change.overridden)
     resume_tasks(run, change, event)
     run.evicted += shrink(change.board, config.done, tag(event.task_id) if event.task_id else 0)
     return change
@@ -113,8 +116,7 @@ def _created(change: BoardChange, task: Task, event: TaskCreated) -> None:
             _trust_state(change, task, config.find(event.state), event.state)
             change.blocked = task.state >= 0 and bool(config.blocked >> task.state & 1)
         else:
-            task.state = config.initial
-            task.flags |= ASSUMED
+            task.state, task.flags = config.initial, task.flags | ASSUMED
 
 
 def _describe(change: BoardChange, task: Task, module: str, ui: bool | None) -> None:
