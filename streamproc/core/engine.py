@@ -15,7 +15,7 @@ from xxhash import xxh3_64_intdigest
 from streamproc.core import kind
 from streamproc.core.accounts import CLOSED
 from streamproc.core.board.change import BoardChange
-from streamproc.core.board.holds import settle, stall
+from streamproc.core.board.holds import settle, stall, start_task
 from streamproc.core.board.transitions import apply_event
 from streamproc.core.charges import SESSION_BUDGETS, Charge, charge, closes_own_session
 from streamproc.core.deadlines import Due, next_due
@@ -322,7 +322,7 @@ class Engine:
         settle_tier(run, self.rules_of, named=True)
         declare_budgets(run, event.budgets, rules := self.rules_of(run))
         if event.task_id:
-            change_scope(run, task=self.names.tag(event.task_id))
+            start_task(run, event.task_id, rules.board, self.tag)
         if not run.scope.session and any(name in run.scope.budgets for _, name in SESSION_BUDGETS):
             change_scope(run, session=short_name(event.run_id))  # the root run names its session
         if run.scope.session or rules.switches.accounts_needed:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from streamproc.core import kind
 from streamproc.core.board.transitions import apply_failure
-from streamproc.core.records import cfunc, hash64, i32, tag32
+from streamproc.core.records import cfunc, i32
 from streamproc.core.rules import Rules
 from streamproc.core.run_state import RunState
 from streamproc.core.signals.artifacts import observe_artifact
 from streamproc.core.signals.cycles import Cycle
 from streamproc.core.signals.failing_tests import observe_tests
 from streamproc.core.signals.metrics import observe_metrics
-from streamproc.core.signals.node_errors import observe_errors
+from streamproc.core.signals.node_errors import failure_of, observe_errors
 from streamproc.core.signals.nodes import NodeState
 from streamproc.core.signals.novelty import Gate, Novelty
 from streamproc.core.view import View
@@ -43,7 +43,7 @@ def observe_results(view: View, rules: Rules) -> None:
             view.kinds |= kind.METRIC
     if turn.tests is not None:
         view.kinds |= kind.TESTS
-        new_error = rules.gates.failing_sets is not Gate.NONE and _has_new_error(turn, node)
+        new_error = rules.gates.failing_sets is not Gate.NONE and _has_new_error(view, node)
         observe_tests(
             view, turn.tests, run.evidence, stamp, news.restart_of(rules.gates.failing_sets, worked),
             news.restart_of(rules.gates.failing_counts, worked), new_error, view.switches.edges_apart,
@@ -57,7 +57,7 @@ def observe_results(view: View, rules: Rules) -> None:
 
 @cfunc
 def _apply_errors(view: View, errors: Errors, rules: Rules) -> None:
-    if observe_errors(view, errors):
+    if observe_errors(view, errors, failure_of(view, errors, view.switches.every_error)):
         view.kinds |= kind.ERRORS
     if view.turn.task_id and errors.error_class and not errors.retryable:
         view.board_change = apply_failure(view.run, view.turn, rules.board, view.tag)
@@ -73,8 +73,9 @@ def has_changed_result(turn: Turn, node: NodeState) -> bool:
 
 
 @cfunc
-def _has_new_error(turn: Turn, node: NodeState) -> bool:
+def _has_new_error(view: View, node: NodeState) -> bool:
     """Whether a turn reports other errors than its node did before."""
-    if turn.errors is None or not turn.errors.count or not node.errors.count:
+    errors = view.turn.errors
+    if errors is None or not errors.count or not node.errors.count:
         return False
-    return node.errors.value != tag32(hash64(turn.errors.norm))
+    return node.errors.value != failure_of(view, errors, view.switches.every_error)

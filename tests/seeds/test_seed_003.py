@@ -52,6 +52,13 @@ def test_2_a_repair_that_is_stuck() -> None:
     assert halt.message.startswith("Same error after repair attempt, stopping: executor reported the same error in 2 ")
 
 
+def test_the_same_error_of_another_task_is_no_failed_repair() -> None:
+    # "Tracks the error signature from the previous attempt": of what is repaired, not of the ticket beside it
+    first, second = [{"task_id": task} | failed("API error: channel_not_found") for task in ("T1", "T2")]
+    assert halts(repaired(first, second)) == []
+    assert [short(one).at for one in halts(repaired(second, first, first))] == [4]
+
+
 def test_3_several_nodes_fail_and_the_first_three_messages_count() -> None:
     # "Multiple nodes fail with different errors. Signature captures first 3. If signature unchanged after repair →
     # Stop ✓"

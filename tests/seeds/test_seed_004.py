@@ -117,6 +117,13 @@ def test_a_task_that_only_turns_name_is_stalled_as_well() -> None:
     assert halt.evidence.to_state == "STALLED"
 
 
+def test_the_task_that_a_run_is_started_for_is_stalled_as_well() -> None:
+    # "ACTION: Halt agent, log loop signature, set task status to STALLED"
+    again = [{name: value for name, value in call().items() if name != "task_id"} | {"agent": "Backend"}] * 3
+    halt = played({"type": "run.started", "task_id": "T7"}, *again)[-1]
+    assert (halt.code, halt.task_id, halt.terminal_status) == ("LOOP003", "T7", "stalled")
+
+
 def test_a_turn_that_names_no_task_is_about_the_one_that_its_agent_has_in_progress() -> None:
     # "ACTION: Halt agent, log loop signature, set task status to STALLED"
     again = [{name: value for name, value in call().items() if name != "task_id"}] * 3

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from streamproc.core.board.change import BoardChange, Tag, find_task
+from streamproc.core.board.change import BoardChange, Tag, board_of, find_task
 from streamproc.core.board.config import UNKNOWN, BoardConfig, state_name
 from streamproc.core.board.ends import end_task
 from streamproc.core.board.guards import close_gates, open_gates, pass_verdicts
@@ -27,6 +27,7 @@ from streamproc.core.board.state import (
     shrink,
 )
 from streamproc.core.decision import OSCILLATING, STALLED, Finding, Level
+from streamproc.core.run_scope import change_scope
 from streamproc.core.run_state import RunState
 from streamproc.model.wire import DecisionRecorded, Event, Turn
 
@@ -67,6 +68,13 @@ def settle(run: RunState, finding: Finding, event: Event, config: BoardConfig, t
             task.back = task.state
         task.state, task.since = forced, board.cycles
         task.flags &= ~ASSUMED
+
+
+def start_task(run: RunState, task_id: str, config: BoardConfig, tag: Tag) -> None:
+    """Note the task that a run is started for. Under a policy with `tasks_of_turns`, it is on the board."""
+    change_scope(run, task=tag(task_id))
+    if config.tasks_of_turns:
+        find_task(BoardChange(board_of(run, config), config, tag), task_id)
 
 
 def stall(run: RunState, finding: Finding, event: Event, config: BoardConfig, tag: Tag) -> None:

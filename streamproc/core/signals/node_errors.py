@@ -27,7 +27,14 @@ class Attempt(Row):
 
 
 @cfunc
-def observe_errors(now: Now, errors: Errors) -> bool:
+def failure_of(now: Now, errors: Errors, of_task: bool) -> u32:
+    """Return a tag of what errors say, which is another one for each task if `of_task`."""
+    failure: u32 = tag32(hash64(errors.norm))
+    return failure ^ now.names.tag(now.turn.task_id) if of_task and now.turn.task_id else failure
+
+
+@cfunc
+def observe_errors(now: Now, errors: Errors, failure: u32) -> bool:
     """Record reported errors, and return whether there are any. An empty list ends the streak."""
     node: NodeState = now.node
     if errors.retryable:
@@ -36,7 +43,7 @@ def observe_errors(now: Now, errors: Errors) -> bool:
         node.errors.clear()
         return False
     since: i32 = max(now.novelty.last_progress, node.last_call_news)
-    node.errors.extend(tag32(hash64(errors.norm)), now.index, now.index, since)
+    node.errors.extend(failure, now.index, now.index, since)
     if node.errors.first == now.index:
         now.novelty.last_result = now.index
     return True
@@ -46,10 +53,11 @@ def observe_errors(now: Now, errors: Errors) -> bool:
 def observe_attempt(now: Now, attempts: Table) -> bool:
     """Record the outcome of a turn as an attempt, and return whether it failed. `attempts` has that of the run.
 
-    The same failure counts again whatever the node did in between, unless a measured value has improved. A failed call
-    is the same attempt if its tool has not succeeded since, or if its arguments are the same. A success ends the
-    streak, also as an empty list of errors. A retryable error right after the same one is a retry, not an attempt: no
-    other turn has come in between, so nothing was repaired.
+    The same failure of the same task counts again whatever the node did in between, unless a measured value has
+    improved. A request does not tell attempts apart: a repair asks with another prompt each time. A failed call is the
+    same attempt if its tool has not succeeded since, or if its arguments are the same. A success ends the streak, also
+    as an empty list of errors. A retryable error right after the same one is a retry, not an attempt: no other turn has
+    come in between, so nothing was repaired.
     """
     turn: Turn = now.turn
     node: NodeState = now.node
@@ -71,7 +79,7 @@ def observe_attempt(now: Now, attempts: Table) -> bool:
     called = turn.errors is None and len(turn.calls) > 0
     if called:
         tool, made = now.names.tag(errors.error_class), tag32(hash64(turn.calls[0].key))
-    value = tag32(hash64(errors.norm))
+    value = failure_of(now, errors, True)
     _count_attempt(now, attempts, value, tool, errors.retryable)
     same = node.attempts.count > 0 and node.attempts.value == value
     same = same and now.novelty.last_progress <= node.attempts.first
