@@ -82,7 +82,7 @@ def shown(value: object, limit: int = 60) -> str:
     return f"{redact_text(text, limit - 3)}… ({type(value).__name__}, {len(text)} characters)"
 
 
-class InvalidEvent(StreamprocError):
+class InvalidEvent(StreamprocError, ValueError):
     """This event is invalid."""
 
     def __init__(self, problems: Sequence[Problem] | str) -> None:
@@ -92,7 +92,7 @@ class InvalidEvent(StreamprocError):
         super().__init__("; ".join(str(problem) for problem in self.problems))
 
 
-class InvalidPolicy(StreamprocError):
+class InvalidPolicy(StreamprocError, ValueError):
     """This policy has mistakes."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from streamproc.core.decision import Decision
@@ -39,7 +39,8 @@ class Monitor:
     With ``strict=True`` they raise `InvalidEvent` instead. With a `hash_key`, the hashes in the evidence are those of
     publishers with that ``STREAMPROC_HASH_KEY``; the environment is not read. With ``include_content=True``, the
     evidence of a repeated call has a redacted excerpt of its arguments. With `embed`, a function that returns a vector
-    for a text, proposals of a deliberation get their `convergence` as from a `TurnPublisher`.
+    for a text, proposals of a deliberation (of the nodes in `proposers`) get their `convergence` as from a
+    `TurnPublisher`.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Monitor:
         hash_key: str = "",
         include_content: bool = False,
         embed: Embed | None = None,
+        proposers: Collection[str] = (),
     ) -> None:
         self.policy = policy if isinstance(policy, Policy) else load_policy(policy)
         self.evicted = 0
@@ -63,7 +65,7 @@ class Monitor:
         self._unknown = UnknownFields(strict=strict)
         self._key = HashKey.of(hash_key)
         self._include_content = include_content
-        self._convergence = Convergence(embed) if embed is not None else None
+        self._convergence = Convergence(embed, proposers) if embed is not None else None
 
     @property
     def unknown_fields(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -57,6 +57,7 @@ class BaseTurnPublisher(EventMethods[Sent]):
         block_ms_max: int = 100,
         close_timeout_s: float = 5.0,
         embed: Embed | None = None,
+        proposers: Collection[str] = (),
     ) -> None:
         self.settings = client_settings(brokers, settings)
         self.delivered = 0
@@ -69,7 +70,7 @@ class BaseTurnPublisher(EventMethods[Sent]):
         self._signer = command_signer(self.settings)
         self._run_token = self.settings.run_token.get_secret_value().encode()
         self._hash_key = HashKey.of(self.settings.hash_key.get_secret_value())
-        self._convergence = Convergence(embed) if embed is not None else None
+        self._convergence = Convergence(embed, proposers) if embed is not None else None
         self._include_content = include_content
         self._on_invalid = on_invalid
         self._unsafe = on_unsafe == "publish" or on_invalid == "drop"
@@ -261,7 +262,8 @@ class TurnPublisher(BaseTurnPublisher[Coroutine[Any, Any, str]], AsyncClient):
     with ``strict=True`` they make the event invalid.
 
     With `embed`, a function that returns a vector for a text, each proposal of a deliberation (a turn with a `round`)
-    has its similarity to the one before it as `convergence`, unless it reports its own. The text stays here.
+    has its similarity to the one before it as `convergence`, unless it reports its own. The text stays here. If other
+    nodes such as a facilitator report the `round` as well, `proposers` names those that make proposals.
 
     Events of one run arrive in the order of the calls.
     """

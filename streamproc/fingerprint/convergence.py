@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 Embed = Callable[[str], Sequence[float]]
@@ -21,10 +21,12 @@ log = logging.getLogger(__name__)
 
 
 class Convergence:
-    """Compares each proposal of a run with the one before it. A proposal is a turn with a `round` and an `output`."""
+    """Compares each proposal of a run with the one before it. A proposal is a turn with a `round` and an `output`, of
+    a node in `proposers` if there are any."""
 
-    def __init__(self, embed: Embed) -> None:
+    def __init__(self, embed: Embed, proposers: Collection[str] = ()) -> None:
         self._embed = embed
+        self._proposers = frozenset((proposers,) if isinstance(proposers, str) else proposers)
         self._last: OrderedDict[str, Sequence[float]] = OrderedDict()
         self._failed = False
 
@@ -33,6 +35,8 @@ class Convergence:
         not report its own. A function that fails changes nothing."""
         text, run_id = event.get("output"), event.get("run_id")
         if event.get("round") is None or not isinstance(text, str) or not text or not isinstance(run_id, str):
+            return event
+        if self._proposers and event.get("node") not in self._proposers:
             return event
         try:
             vector = self._embed(text)

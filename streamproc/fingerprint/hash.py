@@ -121,7 +121,11 @@ def question(text: str, key: HashKey | None = None) -> Content:
     """Hash a query by the words that it asks with, in any order. A short one has the `word_set` of these as `sim`."""
     plain = words(text, key)
     asked = _WORD.findall(text[:END_MAX].casefold())
-    parts = sorted({word for word in asked if word not in _FUNCTION_WORDS}) or asked
+    kept = {word for word in asked if word not in _FUNCTION_WORDS}
+    if "from" in asked and "to" in asked:  # from here to there is not from there to here
+        goal = next((word for word in asked[len(asked) - asked[::-1].index("to") :] if word in kept), "")
+        kept ^= {goal, f"to {goal}"} if goal else set()
+    parts = sorted(kept) or asked
     rest = f"|{h64(text[END_MAX:])}" if len(text) > END_MAX else ""
     sim = plain.sim
     if len(text) < SIZE_MIN:

@@ -47,6 +47,16 @@ def test_only_turns_of_a_deliberation_are_measured_and_their_own_number_wins() -
     assert convergence.measured(proposal("no"))["convergence"] == 1.0
 
 
+@pytest.mark.parametrize("proposers", ["persona", ["persona", "critic"]])
+def test_a_check_between_two_proposals_is_no_proposal_if_the_nodes_are_named(proposers: Any) -> None:
+    """Seed 002: "persona → check_convergence → facilitator"."""
+    convergence = Convergence(VECTORS.__getitem__, proposers)
+    convergence.measured(proposal("yes"))
+    check = proposal("no", node="check_convergence")
+    assert convergence.measured(check) is check
+    assert convergence.measured(proposal("yes"))["convergence"] == 1.0
+
+
 @pytest.mark.parametrize("embed", [lambda _: 1 / 0, lambda text: [1.0] * len(text), lambda _: [float("nan")]])
 def test_a_function_that_fails_changes_nothing_and_is_named_once(embed: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
@@ -67,9 +77,9 @@ def test_blank_vectors_are_not_alike() -> None:
 
 def test_publisher_and_monitor_measure_alike() -> None:
     turns = [proposal(text) for text in ("no", "yes", "yes!")]
-    publisher = TurnPublisher("localhost:9", embed=VECTORS.__getitem__)
+    publisher = TurnPublisher("localhost:9", embed=VECTORS.__getitem__, proposers=["persona"])
     sent = [decode(encoded.value) for turn in turns if (encoded := publisher.prepare(turn)) is not None]
-    monitor = Monitor("deliberation", embed=VECTORS.__getitem__)
+    monitor = Monitor("deliberation", embed=VECTORS.__getitem__, proposers=["persona"])
     told = [one for turn in turns for one in monitor.feed(turn)]
     assert [one.convergence for one in sent if isinstance(one, Turn)] == [None, 0.0, pytest.approx(0.995, abs=0.001)]
     assert [(one.code, one.stop_reason, one.trigger and one.trigger.turn) for one in told] == [

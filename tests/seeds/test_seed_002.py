@@ -175,6 +175,9 @@ def test_max_rounds_outside_5_to_15_is_refused(wrong: int) -> None:
     refused = rf"policy:4: budgets\.maxRounds: {wrong} is .* \(use (at most 15|5 or more)"
     with pytest.raises(InvalidPolicy, match=refused):
         load_policy({"presets": ["deliberation"], "budgets": {"maxRounds": wrong}})
+    # "If any invariant is violated, the system raises `ValueError`."
+    assert issubclass(InvalidEvent, ValueError)
+    assert issubclass(InvalidPolicy, ValueError)
 
 
 def test_the_cap_of_15_rounds_is_never_disabled() -> None:

@@ -22,6 +22,18 @@ def is_near(first: list[str], second: list[str]) -> bool:
     return "LOOP007" in [one.code for one in reported(turns, PLANNER)]
 
 
+@pytest.mark.parametrize(("second", "near"), [
+    ("to Rome from Paris, flights", True),
+    ("the flights from Paris to Rome", True),
+    ("flights from Rome to Paris", False),
+    ("flights to Paris from Rome", False),
+    ("flights from Paris to", True),
+])  # fmt: skip
+def test_from_here_to_there_is_not_from_there_to_here(second: str, near: bool) -> None:
+    first = "flights from Paris to" if second.endswith("to") else "flights from Paris to Rome"
+    assert is_near(first.split(), second.split()) == near
+
+
 @pytest.mark.parametrize("size", [2, 4, 8])
 def test_a_word_more_is_near_and_another_word_is_not(size: int) -> None:
     dice = random.Random(size)
