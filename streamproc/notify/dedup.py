@@ -21,6 +21,11 @@ class _Series(NamedTuple):
     held_back: int
 
 
+def _batch_of(control: ControlEvent) -> str:
+    """Return the tasks of a batch: another one is another matter."""
+    return " ".join(control.evidence.tasks or ()) if control.evidence is not None else ""
+
+
 class Dedup:
     """Remembers recent control events and series. Beyond its bounds it drops the oldest: an event may then notify
     twice, but none is lost."""
@@ -47,7 +52,7 @@ class Dedup:
         self._series[subject] = series  # now the newest
         if len(self._series) > SUBJECTS_MAX:
             del self._series[next(iter(self._series))]
-        key = (control.code, control.task_id or "")
+        key = (control.code, control.task_id or _batch_of(control))
         known = series.get(key)
         if known is not None and now_s - known.since_s < self._window_s and urgency <= known.urgency:
             series[key] = known._replace(held_back=known.held_back + 1)

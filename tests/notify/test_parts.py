@@ -50,6 +50,15 @@ def test_another_code_run_or_task_is_another_series() -> None:
     assert [memory.admit(one, Urgency.HIGH, 0) for one in events] == [0, 0, 0, 0]
 
 
+def test_another_batch_is_another_series_and_the_same_one_is_not() -> None:
+    memory = Dedup(600)
+    batches = [
+        control(n, code="TASK003", task_id=None, evidence={"kind": "board", "tasks": tasks})
+        for n, tasks in enumerate((["A", "B"], ["C", "D"], ["A", "B"]))
+    ]
+    assert [memory.admit(one, Urgency.MEDIUM, 0) for one in batches] == [0, 0, None]
+
+
 def test_a_more_urgent_event_notifies_at_once() -> None:
     memory = Dedup(600)
     levels = (Urgency.MEDIUM, Urgency.HIGH, Urgency.MEDIUM, Urgency.CRITICAL)
