@@ -330,10 +330,7 @@ def _session(step: tuple[str, str]) -> str:
     return f"### {title}\n\n```console\n$ {command}\n{result.output}```\n\n"
 
 
-PLANS: Final = (
-    ("A thousand runs", "streamproc plan --runs 1000 --turns-per-second 100"),
-    ("Ten million runs", "streamproc plan --runs 10000000 --turns-per-second 100000 --listeners 1000 --store rocksdb"),
-)  # fmt: skip
+PLANS: Final = (("A thousand runs", "streamproc plan --runs 1000 --turns-per-second 100"),)
 
 
 def chart_values() -> str:

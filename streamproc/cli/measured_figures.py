@@ -1,5 +1,5 @@
-"""The figures that `streamproc plan` calculates with: those of docs/performance.md, those of a file that the benchmark
-has written, or given ones.
+"""The figures that `streamproc plan` calculates with: those of docs/performance.md, or of a file that the benchmark has
+written.
 
 ``measured_figures.json`` has the rows of the table in docs/performance.md; docs/generate.py writes it. A file of
 ``python -m benchmarks --json FILE`` has the same rows by name, of your machine.
@@ -17,7 +17,7 @@ from streamproc.errors import StreamprocError
 from streamproc.model.bounded_file import bounded_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 BUILT_IN: Final = Path(__file__).with_name("measured_figures.json")
 MIB, GIB = 1 << 20, 1 << 30
@@ -25,7 +25,7 @@ SMALLEST, LARGEST = 1e-6, 1e15
 
 
 class UnusableFigures(StreamprocError):
-    """A file or a value of figures that cannot be used. The message says where, and what to do."""
+    """A file of figures that cannot be used. The message says where, and what to do."""
 
 
 def _figure(row: str, what: str, factor: float = 1) -> float:
@@ -104,21 +104,16 @@ def built_in() -> Sourced:
     return Sourced(MeasuredFigures(**found["figures"]), found["source"])
 
 
-def figures_of(path: str | None, given: Iterable[str]) -> Sourced:
-    """Return the figures of a file over the built-in ones, and ``NAME=VALUE`` texts over both.
-
-    Raises `UnusableFigures`.
-    """
+def figures_of(path: str | None) -> Sourced:
+    """Return the figures of a file over the built-in ones. Raises `UnusableFigures`."""
     figures, source = built_in()
-    if path is not None:
-        measured = _measured(path)
-        figures = replace(figures, **measured)
-        left = len(NAMES) - len(measured)
-        source = path if not left else f"{path}, and for {left} of {len(NAMES)} figures {source}"
-    overridden = dict(map(_given, given))
-    if overridden:
-        source = f"{', '.join(sorted(overridden))}: given; the others: {source}"
-    return Sourced(replace(figures, **overridden), source)
+    if path is None:
+        return Sourced(figures, source)
+    measured = _measured(path)
+    left = len(NAMES) - len(measured)
+    return Sourced(
+        replace(figures, **measured), path if not left else f"{path}, and for {left} of {len(NAMES)} figures {source}"
+    )
 
 
 def rows_as_figures(rows: Mapping[str, tuple[float, str]]) -> dict[str, float]:
@@ -144,21 +139,8 @@ def _measured(path: str) -> dict[str, float]:
     if not found:
         raise UnusableFigures(f"{path}: none of its rows is used here. Measure at least --only worker,recovery,scaling")
     for name, value in found.items():
-        _positive(f"{path}: {name}", value)
+        if not SMALLEST <= value <= LARGEST:
+            raise UnusableFigures(
+                f"{path}: {name} is {value:g}, but must be above 0: between {SMALLEST:g} and {LARGEST:g}"
+            )
     return found
-
-
-def _given(text: str) -> tuple[str, float]:
-    name, equals, value = text.partition("=")
-    if not equals or name not in NAMES:
-        raise UnusableFigures(f"--figure {text}: give NAME=VALUE with one of {', '.join(NAMES)}")
-    try:
-        return name, _positive(f"--figure {name}", float(value))
-    except ValueError:
-        raise UnusableFigures(f"--figure {name}: {value!r} is no number. Give it as {name}=1234.5") from None
-
-
-def _positive(what: str, value: float) -> float:
-    if not SMALLEST <= value <= LARGEST:
-        raise UnusableFigures(f"{what} is {value:g}, but must be above 0: between {SMALLEST:g} and {LARGEST:g}")
-    return value
