@@ -65,7 +65,7 @@ class Load(NamedTuple):
         return self.turns_per_second / self.turns_per_run
 
 
-class Row(NamedTuple):
+class PlanRow(NamedTuple):
     """A line of the table. The unit is one of bytes, bytes/s, s, or empty for a number."""
 
     name: str
@@ -91,7 +91,7 @@ class Bound(NamedTuple):
 class Plan(NamedTuple):
     """The deployment for a load, its limits with the tightest first, and what is not measured at this size."""
 
-    rows: list[Row]
+    rows: list[PlanRow]
     bounds: list[Bound]
     extrapolated: list[str]
 
@@ -116,21 +116,7 @@ def plan_for(load: Load, figures: MeasuredFigures) -> Plan:
     statuses, tombstones = kept_statuses(load)
     decisions = turns * figures.decisions_per_1000_turns / 1_000
 
-    written = {  # what clients write, before replication, by topic
-        "turns": turns * figures.turn_bytes,
-        "changelog": writes * figures.state_bytes,
-        "control": turns * figures.control_bytes,
-        "runs": turns * figures.runs_bytes,
-        "activity": min(load.runs / limits.ACTIVITY_INTERVAL_S, turns) * figures.status_bytes,  # less when compressed
-    }
-    heard = written["control"] + written["runs"]
-    read = {
-        "workers": written["turns"],
-        "listeners": load.listeners * heard,
-        "listeners' idle fetches": load.listeners * FETCHES_PER_S * 3 * partitions * FETCH_PARTITION_BYTES,
-        "page and notifier": 2 * heard + written["activity"],
-        "replicas": sum(written.values()) * (load.replicas - 1),
-    }
+    written, read = _traffic(load, figures, writes, partitions)
     disk = {topic: written[topic] * retention_days(topic) * 86_400 for topic in ("turns", "control")}
     disk |= {"changelog": states * figures.state_bytes, "runs": statuses * figures.status_bytes}
     stored = sum(disk.values()) * load.replicas
@@ -152,22 +138,22 @@ def plan_for(load: Load, figures: MeasuredFigures) -> Plan:
     listener_records = decisions + written["runs"] / figures.status_bytes
 
     rows = [
-        Row("runs held", held, "", "in progress, or finished within the hour"),
-        Row("workers", workers, "", _because(workers_by)),
-        Row("turns/s of a worker", worker_per_s, "", f"{shared:.3g} turns share a written state"),
-        Row("memory of a worker", _memory(load, figures, runs), "bytes", ""),
-        Row("disk of a worker", runs * figures.run_memory_bytes if load.on_disk else 0, "bytes", "in RocksDB"),
-        Row("partitions", partitions, "", "of each topic; they cannot change later"),
-        Row("brokers", brokers, "", _because(brokers_by)),
-        Row("written", sum(written.values()), "bytes/s", _parts(written)),
-        Row("read", sum(read.values()), "bytes/s", _parts(read)),
-        Row("disk of all brokers", stored, "bytes", f"with replicas: {_parts(disk)}"),
-        Row("a worker restarts in", figures.restart_s + unstored / figures.recovered_per_second, "s",
+        PlanRow("runs held", held, "", "in progress, or finished within the hour"),
+        PlanRow("workers", workers, "", _because(workers_by)),
+        PlanRow("turns/s of a worker", worker_per_s, "", f"{shared:.3g} turns share a written state"),
+        PlanRow("memory of a worker", _memory(load, figures, runs), "bytes", ""),
+        PlanRow("disk of a worker", runs * figures.run_memory_bytes if load.on_disk else 0, "bytes", "in RocksDB"),
+        PlanRow("partitions", partitions, "", "of each topic; they cannot change later"),
+        PlanRow("brokers", brokers, "", _because(brokers_by)),
+        PlanRow("written", sum(written.values()), "bytes/s", _parts(written)),
+        PlanRow("read", sum(read.values()), "bytes/s", _parts(read)),
+        PlanRow("disk of all brokers", stored, "bytes", f"with replicas: {_parts(disk)}"),
+        PlanRow("a worker restarts in", figures.restart_s + unstored / figures.recovered_per_second, "s",
             "until it steps turns"),
-        Row("a death is taken over in", figures.takeover_s + changelog / max(1, workers - 1) /
+        PlanRow("a death is taken over in", figures.takeover_s + changelog / max(1, workers - 1) /
             figures.recovered_per_second, "s", "its session ends, and the others read its states"),
-        Row("a listener starts in", start_s, "s", f"it reads {spaced(statuses)} statuses"),
-        Row("records/s of a listener", listener_records, "", f"of them {spaced(decisions)} decisions"),
+        PlanRow("a listener starts in", start_s, "s", f"it reads {spaced(statuses)} statuses"),
+        PlanRow("records/s of a listener", listener_records, "", f"of them {spaced(decisions)} decisions"),
     ]  # fmt: skip
     split = "split the fleet by tenant"
     bounds = [
@@ -181,6 +167,29 @@ def plan_for(load: Load, figures: MeasuredFigures) -> Plan:
     ]  # fmt: skip
     bounds.sort(key=lambda one: one.share, reverse=True)
     return Plan(rows, bounds, list(_extrapolated(load, figures, workers, runs, shared)))
+
+
+def _traffic(
+    load: Load, figures: MeasuredFigures, writes: float, partitions: float
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the bytes/s that clients write, by topic, and that brokers send, by reader."""
+    turns = load.turns_per_second
+    written = {  # before replication
+        "turns": turns * figures.turn_bytes,
+        "changelog": writes * figures.state_bytes,
+        "control": turns * figures.control_bytes,
+        "runs": turns * figures.runs_bytes,
+        "activity": min(load.runs / limits.ACTIVITY_INTERVAL_S, turns) * figures.status_bytes,  # less when compressed
+    }
+    heard = written["control"] + written["runs"]
+    read = {
+        "workers": written["turns"],
+        "listeners": load.listeners * heard,
+        "listeners' idle fetches": load.listeners * FETCHES_PER_S * 3 * partitions * FETCH_PARTITION_BYTES,
+        "page and notifier": 2 * heard + written["activity"],
+        "replicas": sum(written.values()) * (load.replicas - 1),
+    }
+    return written, read
 
 
 def _event_us(figures: MeasuredFigures, shared: float) -> float:
