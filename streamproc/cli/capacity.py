@@ -45,6 +45,9 @@ LISTENER_START_S: Final = 10.0  # `start_timeout_s` of HaltListener
 PAGE_RUNS_MAX: Final = 250_000
 PAGE_DECISIONS_PER_S: Final = 1_000  # at which the page was tested
 
+SPLIT: Final = "split the fleet by tenant"
+SHORTER: Final = "lower STREAMPROC_STATUS_FINISHED_HOURS and _DAYS, raise start_timeout_s"
+
 
 class Load(NamedTuple):
     """What the fleet does, and how it is deployed. Numbers are above 0; 0 hours or days of statuses: for ever."""
@@ -150,21 +153,19 @@ def plan_for(load: Load, figures: MeasuredFigures) -> Plan:
         PlanRow("disk of all brokers", stored, "bytes", f"with replicas: {_parts(disk)}"),
         PlanRow("a worker restarts in", figures.restart_s + unstored / figures.recovered_per_second, "s",
             "until it steps turns"),
-        PlanRow("a death is taken over in", figures.takeover_s + changelog / max(1, workers - 1) /
+        PlanRow("a death is taken over in", figures.takeover_s + changelog / (workers - 1) /
             figures.recovered_per_second, "s", "its session ends, and the others read its states"),
         PlanRow("a listener starts in", start_s, "s", f"it reads {spaced(statuses)} statuses"),
         PlanRow("records/s of a listener", listener_records, "", f"of them {spaced(decisions)} decisions"),
     ]  # fmt: skip
-    split = "split the fleet by tenant"
     bounds = [
-        Bound("brokers of one cluster", brokers, CLUSTER_BROKERS_MAX, f"share listeners, or {split}"),
-        Bound("replicas of partitions in one cluster", replicas, CLUSTER_PARTITIONS_MAX, split),
-        Bound("s until a listener has started", start_s, LISTENER_START_S,
-              f"lower STREAMPROC_STATUS_FINISHED_HOURS and _DAYS, raise start_timeout_s, or {split}"),
-        Bound("records/s for each listener", listener_records, figures.statuses_per_second, split),
-        Bound("runs on a page", load.runs, PAGE_RUNS_MAX, f"{split}; the page omits finished runs first"),
-        Bound("decisions/s on a page", decisions, PAGE_DECISIONS_PER_S, split),
-    ]  # fmt: skip
+        Bound("brokers of one cluster", brokers, CLUSTER_BROKERS_MAX, f"share listeners, or {SPLIT}"),
+        Bound("replicas of partitions in one cluster", replicas, CLUSTER_PARTITIONS_MAX, SPLIT),
+        Bound("s until a listener has started", start_s, LISTENER_START_S, f"{SHORTER}, or {SPLIT}"),
+        Bound("records/s for each listener", listener_records, figures.statuses_per_second, SPLIT),
+        Bound("runs on a page", load.runs, PAGE_RUNS_MAX, f"{SPLIT}; the page omits finished runs first"),
+        Bound("decisions/s on a page", decisions, PAGE_DECISIONS_PER_S, SPLIT),
+    ]
     bounds.sort(key=lambda one: one.share, reverse=True)
     return Plan(rows, bounds, list(_extrapolated(load, figures, workers, runs, shared)))
 
