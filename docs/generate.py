@@ -15,7 +15,7 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 
 from docs.chart_values import rows as chart_value_rows
 from streamproc.cli import build
-from streamproc.cli.detector_page import Page, markdown, read_page
+from streamproc.cli.detector_page import Page, read_page
 from streamproc.cli.measured_figures import BUILT_IN, SOURCES
 from streamproc.core import kind
 from streamproc.detectors import BY_CODE, MODULES
@@ -39,13 +39,11 @@ from streamproc.policy.files import preset_names
 from streamproc.settings import Settings
 
 ROOT: Final = Path(__file__).parents[1]
-BANNER: Final = "<!-- Made by docs/generate.py from {source}: change that file, not this one. -->\n\n"
 
 
 def pages() -> dict[Path, str]:
     """Return every generated or partly generated file with its intended text."""
-    found = {ROOT / "docs" / "detectors" / f"{page.code}.md": text for page, text in _detector_pages()}
-    found[BUILT_IN] = plan_figures()
+    found = {BUILT_IN: plan_figures()}
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
         if path not in found:
             text = path.read_text(encoding="utf-8")
@@ -65,12 +63,6 @@ def fill(text: str) -> str:
     )
 
 
-def _detector_pages() -> Iterator[tuple[Page, str]]:
-    for module in MODULES:
-        page = read_page(module)
-        yield page, BANNER.format(source=module.__name__.replace(".", "/") + ".py") + markdown(page)
-
-
 def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     """Return a Markdown table."""
     head = list(head)
@@ -83,7 +75,9 @@ def detectors() -> str:
     rows = []
     for module in sorted(MODULES, key=lambda module: str(module.DETECTOR.code)):
         page = read_page(module)
-        rows.append((f"[{page.code}]({page.code}.md)", page.name, page.summary, _defaults(page, module.DETECTOR)))
+        rows.append(
+            (f'<a id="{page.code.lower()}"></a>{page.code}', page.name, page.summary, _defaults(page, module.DETECTOR))
+        )
     return table(("code", "name", "sees", "default"), rows)
 
 
@@ -102,7 +96,7 @@ def tested() -> str:
     """List every detector with the tests that run its examples."""
     rows = [
         (
-            f"[{code}](detectors/{code}.md)",
+            f"[{code}](detectors/README.md#{code.lower()})",
             BY_CODE[code].DETECTOR.name,
             f"`test_scan.py::test_scan_reports_it[{code}]`",
             f"`test_on_kafka.py::test_it_is_reported_on_kafka[{code}]`",
@@ -177,7 +171,7 @@ def budgets() -> str:
             enforced.setdefault(name, []).append(code)
     rows = []
     for budget in BUDGETS:
-        checked = ", ".join(f"[{code}](detectors/{code}.md)" for code in enforced[budget.name])
+        checked = ", ".join(f"[{code}](detectors/README.md#{code.lower()})" for code in enforced[budget.name])
         unit = budget.unit.replace("micro_usd", "USD")
         rows.append((f"`{budget.name}`", budget.limits, unit, budget.ceiling or "", checked))
     return table(("budget", "limits", "unit", "ceiling", "checked by"), rows)

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final
 from mkdocs.structure.files import File
 
 from docs import asyncapi_page
+from streamproc.cli.detector_page import markdown, read_page
+from streamproc.detectors import BY_CODE
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
@@ -32,6 +34,7 @@ OUTSIDE: Final = (
 BRANCH: Final = "main"
 DETECTORS: Final = "detectors/"
 
+_ROW: Final = re.compile(r'(<a id="\w+"></a>)(\w+)')
 _FENCE: Final = re.compile(r"^(```+).*?^\1$", re.DOTALL | re.MULTILINE)
 _LINK: Final = re.compile(r"(?P<image>!?)\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]\((?P<target>[^)\s]+)\)")
 
@@ -47,14 +50,15 @@ def on_config(config: MkDocsConfig) -> None:
 def _pages(target: str) -> str | list[str]:
     if target != DETECTORS:
         return target
-    names = sorted(path.name for path in (ROOT / "docs" / DETECTORS).glob("*.md"))
-    return [f"{DETECTORS}README.md", *(f"{DETECTORS}{name}" for name in names if name != "README.md")]
+    return [f"{DETECTORS}README.md", *(f"{DETECTORS}{code}.md" for code in sorted(BY_CODE))]
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages from outside of docs/, and the one made of the AsyncAPI document."""
+    """Add the pages from outside of docs/, those of the detectors, and the one made of the AsyncAPI document."""
     for path in outside():
         files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
+    for code, module in BY_CODE.items():
+        files.append(File.generated(config, f"{DETECTORS}{code}.md", content=markdown(read_page(module))))
     files.append(File.generated(config, asyncapi_page.PAGE, content=asyncapi_page.markdown()))
     return files
 
@@ -65,10 +69,12 @@ def outside() -> Iterator[str]:
         yield from sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob(pattern))
 
 
-def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Rewrite the links of a page."""
+def on_page_markdown(text: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Rewrite the links of a page. In the site, the list of detectors leads to their pages."""
     known = {file.src_uri for file in files}
-    return rewrite(markdown, page.file.src_uri, known, config.repo_url or "")
+    if page.file.src_uri == f"{DETECTORS}README.md":
+        text = _ROW.sub(r"\1[\2](\2.md)", text)
+    return rewrite(text, page.file.src_uri, known, config.repo_url or "")
 
 
 def rewrite(markdown: str, home: str, known: Container[str], repo_url: str) -> str:
@@ -84,7 +90,8 @@ def rewrite(markdown: str, home: str, known: Container[str], repo_url: str) -> s
             return link[0]
         path, hash_sign, anchor = target.partition("#")
         there = posixpath.normpath(posixpath.join(posixpath.dirname(origin), path))
-        in_site = _in_site(there)
+        in_site, anchor = _detector_page(_in_site(there), anchor, known)
+        hash_sign = "#" if anchor else ""
         if in_site in known:
             relative = posixpath.relpath(in_site, posixpath.dirname(home) or ".")
             return f"{link['image']}[{link['text']}]({relative}{hash_sign}{anchor})"
@@ -99,6 +106,12 @@ def rewrite(markdown: str, home: str, known: Container[str], repo_url: str) -> s
         pieces += [_LINK.sub(rewritten, markdown[end : fence.start()]), fence[0]]
         end = fence.end()
     return "".join([*pieces, _LINK.sub(rewritten, markdown[end:])])
+
+
+def _detector_page(path: str, anchor: str, known: Container[str]) -> tuple[str, str]:
+    """The page of a detector and no anchor, for a link to its row in the list of detectors."""
+    page = f"{DETECTORS}{anchor.upper()}.md"
+    return (page, "") if path == f"{DETECTORS}README.md" and page in known else (path, anchor)
 
 
 def _in_site(path: str) -> str:

@@ -1,4 +1,4 @@
-"""The page of a detector, built from its file: `streamproc explain CODE` prints it, and `docs/detectors/` holds it.
+"""The page of a detector, built from its file: `streamproc explain CODE` prints it, and the site of the documentation has it.
 
 The examples run while the page is built, so a page always shows what the detector reports.
 """

@@ -61,6 +61,7 @@ def links(page: Path) -> Iterator[str]:
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the anchors that GitHub makes for a page's headings."""
+    """Return the anchors that GitHub makes for a page's headings, and those that the page sets itself."""
     headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+    own = set(re.findall(r'<a id="([\w-]+)"></a>', prose(page)))
+    return own | {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
