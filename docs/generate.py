@@ -24,8 +24,9 @@ from pydantic.fields import FieldInfo
 from typer.testing import CliRunner
 
 from docs.chart_values import rows as chart_value_rows
+from docs.detector_markdown import markdown
 from streamproc.cli import build
-from streamproc.cli.detector_page import Page, markdown, read_page
+from streamproc.cli.detector_page import Page, read_page
 from streamproc.cli.measured_figures import BUILT_IN, SOURCES
 from streamproc.core import kind
 from streamproc.detectors import BY_CODE, MODULES
