@@ -39,7 +39,7 @@ BESIDE: Final[tuple[tuple[str, str, Aim | None], ...]] = (
     ("quix", "Quix Streams, same core, its RocksDB state and changelog", QUIX_RATIO_MIN),
     ("bytewax", "Bytewax, same core, its snapshots every 10 s", BYTEWAX_RATIO_MIN),
     ("python", "the same worker with the core in pure Python", None),
-    ("stock path", "worker --path stock: same stores, event by event", None),
+    ("stock path", "the worker, stock Faust agents: same stores, event by event", None),
     ("HMAC", "the same worker, decisions and statuses signed with HMAC-SHA256", None),
     ("Ed25519", "the same worker, decisions and statuses signed with Ed25519", None),
 )
@@ -79,7 +79,7 @@ async def _on_short_log(sizes: Sizes, settings: Settings, start_ms: int, speeds:
     log = fleet_log(sizes.stock_turns, start_ms, settings.partitions)
     async with own_topics(short):
         await fill(short, log)
-        speeds["stock path"].append((await worker_speed(short, log, "0", "--path", "stock")).speed)
+        speeds["stock path"].append((await worker_speed(short, log, "0", "benchmarks.stock_path")).speed)
 
 
 def _speeds(speeds: dict[str, list[Speed]], log: FleetLog) -> Iterator[Row]:

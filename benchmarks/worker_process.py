@@ -20,6 +20,7 @@ from benchmarks.table import BenchmarkDefect
 from streamproc.settings import Settings
 
 STOP_TIMEOUT_S = 60
+WORKER = ("streamproc", "worker")
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -152,6 +153,6 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS_A_SECOND
 
 
-def worker(settings: Settings, *options: str, **environment: str) -> Process:
+def worker(settings: Settings, **environment: str) -> Process:
     """Return the product's worker."""
-    return Process(settings, "streamproc", "worker", *options, **environment)
+    return Process(settings, *WORKER, **environment)

@@ -16,7 +16,7 @@ from aiokafka import AIOKafkaConsumer
 from benchmarks.fleet_log import BEGIN, END, FleetLog
 from benchmarks.kafka_log import committed, consumer, counting, end_offsets, read_all
 from benchmarks.table import BenchmarkDefect
-from benchmarks.worker_process import Group, Process, worker
+from benchmarks.worker_process import WORKER, Group, Process
 from streamproc.kafka import topics
 from streamproc.settings import Settings
 
@@ -49,16 +49,16 @@ class Watched:
     cpu_ended_s: float = 0.0
 
 
-async def worker_speed(settings: Settings, log: FleetLog, group: str, *options: str, **environment: str) -> Measured:
-    """Let a worker process the log in a consumer group of this name. Raises `BenchmarkDefect` if it did not process
-    all of it."""
+async def worker_speed(settings: Settings, log: FleetLog, group: str, *command: str, **environment: str) -> Measured:
+    """Let a worker (another one: with its `command`) process the log in a consumer group of this name. Raises
+    `BenchmarkDefect` if it did not process all of it."""
     own = settings.model_copy(update={"group": f"{settings.topic_prefix}-round-{group}"})
     await topics.apply(own)
     async with consumer(settings, settings.topic("control")) as reader:
         await reader.seek_to_end()
         for place in reader.assignment():
             await reader.position(place)
-        with worker(own, *options, **environment) as process:
+        with Process(own, *(command or WORKER), **environment) as process:
             watched = await watch(reader, process, log)
             await all_committed(own, process)
             last_ms = await last_stored_ms(own)

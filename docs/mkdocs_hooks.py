@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 from mkdocs.structure.files import File
 
 from docs import asyncapi_page
-from streamproc.cli.detector_page import markdown, read_page
+from docs.detector_markdown import markdown
+from streamproc.cli.detector_page import read_page
 from streamproc.detectors import BY_CODE
 
 if TYPE_CHECKING:

@@ -1,4 +1,5 @@
-"""The page of a detector, built from its file: `streamproc explain CODE` prints it, and the site of the documentation has it.
+"""The page of a detector, built from its file: `streamproc explain CODE` prints it, and the site of the documentation
+has it (`docs/detector_markdown.py`).
 
 The examples run while the page is built, so a page always shows what the detector reports.
 """
@@ -122,44 +123,11 @@ def plain(page: Page) -> Iterator[PageLine]:
             yield PageLine("")
 
 
-def markdown(page: Page) -> str:
-    """Return the page as Markdown, one sentence per line."""
-    parts = [f"# {page.code} {page.name}", _sentences(page.summary[:1].upper() + page.summary[1:])]
-    for title, text in page.sections:
-        parts += [f"## {title}", _sentences(text[:1].upper() + text[1:])]
-    parts += ["## Limits", *_limits_table(page)]
-    for title, examples in ((FIRES, page.firing), (SILENT, page.silent)):
-        parts.append(f"## {title}")
-        for example in examples:
-            parts += [f"**{example.title[:1].upper()}{example.title[1:]}**", _fenced(example.lines)]
-    return "\n\n".join(parts) + "\n"
-
-
 def _reasons(module: DetectorFile) -> dict[str, str]:
     """Return the comments of a detector's limits, by name."""
     source = (Path(detectors.__file__).parent / f"{module.__name__.rpartition('.')[2]}.py").read_text("utf-8")
     limits = source.partition("class Limits:")[2].partition("\n    def ")[0]
     return dict(re.findall(r"^\s+(\w+): [^#\n]+#\s*(.+)$", limits, re.MULTILINE))
-
-
-def _limits_table(page: Page) -> Iterator[str]:
-    yield _sentences(page.unit)
-    if page.limits:
-        rows = "\n".join(f"| `{limit.name}` | {limit.default} | {limit.reason} |" for limit in page.limits)
-        yield f"| limit | default | why |\n|---|---|---|\n{rows}"
-        settings = "\n".join(f"    {limit.name}: {limit.default}" for limit in page.limits)
-        yield "Set them in a [policy](../policy.md); these are the defaults:"
-        yield f"```yaml\ndetectors:\n  {page.code}:\n{settings}\n```"
-
-
-def _sentences(text: str) -> str:
-    """Put each sentence on its own line. A full stop before a lower-case letter does not end a sentence."""
-    folded = " ".join(text.split())
-    return re.sub(r"(?<=[.?!])\s+(?=[A-Z`*])", "\n", folded)
-
-
-def _fenced(lines: tuple[str, ...]) -> str:
-    return "\n".join(("```text", *lines, "```"))
 
 
 @cache

@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 import typer
 
 from streamproc.cli.options import Brokers, LogLevel, LogStyle, Metrics, Policy, Shadow, TopicPrefix
-from streamproc.cli.terminal import examples
+from streamproc.cli.terminal import examples, note
 
 app = typer.Typer()
 
 Path = Annotated[
     Literal["batch", "stock"],
-    typer.Option(help="How records reach the engine: in batches, or one by one through a stock Faust agent (slow)."),
+    typer.Option(help="Deprecated, without effect: records always reach the engine in batches."),
 ]
 GiveUp = Annotated[
     float | None,
@@ -83,6 +83,11 @@ def worker(
         brokers=brokers, topic_prefix=topic_prefix, policy=policy, status_file=status_file, shadow=shadow,
         metrics=metrics, trace_sample=trace_sample, log_style=log_style,
     )  # fmt: skip
+    if path == "stock":
+        note(
+            "--path stock is deprecated and has no effect: records reach the engine in batches. Leave --path out; "
+            "stock Faust agents are in the source, in benchmarks/stock_path.py."
+        )
     address_of_worker(settings.metrics, processes, processes)  # raises if it is no address
     chosen = load_policy(settings.policy)
 
@@ -90,7 +95,7 @@ def worker(
         from streamproc.worker.supervisor import supervise
 
         passed = {
-            "--policy": policy, "--path": path, "--log-level": log_level, "--give-up-after-s": give_up_after_s,
+            "--policy": policy, "--log-level": log_level, "--give-up-after-s": give_up_after_s,
             "--brokers": brokers, "--topic-prefix": topic_prefix, "--shadow": shadow,
             "--trace-sample": trace_sample,
         }  # fmt: skip
@@ -99,4 +104,4 @@ def worker(
 
     from streamproc.worker.app import run_worker  # takes seconds; a mistake in the policy is reported before
 
-    raise typer.Exit(run_worker(settings, chosen, path, give_up_after_s=give_up_after_s, log_level=log_level))
+    raise typer.Exit(run_worker(settings, chosen, give_up_after_s=give_up_after_s, log_level=log_level))

@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 import uuid
-from collections import OrderedDict, deque
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from aiokafka import AIOKafkaProducer
@@ -27,6 +27,7 @@ from streamproc.kafka import access
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.session import run_in_own_task
 from streamproc.model.guard_report import encode_guard_report
+from streamproc.model.newest import Newest
 from streamproc.model.redaction import redact_id
 
 if TYPE_CHECKING:
@@ -66,8 +67,8 @@ class GuardReports:
         self._pid = os.getpid()
         self._host = f"{socket.gethostname()}/{self._pid}"
         self._lock = threading.Lock()
-        self._watched: OrderedDict[str, _Watched] = OrderedDict()
-        self._stopped: OrderedDict[str, float] = OrderedDict()
+        self._watched: Newest[str, _Watched] = Newest(RUNS_MAX)
+        self._stopped: Newest[str, float] = Newest(RUNS_MAX)
         self._queue: deque[tuple[str, GuardState]] = deque(maxlen=QUEUE_MAX)
         self._wake = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -82,8 +83,6 @@ class GuardReports:
             known = self._watched.get(run_id)
             if known is None:
                 known = self._watched[run_id] = _Watched()
-                if len(self._watched) > RUNS_MAX:
-                    self._watched.popitem(last=False)
             elif once:
                 return
             known.guards += 1
@@ -131,8 +130,6 @@ class GuardReports:
         if now_s - self._stopped.get(run_id, -STOPPED_AGAIN_S) < STOPPED_AGAIN_S:
             return False
         self._stopped[run_id] = now_s
-        if len(self._stopped) > RUNS_MAX:
-            self._stopped.popitem(last=False)
         return True
 
     def _awake(self) -> None:

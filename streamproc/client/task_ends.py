@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streamproc.errors import TaskEnded
 from streamproc.model.controls import ControlEvent, read_control
+from streamproc.model.newest import Newest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,8 +43,7 @@ class TaskEnds:
     """The tasks that have ended. Any thread may read; only one thread may change it."""
 
     def __init__(self, runs_max: int = RUNS_MAX) -> None:
-        self._runs: dict[str, dict[int, _Ends]] = {}  # by run and partition
-        self._runs_max = runs_max
+        self._runs: Newest[str, dict[int, _Ends]] = Newest(runs_max)  # by run and partition
 
     def end(self, run_id: str, place: LogPlace | None, end: EndOfTask) -> bool:
         """Apply a decision that ends a task. Returns whether the end is news."""
@@ -87,10 +87,7 @@ class TaskEnds:
         return self._runs.get(run_id, {}).get(_partition(place), _NOTHING)
 
     def _put(self, run_id: str, place: LogPlace | None, tasks: dict[str, EndOfTask]) -> None:
-        known = self._runs.pop(run_id, {})
-        self._runs[run_id] = known | {_partition(place): _Ends(place, tasks)}
-        if len(self._runs) > self._runs_max:
-            del self._runs[next(iter(self._runs))]
+        self._runs[run_id] = self._runs.get(run_id, {}) | {_partition(place): _Ends(place, tasks)}
 
 
 _NOTHING: Final = _Ends(None, {})

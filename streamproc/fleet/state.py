@@ -6,6 +6,7 @@ from typing import Final
 
 from streamproc.errors import InvalidEvent, Problem
 from streamproc.model.fleet_command import FLEET, FleetCommand, Status
+from streamproc.model.newest import Newest
 
 SCOPES_MAX: Final = 100_000  # users, tenants and runs with a command: about 50 MB; beyond that, the oldest is evicted
 IDS_MAX: Final = 10_000  # known command ids: a duplicate is ignored rather than refused as outdated
@@ -22,7 +23,7 @@ class Fleet:
         self.members: dict[tuple[str, str], FleetCommand] = {}
         """The kills in force, by user, by tenant, and by user and tenant."""
         self._latest: dict[str, FleetCommand] = {}
-        self._ids: dict[str, None] = {}
+        self._ids: Newest[str, None] = Newest(IDS_MAX)
 
     @property
     def order(self) -> FleetCommand | None:
@@ -75,8 +76,6 @@ class Fleet:
             what = f"older than the {known.status} that {known.by or 'an unnamed issuer'} has issued since"
             raise InvalidEvent((Problem("since" if command.since else "at", what, "issue the command again"),))
         self._ids[command.id] = None
-        if len(self._ids) > IDS_MAX:
-            del self._ids[next(iter(self._ids))]
         self._latest.pop(command.scope, None)
         self._latest[command.scope] = command
         if len(self._latest) > SCOPES_MAX:

@@ -59,9 +59,9 @@ def first_text(value: Any, *paths: str) -> str:
 
 
 def usage_of(value: Any, places: Mapping[str, Sequence[str]] = OPENAI_USAGE, **fields: Any) -> dict[str, Any]:
-    """Return numbers of tokens, each from the first of its paths that has something, and other fields of a usage."""
-    found = {name: next(filter(None, (at_path(value, path) for path in paths)), 0) for name, paths in places.items()}
-    return {name: count(number) for name, number in found.items()} | fields
+    """Return numbers of tokens, each from the first of its paths that has one, and other fields of a usage."""
+    found = {name: (count(at_path(value, path)) for path in paths) for name, paths in places.items()}
+    return {name: next(filter(None, numbers), 0) for name, numbers in found.items()} | fields
 
 
 def text_of(content: Any) -> str:

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, Final
 
-from streamproc.importers.content import at_path, count, items, mapping, string, utc_ms
+from streamproc.importers.content import at_path, items, mapping, string, usage_of, utc_ms
 from streamproc.importers.genai_messages import arguments, as_id, call_id_in, said, told, tool_message
 from streamproc.importers.genai_spans import unwrapped_args
 from streamproc.importers.imported import Format, Import, Imported, any_row
@@ -27,6 +27,12 @@ STORED_NOTE: Final = "some inputs or outputs are stored elsewhere (S3): they cou
 THREADS: Final = ("thread_id", "session_id", "conversation_id")
 MODEL_NAMES: Final = ("ls_model_name", "model_name", "model")
 PLUMBING: Final = ("Runnable", "ChannelWrite", "ChannelRead", "Branch<", "_write", "should_")  # chains of no agent
+USAGE: Final = {
+    "input_tokens": ("run.prompt_tokens", "message.input_tokens", "legacy.prompt_tokens"),
+    "output_tokens": ("run.completion_tokens", "message.output_tokens", "legacy.completion_tokens"),
+    "cached_tokens": ("message.input_token_details.cache_read",),
+    "total_tokens": ("run.total_tokens", "message.total_tokens", "legacy.total_tokens"),
+}
 CLASS_OF_ERROR: Final = re.compile(r"^\s*([A-Za-z_][\w.]*)\s*[(:]")
 QUOTED: Final = re.compile(r"^\s*[\w.]+\(\s*(['\"])(.*)\1,?\s*\)", re.DOTALL)
 
@@ -177,18 +183,7 @@ def _read_model(step: Step, run: dict[str, Any], metadata: dict[str, Any]) -> No
 def _usage(run: dict[str, Any], outputs: dict[str, Any]) -> dict[str, Any]:
     message = _usage_of_message(outputs)
     legacy = mapping(at_path(outputs, "llm_output.token_usage")) or mapping(outputs.get("usage"))
-
-    def tokens(name: str, name_in_message: str) -> int:
-        values = run.get(name), message.get(name_in_message), legacy.get(name)
-        return next((found for value in values if (found := count(value))), 0)
-
-    return {
-        "input_tokens": tokens("prompt_tokens", "input_tokens"),
-        "output_tokens": tokens("completion_tokens", "output_tokens"),
-        "cached_tokens": count(at_path(message, "input_token_details.cache_read")),
-        "total_tokens": tokens("total_tokens", "total_tokens"),
-        "cost_usd": run.get("total_cost"),
-    }
+    return usage_of({"run": run, "message": message, "legacy": legacy}, USAGE, cost_usd=run.get("total_cost"))
 
 
 def _usage_of_message(outputs: dict[str, Any]) -> dict[str, Any]:

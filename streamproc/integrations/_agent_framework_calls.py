@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
@@ -27,6 +26,7 @@ from streamproc.integrations._instances import Instances
 from streamproc.integrations._requests import request_of
 from streamproc.integrations._steps import model_field, sparing
 from streamproc.integrations.watch import Watch
+from streamproc.model.newest import Newest
 
 CALLS_MAX: Final = 10_000  # calls that models asked for and that have no result yet
 UNSENT: Final = "streamproc.unsent"  # in the state of a session: results that its history has not got
@@ -51,14 +51,12 @@ class PendingCalls:
     """The calls that models asked for, by run and id, until their results are known."""
 
     def __init__(self) -> None:
-        self._calls: OrderedDict[tuple[str, str], Content] = OrderedDict()
+        self._calls: Newest[tuple[str, str], Content] = Newest(CALLS_MAX)
 
     def add(self, run_id: str, calls: list[Content]) -> None:
         """Remember the calls of an answer."""
         for call in calls:
             self._calls[run_id, call.call_id] = call
-        while len(self._calls) > CALLS_MAX:
-            self._calls.popitem(last=False)
 
     def take(self, run_id: str, call_id: str) -> Content | None:
         """Return and forget a call; None if its result is known already."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 import weakref
-from collections import OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
@@ -14,6 +13,7 @@ from pydantic_core import to_jsonable_python
 
 from streamproc.integrations._steps import sparing, text_of_object
 from streamproc.integrations.watch import Watch
+from streamproc.model.newest import Newest
 
 ANSWERS_MAX: Final = 10_000  # nodes of runs with an answer whose tools have not all returned
 OWNERS_MAX: Final = 10_000  # objects of a framework that something is kept for
@@ -37,17 +37,14 @@ class Answers:
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
-        self._asked: OrderedDict[tuple[str, str], str | None] = OrderedDict()
-        self._open: OrderedDict[tuple[str, str], _Answer] = OrderedDict()
+        self._asked: Newest[tuple[str, str], str | None] = Newest(ANSWERS_MAX)
+        self._open: Newest[tuple[str, str], _Answer] = Newest(ANSWERS_MAX)
         self._lock = threading.Lock()
 
     def asked(self, run_id: str, node: str, request: str | None) -> None:
         """Note what the next answers of a node belong to (`_requests.request_of`)."""
         with self._lock:
             self._asked[run_id, node] = request
-            self._asked.move_to_end((run_id, node))
-            if len(self._asked) > ANSWERS_MAX:
-                self._asked.popitem(last=False)
 
     def said(self, run_id: str, node: str, text: str, calls: Collection[str] | None, **fields: Any) -> None:
         """Report what a model answered, with the ids of its calls. Further fields are those of a turn.
@@ -130,17 +127,14 @@ class Answers:
         return {"request": request} if request else {}
 
     def _of(self, run_id: str, node: str) -> _Answer:
-        answer = self._open.setdefault((run_id, node), _Answer())
-        if len(self._open) > ANSWERS_MAX:
-            self._open.popitem(last=False)
-        return answer
+        return self._open.setdefault((run_id, node), _Answer())
 
 
 class KeptFor(Generic[Kept]):
     """Something for each of a framework's objects, by identity, until it is gone or `OWNERS_MAX` newer ones came."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[int, tuple[weakref.ref[Any], Kept]] = OrderedDict()
+        self._kept: Newest[int, tuple[weakref.ref[Any], Kept]] = Newest(OWNERS_MAX)
 
     def get(self, owner: object) -> Kept | None:
         """Return what was kept for this object."""
@@ -150,8 +144,6 @@ class KeptFor(Generic[Kept]):
     def keep(self, owner: object, value: Kept) -> Kept:
         """Keep and return a value."""
         self._kept[id(owner)] = weakref.ref(owner), value
-        if len(self._kept) > OWNERS_MAX:
-            self._kept.popitem(last=False)
         return value
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -16,6 +15,7 @@ from streamproc.integrations._history import parts, text_of
 from streamproc.integrations._instances import instances_of
 from streamproc.integrations._steps import sparing
 from streamproc.integrations.watch import Watch
+from streamproc.model.newest import Newest
 
 # For the answer of a hook, which takes no longer than the event loop is blocked. The CLI does not go on without it: a
 # late PreToolUse keeps its tool from running, and a late PostToolBatch ends the session with an error.
@@ -58,7 +58,7 @@ class Connection:
         self._at_work: dict[Connection | str, tuple[str, str]] = {}  # runs and names of agents; the main one: this
         self._requests = PromptRequests()
         self._calls: set[str] = set()  # that have begun
-        self._errors: OrderedDict[str, str] = OrderedDict()  # by call
+        self._errors: Newest[str, str] = Newest(FAILED_MAX)  # by call
         self._spending = Spending(totals)
         self._polls = 0
 
@@ -131,8 +131,6 @@ class Connection:
 
     def _tool_failed(self, run_id: str, data: Data) -> None:
         self._errors[data["tool_use_id"]] = data["error"]
-        if len(self._errors) > FAILED_MAX:
-            self._errors.popitem(last=False)
 
     def _after_tools(self, run_id: str, data: Data) -> dict[str, Any]:
         """Report the calls of one answer, when the last of them has returned."""

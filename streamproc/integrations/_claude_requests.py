@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final
 
 from streamproc.integrations._requests import request_of
+from streamproc.model.newest import Newest
 
 AGENTS_MAX: Final = 1_000  # agents of one connection whose request is remembered, and sub-agents that have not begun
 
@@ -20,12 +21,12 @@ class PromptRequests:
     """
 
     def __init__(self) -> None:
-        self._requests: OrderedDict[tuple[str, str], dict[str, str]] = OrderedDict()  # by session and sub-agent
+        self._requests: Newest[tuple[str, str], dict[str, str]] = Newest(AGENTS_MAX)  # by session and sub-agent
         self._orders: deque[tuple[str, dict[str, str]]] = deque(maxlen=AGENTS_MAX)  # with the type of the sub-agent
 
     def prompted(self, data: Data) -> None:
         """Note a prompt for the main agent of a session."""
-        self._keep((data["session_id"], ""), _field(data.get("prompt")))
+        self._requests[data["session_id"], ""] = _field(data.get("prompt"))
 
     def ordered(self, tool_input: Data) -> None:
         """Note that a sub-agent is going to begin."""
@@ -38,14 +39,8 @@ class PromptRequests:
             order = next((one for one in self._orders if one[0] == data.get("agent_type")), None)
             if order is not None:
                 self._orders.remove(order)
-                self._keep(key, order[1])
+                self._requests[key] = order[1]
         return self._requests.get(key, {})
-
-    def _keep(self, key: tuple[str, str], request: dict[str, str]) -> None:
-        self._requests[key] = request
-        self._requests.move_to_end(key)
-        if len(self._requests) > AGENTS_MAX:
-            self._requests.popitem(last=False)
 
 
 def _field(prompt: Any) -> dict[str, str]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from decimal import Decimal
 from typing import Any, Final
 
 from claude_agent_sdk import AssistantMessage, ResultMessage
 
 from streamproc.integrations._history import usage_of
+from streamproc.model.newest import Newest
 
 SESSIONS_MAX: Final = 10_000  # sessions whose total is remembered
 TOKENS: Final = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens")
 
-Totals = OrderedDict[str, dict[str, Decimal]]  # tokens and USD of each session at its last result
+Totals = Newest[str, dict[str, Decimal]]  # tokens and USD of each session at its last result
 
 
 class Spending:
@@ -50,8 +50,6 @@ class Spending:
             spent = {name: amount - before.get(name, 0) for name, amount in total.items()}
             total = {name: max(amount, before.get(name, amount)) for name, amount in total.items()}
         self._totals[message.session_id] = total
-        if len(self._totals) > SESSIONS_MAX:
-            self._totals.popitem(last=False)
         for name in TOKENS:
             self._add(name, max(0, int(spent.get(name, 0)) - self._counted[name]))
         if (cost := spent.get("cost_usd", Decimal())) > 0:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import Any, Final
@@ -15,6 +14,7 @@ from streamproc.integrations._instances import instances_of
 from streamproc.integrations._requests import Requests
 from streamproc.integrations._steps import Steps, sparing
 from streamproc.integrations.watch import Watch
+from streamproc.model.newest import Newest
 
 RUNS_MAX: Final = 1_000  # runs of one client
 RESULTS_MAX: Final = 10_000  # ids of results of one run
@@ -39,7 +39,7 @@ class Loop:
         self._own = own or str(uuid.uuid4())  # the run, unless there is another id
         self._steps = Steps(self.watch)
         self._instances = instances_of(self.watch)
-        self._seen: OrderedDict[str, OrderedDict[str, None]] = OrderedDict()  # ids of results, by run
+        self._seen: Newest[str, Newest[str, None]] = Newest(RUNS_MAX)  # ids of results, by run
         self._requests = Requests()
         self._lock = threading.Lock()
 
@@ -141,15 +141,10 @@ class Loop:
         new."""
         with self._lock:
             first = run_id not in self._seen
-            seen = self._seen.setdefault(run_id, OrderedDict())
-            self._seen.move_to_end(run_id)
-            if len(self._seen) > RUNS_MAX:
-                self._seen.popitem(last=False)
+            seen = self._seen[run_id] = self._seen.get(run_id) or Newest(RESULTS_MAX)
             found = [result for result in results(request) if result.call_id not in seen]
             for result in found:
                 seen[result.call_id] = None
-            while len(seen) > RESULTS_MAX:
-                seen.popitem(last=False)
         return [result for result in found if result.new or not (first or self._shared)]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import OrderedDict
 from typing import Any, Final, NamedTuple
 
 from crewai.events import event_context
@@ -13,6 +12,7 @@ from crewai.utilities.i18n import I18N_DEFAULT
 from streamproc.integrations._instances import instances_of
 from streamproc.integrations._requests import request_of
 from streamproc.integrations.watch import Watch
+from streamproc.model.newest import Newest
 
 CALLS_MAX: Final = 10_000  # calls whose node is remembered, as their usage may come late
 STARTS: Final = ("agent_execution_started", "lite_agent_execution_started")
@@ -39,7 +39,7 @@ class CrewCalls:
     def __init__(self, watch: Watch) -> None:
         self._instances = instances_of(watch)
         self._at_work: dict[str, _Call] = {}
-        self._nodes: OrderedDict[str, str] = OrderedDict()  # by call
+        self._nodes: Newest[str, str] = Newest(CALLS_MAX)  # by call
         self._lock = threading.Lock()
 
     def begins(self, run_id: str, call: str, ctx: Any) -> bool:
@@ -51,8 +51,6 @@ class CrewCalls:
             role = named(getattr(ctx.agent, "role", None))
             self._at_work[call] = _Call(run_id, role, weakref.ref(ctx.executor))
             self._nodes[call] = self._instances.name(run_id, role, call)
-            if len(self._nodes) > CALLS_MAX:
-                self._nodes.popitem(last=False)
         return True
 
     def rest(self) -> None:

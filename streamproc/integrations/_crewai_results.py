@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from typing import Any, Final
 
 from crewai.tools.tool_failure import ToolFailure
 from crewai.utilities.i18n import I18N_DEFAULT
 
 from streamproc.integrations._answers import result_of
+from streamproc.model.newest import Newest
 
 RESULTS_MAX: Final = 1_000  # calls of all runs whose results are kept
 
@@ -31,7 +31,7 @@ class Outcomes:
     """
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[str, ...], dict[str, Any]] = OrderedDict()
+        self._known: Newest[tuple[str, ...], dict[str, Any]] = Newest(RESULTS_MAX)
         self._lock = threading.Lock()
 
     def of(self, call: tuple[str, ...], raw: Any) -> dict[str, Any]:
@@ -40,9 +40,6 @@ class Outcomes:
             if isinstance(raw, str) and raw.startswith(REPEATED):
                 return self._known.get(call, {"result": raw})
             outcome = self._known[call] = _outcome(raw)
-            self._known.move_to_end(call)
-            if len(self._known) > RESULTS_MAX:
-                self._known.popitem(last=False)
         return outcome
 
 

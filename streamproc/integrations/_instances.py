@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import OrderedDict, deque
+from collections import deque
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
+
+from streamproc.model.newest import Newest
 
 if TYPE_CHECKING:
     from streamproc.integrations.watch import Watch
@@ -23,7 +25,7 @@ class Instances:
     """
 
     def __init__(self) -> None:
-        self._at_work: OrderedDict[tuple[str, str], dict[int | str, tuple[int, Any]]] = OrderedDict()
+        self._at_work: Newest[tuple[str, str], dict[int | str, tuple[int, Any]]] = Newest(NODES_MAX)
         self._gone: deque[tuple[str, str, int]] = deque()  # objects that were collected: at any time, in any thread
         self._lock = threading.Lock()
 
@@ -32,16 +34,13 @@ class Instances:
         with self._lock:
             while self._gone:
                 self._done(*self._gone.popleft())
-            places = self._at_work.setdefault((run_id, node), {})
-            self._at_work.move_to_end((run_id, node))
+            places = self._at_work[run_id, node] = self._at_work.get((run_id, node), {})
             key = agent if isinstance(agent, str) else id(agent)
             if key not in places:
                 taken = {place for place, _ in places.values()}
                 place = min(next(place for place in count(1) if place not in taken), BESIDE_MAX)
                 places[key] = place, self._end(run_id, node, agent)
             place = places[key][0]
-            if len(self._at_work) > NODES_MAX:
-                self._at_work.popitem(last=False)
         return node if place == 1 else f"{node}/{place}"
 
     def done(self, run_id: str, node: str, agent: object) -> None:

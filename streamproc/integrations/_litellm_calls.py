@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import OrderedDict
 from collections.abc import Mapping
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
 from streamproc.integrations._history import usage_of
+from streamproc.model.newest import Newest
 
 if TYPE_CHECKING:
     from streamproc.integrations.watch import Watch
@@ -28,8 +28,8 @@ class WatchedCalls:
     def __init__(self, watch: Watch, run_id: str | None) -> None:
         self._watch = watch
         self._given = run_id
-        self._runs: OrderedDict[str, tuple[str, dict[str, str]]] = OrderedDict()  # by LiteLLM's id of the call
-        self._started: OrderedDict[str, None] = OrderedDict()
+        self._runs: Newest[str, tuple[str, dict[str, str]]] = Newest(CALLS_MAX)  # by LiteLLM's id of the call
+        self._started: Newest[str, None] = Newest(RUNS_MAX)
         self._lock = threading.Lock()
         self._is_unnamed_logged = False
 
@@ -47,8 +47,6 @@ class WatchedCalls:
             return None
         with self._lock:
             self._runs[str(call.get("litellm_call_id"))] = run_id, {}
-            if len(self._runs) > CALLS_MAX:
-                self._runs.popitem(last=False)
         return run_id
 
     def knows(self, call: Mapping[str, Any]) -> bool:
@@ -79,8 +77,6 @@ class WatchedCalls:
         with self._lock:
             is_new = run_id not in self._started
             self._started[run_id] = None
-            if len(self._started) > RUNS_MAX:
-                self._started.popitem(last=False)
         if is_new and any(scope.values()):
             self._watch.started(run_id, **{name: str(value) for name, value in scope.items() if value})
 

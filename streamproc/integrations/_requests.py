@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from typing import Any, Final
 
 from streamproc.fingerprint.requests import Prompt, as_json, request_of
+from streamproc.model.newest import Newest
 
 __all__ = ["ASKED_MAX", "Requests", "as_json", "request_of"]
 
@@ -20,8 +20,8 @@ class Requests:
     ended is the same request: some programs write all that has happened into one message."""
 
     def __init__(self) -> None:
-        self._prompts: OrderedDict[Hashable, Prompt] = OrderedDict()  # by run and node
-        self._asked: OrderedDict[Hashable, tuple[str | None, str | None]] = OrderedDict()  # by loop, with the request
+        self._prompts: Newest[Hashable, Prompt] = Newest(LOOPS_MAX)  # by run and node
+        self._asked: Newest[Hashable, tuple[str | None, str | None]] = Newest(LOOPS_MAX)  # by loop, with the request
 
     def of(self, loop: tuple[Hashable, ...], asked: Sequence[Any], instructions: str, *, goes_on: bool) -> str | None:
         """Return the request of the next answer of a loop: `asked` are the newest messages of a person, and `goes_on`
@@ -34,8 +34,6 @@ class Requests:
             return request_of(instructions)
         request = request_of(about, instructions) if instructions else about
         self._asked[loop] = about, request
-        if len(self._asked) > LOOPS_MAX:
-            self._asked.popitem(last=False)
         return request
 
     def _about(self, node: Hashable, asked: Sequence[Any]) -> str | None:
@@ -43,6 +41,4 @@ class Requests:
         if len(asked) != 1 or not isinstance(asked[0], str):
             return about
         prompt = self._prompts[node] = Prompt.after(self._prompts.get(node), asked[0], about)
-        if len(self._prompts) > LOOPS_MAX:
-            self._prompts.popitem(last=False)
         return prompt.about

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
+from streamproc.model.newest import Newest
+
 if TYPE_CHECKING:
     from streamproc.integrations.watch import Watch
 
@@ -99,8 +101,8 @@ class Steps:
         self._lock = threading.Lock()
         self._open: OrderedDict[str, list[_Step]] = OrderedDict()  # by run
         self._by_call: dict[tuple[str, str], _Step] = {}
-        self._fed: OrderedDict[tuple[str, str], None] = OrderedDict()
-        self._said: OrderedDict[str, bytes] = OrderedDict()  # digests of the last messages of people, by run
+        self._fed: Newest[tuple[str, str], None] = Newest(CALLS_MAX)
+        self._said: Newest[str, bytes] = Newest(RUNS_MAX)  # digests of the last messages of people, by run
 
     def answered(
         self, run_id: str, node: str, text: str, calls: Iterable[tuple[str, str, Any]] = (), *, scope: str = "",
@@ -191,10 +193,8 @@ class Steps:
             return
         digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         with self._lock:
-            again = self._said.pop(run_id, None) == digest
+            again = self._said.get(run_id) == digest
             self._said[run_id] = digest
-            if len(self._said) > RUNS_MAX:
-                self._said.popitem(last=False)
         if not again:
             self._watch.person(run_id)
 
@@ -214,8 +214,6 @@ class Steps:
                 self._by_call.pop((step.run_id, call_id), None)
             for call_id in step.calls if fed is None else fed:
                 self._fed[step.run_id, call_id] = None
-            while len(self._fed) > CALLS_MAX:
-                self._fed.popitem(last=False)
         if step.attempts > 1:
             step.fields["labels"] = {"attempts": str(step.attempts)}
         self._watch.turn(step.run_id, step.node, tool_calls=list(step.calls.values()), **step.fields)

@@ -20,7 +20,6 @@ The agents of a team share a `Breaker`, which is also the condition that ends it
 from __future__ import annotations
 
 import uuid
-from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
@@ -41,6 +40,7 @@ from streamproc.integrations._history import Reply
 from streamproc.integrations._requests import request_of
 from streamproc.integrations._steps import model_field, sparing
 from streamproc.integrations.watch import Watch
+from streamproc.model.newest import Newest
 
 __all__ = ["Breaker", "guarded"]
 
@@ -80,7 +80,7 @@ class Breaker(TerminationCondition):
         self._own = str(uuid.uuid4())
         self._loops: dict[str, list[Loop]] = {}  # by agent
         self._guarded: set[str] = set()
-        self._requests: OrderedDict[str, str] = OrderedDict()  # what a person has written last, by run
+        self._requests: Newest[str, str] = Newest(RUNS_MAX)  # what a person has written last, by run
         self._people = {"user", *people}  # AutoGen calls the sender of a task "user"
         self._ends = self.watch.on_halt == "end"
         self._terminated = False
@@ -142,9 +142,6 @@ class Breaker(TerminationCondition):
         """Note what the turns of agents without a guarded client belong to."""
         if (request := request_of(message.to_text())) is not None:
             self._requests[run_id] = request
-            self._requests.move_to_end(run_id)
-            if len(self._requests) > RUNS_MAX:
-                self._requests.popitem(last=False)
 
     def _waiting(self, node: str, run_id: str, calls: Collection[str]) -> list[Loop]:
         """Return the loops of a node that wait for results of calls; those of a guarded client may have got them."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakKeyDictionary, ref
@@ -11,6 +10,7 @@ from weakref import WeakKeyDictionary, ref
 from streamproc.core.graph import check_graph
 from streamproc.errors import Halted, TaskEnded
 from streamproc.model.control_types import ENDS_OF_TASKS
+from streamproc.model.newest import Newest
 
 if TYPE_CHECKING:
     from streamproc.client.waits import Waits
@@ -59,7 +59,7 @@ class Reporters:
     """Who reports what: the first of several adapters that hear the same. Thread-safe."""
 
     def __init__(self) -> None:
-        self._owners: OrderedDict[Hashable, ref[object]] = OrderedDict()
+        self._owners: Newest[Hashable, ref[object]] = Newest(REPORTED_MAX)
         self._lock = threading.Lock()
 
     def owns(self, what: Hashable, owner: object) -> bool:
@@ -69,8 +69,6 @@ class Reporters:
             first = None if found is None else found()
             if first is None:
                 self._owners[what] = ref(owner)
-                if len(self._owners) > REPORTED_MAX:
-                    self._owners.popitem(last=False)
         return first is None or first is owner
 
 
@@ -79,7 +77,7 @@ class Warnings:
 
     def __init__(self, told: Callable[[ControlEvent], None] | None = None) -> None:
         self._told = told
-        self._newest: OrderedDict[str, ControlEvent] = OrderedDict()
+        self._newest: Newest[str, ControlEvent] = Newest(WARNINGS_MAX)
         self._lock = threading.Lock()
 
     def add(self, control: ControlEvent) -> None:
@@ -89,10 +87,7 @@ class Warnings:
         if self._told is not None:
             self._told(control)
         with self._lock:
-            self._newest.pop(control.run_id, None)
             self._newest[control.run_id] = control
-            if len(self._newest) > WARNINGS_MAX:
-                self._newest.popitem(last=False)
 
     def take(self, run_id: str) -> ControlEvent | None:
         """Return and forget the warning of a run."""
@@ -116,7 +111,7 @@ class MonitorBackend:
         self._monitor = monitor
         self._lock = threading.Lock()  # held while the engine steps, which does no I/O
         self._warnings = Warnings(told)
-        self._ended: OrderedDict[str, None] = OrderedDict()  # runs of which a task has ended
+        self._ended: Newest[str, None] = Newest(WARNINGS_MAX)  # runs of which a task has ended
 
     def feed(self, event: dict[str, Any]) -> None:
         if event["type"] == "run.started" and event.get("graph") is not None:
@@ -126,8 +121,6 @@ class MonitorBackend:
                 self._warnings.add(control)
                 if control.type in ENDS_OF_TASKS:
                     self._ended[control.run_id] = None
-                    if len(self._ended) > WARNINGS_MAX:
-                        self._ended.popitem(last=False)
 
     def check(self, run_id: str, task: str = "") -> None:
         halt = self._monitor.halted(run_id)

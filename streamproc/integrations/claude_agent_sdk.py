@@ -15,7 +15,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, Final
@@ -24,9 +23,10 @@ import claude_agent_sdk as sdk
 
 from streamproc.integrations._claude_hooks import Connection
 from streamproc.integrations._claude_prompts import Prompts
-from streamproc.integrations._claude_usage import Totals
+from streamproc.integrations._claude_usage import SESSIONS_MAX, Totals
 from streamproc.integrations._steps import sparing
 from streamproc.integrations.watch import Watch
+from streamproc.model.newest import Newest
 
 __all__ = ["Breaker", "WatchedClient"]
 
@@ -47,7 +47,7 @@ class Breaker:
     def __init__(self, watch: Watch | None = None, *, run_id: str | None = None, **options: Any) -> None:
         self.watch = watch or Watch(**options)
         self._run_id = run_id
-        self._totals: Totals = OrderedDict()
+        self._totals: Totals = Newest(SESSIONS_MAX)
 
     async def query(
         self,

@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import uuid
 import weakref
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice, takewhile
@@ -32,6 +31,7 @@ from streamproc.integrations._instances import instances_of
 from streamproc.integrations._requests import ASKED_MAX, Requests
 from streamproc.integrations._steps import model_field
 from streamproc.integrations.watch import Watch
+from streamproc.model.newest import Newest
 
 __all__ = ["Breaker"]
 
@@ -80,7 +80,7 @@ class Breaker(agents.RunHooks[Any]):
         self._requests = Requests()
         self._instances = instances_of(self.watch)
         self._loops: KeptFor[_Loop] = KeptFor()  # by context
-        self._callers: OrderedDict[tuple[str, str], tuple[_Loop, str]] = OrderedDict()  # by run and call, with the node
+        self._callers: Newest[tuple[str, str], tuple[_Loop, str]] = Newest(CALLS_MAX)  # by run and call, with the node
         # By usage: all contexts of a run have the same, those of its nested agents too.
         self._untraced: KeptFor[str] = KeptFor()
         self._streams: KeptFor[weakref.ref[Streamed]] = KeptFor()
@@ -176,8 +176,6 @@ class Breaker(agents.RunHooks[Any]):
         calls = [item.call_id for item in response.output if item.type in ("function_call", "custom_tool_call")]
         for call_id in calls:
             self._callers[run_id, call_id] = loop, node
-            if len(self._callers) > CALLS_MAX:
-                self._callers.popitem(last=False)
         model = self._model or _answerer(response) or _named(agent, loop.config)
         about = model_field(model, UNNAMED) if model or not calls else {}  # its tools may tell it
         self._answers.said(run_id, node, "".join(text or "" for text in said), calls, **about)

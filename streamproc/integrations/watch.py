@@ -11,7 +11,6 @@ import logging
 import os
 import threading
 import uuid
-from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from streamproc.errors import Halted, StreamprocError
 from streamproc.integrations.backends import Backend, MonitorBackend
+from streamproc.model.newest import Newest
 from streamproc.tracing.halt_spans import record_halt
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Watch:
         """Faults of ours that the agents were spared; the first of each kind is logged."""
         self.last_fault: Exception | None = None
         self._lock = threading.Lock()
-        self._runs: OrderedDict[str, _Known] = OrderedDict()
+        self._runs: Newest[str, _Known] = Newest(RUNS_MAX)
         self._logged: set[type[Exception]] = set()
         self._backend: Backend
         if monitor is None and (brokers or os.environ.get("STREAMPROC_BROKERS")):
@@ -323,8 +323,6 @@ class Watch:
             known = self._runs.get(run_id)
             if known is None:
                 known = self._runs[run_id] = _Known()
-                if len(self._runs) > RUNS_MAX:
-                    self._runs.popitem(last=False)
             return known
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from streamproc.model.newest import Newest
 from streamproc.notify.triggers import subject_of
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ class Dedup:
 
     def __init__(self, window_s: float) -> None:
         self._window_s = window_s
-        self._ids: dict[str, None] = {}
-        self._series: dict[str, dict[tuple[str, str], _Series]] = {}
+        self._ids: Newest[str, None] = Newest(IDS_MAX)
+        self._series: Newest[str, dict[tuple[str, str], _Series]] = Newest(SUBJECTS_MAX)
         self.same = 0
         """Number of control events that arrived again."""
         self.held_back = 0
@@ -45,13 +46,8 @@ class Dedup:
             self.same += 1
             return None
         self._ids[control.id] = None
-        if len(self._ids) > IDS_MAX:
-            del self._ids[next(iter(self._ids))]
         subject = subject_of(control)
-        series = self._series.pop(subject, {})
-        self._series[subject] = series  # now the newest
-        if len(self._series) > SUBJECTS_MAX:
-            del self._series[next(iter(self._series))]
+        series = self._series[subject] = self._series.get(subject, {})
         key = (control.code, control.task_id or _batch_of(control))
         known = series.get(key)
         if known is not None and now_s - known.since_s < self._window_s and urgency <= known.urgency:

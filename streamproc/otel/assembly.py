@@ -23,6 +23,7 @@ from typing import Any, Final
 from streamproc.importers.trace_events import TraceCounts, TraceEvent, TraceOptions
 from streamproc.importers.trace_steps import MODEL, TOOL, UNSET, WORKING, Step
 from streamproc.importers.trace_turns import turns_of
+from streamproc.model.newest import Newest
 
 PUBLISHED_MAX: Final = 2_000  # ids of published events that are remembered for each trace
 
@@ -56,7 +57,7 @@ class _Kept:
 class _OpenTrace:
     id: str
     kept: dict[str, _Kept] = field(default_factory=dict)
-    published: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    published: Newest[str, None] = field(default_factory=lambda: Newest(PUBLISHED_MAX))
     run: str = ""  # of the spans that name none; final once an event is published
     heard: float = 0.0  # when its last span came
     waiting: int = 0
@@ -231,8 +232,6 @@ class TraceAssembly:
             calls = [call for one_id in new for call in one.siblings[one_id]]
             one.event |= {"event_id": new[0], "tool_calls": calls}
         trace.published |= dict.fromkeys(new)
-        while len(trace.published) > PUBLISHED_MAX:
-            trace.published.popitem(last=False)
         self.late += one.at < trace.newest
         trace.newest = max(trace.newest, one.at)
         trace.seen.calls += one.blank_calls

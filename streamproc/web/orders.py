@@ -22,6 +22,7 @@ from streamproc.fleet.commands import Order, OrderFacts, deliver, progress_of, r
 from streamproc.fleet.signing import command_signer
 from streamproc.fleet.verbs import RULES, RUN
 from streamproc.model.escaping import escape
+from streamproc.model.newest import Newest
 from streamproc.read_model.order_progress import order_progress
 from streamproc.web.access.rights import FLEET, HALT
 
@@ -112,7 +113,7 @@ class PageOrders:
         self.enabled = enabled
         self.model = model
         self.caught_up = caught_up
-        self.placed: dict[str, PlacedOrders] = {}
+        self.placed: Newest[str, PlacedOrders] = Newest(ORDERS_MAX)
         """What was ordered from here, by the id of its form."""
         self._settings = signing_first(settings, ISSUER)
         self._seal_key = secrets.token_bytes(32)
@@ -167,8 +168,6 @@ class PageOrders:
                   counted=1 if draft.runs else draft.counted)
             for scope, order_id in zip(draft.scopes, _ids(draft), strict=True)
         ))  # fmt: skip
-        while len(self.placed) >= ORDERS_MAX:
-            del self.placed[next(iter(self.placed))]
         self.placed[draft.id] = placed
         task = asyncio.create_task(self._send_all(placed.orders))
         self._tasks.add(task)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from streamproc.fleet.watch_metrics import watch_readings
 from streamproc.metrics import Reading, fleet_readings
 from streamproc.model.fleet_command import FLEET
+from streamproc.model.newest import Newest
 from streamproc.read_model import DecisionFilter
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class PageMetrics:
         self._model = model
         self._reader = reader
         self._saved: defaultdict[str, float] = defaultdict(float)  # USD, by code
-        self._seen: dict[str, None] = {}  # ids of halts, oldest first
+        self._seen: Newest[str, None] = Newest(SEEN_MAX)  # ids of halts
 
     def readings(self) -> Iterable[Reading]:
         """Return the metrics as they are now."""
@@ -37,8 +38,6 @@ class PageMetrics:
             if halt.id not in self._seen:
                 self._seen[halt.id] = None
                 self._saved[halt.code] += self._estimate(halt)
-        while len(self._seen) > SEEN_MAX:
-            del self._seen[next(iter(self._seen))]
         yield from fleet_readings(self._status, lambda: self._saved)
         yield from watch_readings(self._reader.watching())
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
+
+from streamproc.model.newest import Newest
 
 if TYPE_CHECKING:
     from streamproc.policy import Policy
@@ -22,7 +23,7 @@ class RunLog:
         self._settings = settings
         self._policy = policy
         self._model = model
-        self._kept: OrderedDict[str, tuple[object, Recording]] = OrderedDict()
+        self._kept: Newest[str, tuple[object, Recording]] = Newest(KEPT)
         self._turn = asyncio.Lock()
 
     async def read(self, run: LiveRun) -> Recording:
@@ -37,6 +38,4 @@ class RunLog:
                 return known[1]
             recording = await read_run(self._settings, self._policy, run.run_id, model=self._model)
             self._kept[run.run_id] = version, recording
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
             return recording

@@ -9,7 +9,6 @@ import secrets
 import sys
 import tempfile
 import time
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from streamproc.errors import StreamprocError
+from streamproc.model.newest import Newest
 from streamproc.policy import load_policy
 from streamproc.web.trial_process import TRIAL_FILE, Trial, TrialResult
 
@@ -58,7 +58,7 @@ class Trials:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._states: OrderedDict[str, TrialState] = OrderedDict()
+        self._states: Newest[str, TrialState] = Newest(KEPT)
         self._reading = False
 
     def find(self, trial_id: str) -> TrialState | None:
@@ -88,8 +88,6 @@ class Trials:
             self._reading = False
         state = TrialState(secrets.token_urlsafe(12), text, policy_hash, len(run_ids))
         self._states[state.id] = state
-        while len(self._states) > KEPT:
-            self._states.popitem(last=False)
         state.task = asyncio.create_task(self._run(state, folder))
         return state
 

@@ -5,8 +5,7 @@ tenants, and `follow_commands` applies the commands of operators. The windows of
 part of each run's state, in the table `runs`; the accounts are in the table `accounts`.
 
 The agents read in-memory channels. The consumer fills them with slices of up to 1 000 records of one partition
-(`worker.consumer`): a hop through a channel costs about 12 µs, which a single record could not afford. `--path stock`
-replaces the first two by agents that read the topics, event by event (`worker.stock`).
+(`worker.consumer`): a hop through a channel costs about 12 µs, which a single record could not afford.
 
 Faust restarts an agent that raises, and the agent continues with the next slice. A slice must not be skipped, so a
 failure of `watch_turns` or `book_spend` ends this run of the worker (`PartitionPipelines.accept`).

@@ -19,7 +19,7 @@ from streamproc.core.compiled import core_kind
 from streamproc.errors import InvalidSettings, StatesOfAnotherVersion, Unavailable
 from streamproc.metrics.exposing import exposing
 from streamproc.worker import logs
-from streamproc.worker.composition import Path, Worker
+from streamproc.worker.composition import Worker
 from streamproc.worker.limits import (
     CRASHES_MAX,
     CRASHES_WINDOW_S,
@@ -48,7 +48,6 @@ EXIT_UNUSABLE: Final = 2
 def run_worker(
     settings: Settings,
     policy: Policy,
-    path: Path = "batch",
     *,
     give_up_after_s: float | None = None,
     log_level: str = "info",
@@ -61,7 +60,7 @@ def run_worker(
     """
     logs.set_up(log_level, settings.log_style)
     with Watchdog(LOOP_STUCK_SESSIONS * settings.session_timeout_s) as watchdog:
-        return run_with_restarts(lambda: run_once(settings, policy, path, give_up_after_s, watchdog), watchdog)
+        return run_with_restarts(lambda: run_once(settings, policy, give_up_after_s, watchdog), watchdog)
 
 
 def run_with_restarts(run: Callable[[], Coroutine[Any, Any, None]], watchdog: Watchdog) -> int:
@@ -104,9 +103,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     return uvloop.new_event_loop
 
 
-async def run_once(
-    settings: Settings, policy: Policy, path: Path, give_up_after_s: float | None, watchdog: Watchdog
-) -> None:
+async def run_once(settings: Settings, policy: Policy, give_up_after_s: float | None, watchdog: Watchdog) -> None:
     """Run the worker once: wait for the broker, then work until a clean stop (raises `Stopped`) or a crash."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -115,14 +112,14 @@ async def run_once(
     log.info(
         "starts brokers=%s group=%s instance=%s policy=%s version=%s hash=%s path=%s core=%s%s",
         settings.brokers, settings.worker_group, settings.instance or "-",
-        policy.name, policy.version, policy.hash, path, core_kind(),
+        policy.name, policy.version, policy.hash, Worker.path, core_kind(),
         f" shadow={settings.shadow}" if settings.shadow else "",
     )  # fmt: skip
     gc.set_threshold(*GC_THRESHOLD)
     metrics = WorkerMetrics(stop)
     async with exposing(settings, metrics.read, metrics.missing), tracing_turns(settings) as tracing:
         ready = await unless_stopped(stop, wait_until_ready(settings, give_up_after_s))
-        worker = metrics.worker = Worker(settings, policy, path, ready, tracing)
+        worker = metrics.worker = Worker(settings, policy, ready, tracing)
         try:
             await worker.run(stop, watchdog)
         finally:

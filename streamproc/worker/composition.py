@@ -6,7 +6,7 @@ import asyncio
 import logging
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from faust.types import TP
 
@@ -41,7 +41,6 @@ from streamproc.worker.spend import AccountProcessor, AccountsTable
 from streamproc.worker.stall_detector import StallDetector, WorkerStalled
 from streamproc.worker.status_file import status_file_of
 from streamproc.worker.status_retention import StatusRetention
-from streamproc.worker.stock import StockTransport, add_event_agents
 from streamproc.worker.tasks import dump_tasks, unless_stopped
 from streamproc.worker.turn_processor import TurnProcessor
 from streamproc.worker.turn_tracing import TracedPipelines, TracedPublisher, TurnTracing
@@ -57,15 +56,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("streamproc.worker")
 
-Path = Literal["batch", "stock"]
-
 
 class Worker:
     """The parts of a worker, connected."""
 
-    def __init__(
-        self, settings: Settings, policy: Policy, path: Path, ready: Ready, tracing: TurnTracing | None = None
-    ) -> None:
+    path: ClassVar[str] = "batch"
+    """How records reach the agents, for the log."""
+    transport: ClassVar[type[BatchTransport]] = BatchTransport
+
+    def __init__(self, settings: Settings, policy: Policy, ready: Ready, tracing: TurnTracing | None = None) -> None:
         engine = policy.engine()
         self.faults = engine.faults
         self.detectors = tuple(policy.effective()["detectors"])  # the codes of all, off or on
@@ -84,8 +83,8 @@ class Worker:
         self._add_processors(settings, engine, ready)
         self.app = new_app(settings, self._count)
         self._add_tables(settings, engine)
-        self._add_transport(path)
-        self._add_agents(path)
+        self._add_transport()
+        self._add_agents()
         self.app.tables.add(self._runs_table)
         self.app.tables.add(self._accounts_table)
         self.deadlines = Deadlines(
@@ -161,11 +160,10 @@ class Worker:
         if self._uses_append_time:
             self.store.run_limits.due_ms = lambda state: due.due_ms if (due := engine.next_deadline(state)) else 0
 
-    def _add_transport(self, path: Path) -> None:
+    def _add_transport(self) -> None:
         """Let Faust use our consumer. Its channels are added with the agents."""
         self._channels: dict[str, Any] = {}
-        transport = StockTransport if path == "stock" else BatchTransport
-        self.app.transport = transport(
+        self.app.transport = self.transport(
             self.app.conf.broker_consumer,
             self.app,
             pipelines=self._pipelines,
@@ -173,18 +171,18 @@ class Worker:
             channels=self._channels,
         )
 
-    def _add_agents(self, path: Path) -> None:
+    def _add_agents(self) -> None:
         options: dict[str, Any] = {"key_type": bytes, "value_type": bytes, "allow_empty": True}
-        event_topics = self.app.topic(self._turns, **options), self.app.topic(self._spend, **options)
-        if path == "stock":
-            add_event_agents(self.app, event_topics, self.pipelines, self.account_pipelines)
-        else:
-            slices = add_slice_agents(self.app, self.pipelines, self.account_pipelines)
-            self._channels |= {self._turns: slices.turns, self._spend: slices.spend}
-            for topic in event_topics:
-                self.app.topics.add(topic)  # the consumer subscribes to these, the agents do not
+        self._add_event_agents(self.app.topic(self._turns, **options), self.app.topic(self._spend, **options))
         self._command_batches: Any = add_command_agent(self.app, self.fleet_commands)
         self.fleet_commands.deliver = self._deliver_commands
+
+    def _add_event_agents(self, turns: Any, spend: Any) -> None:
+        """Add the agents of the topics of turns and spend."""
+        slices = add_slice_agents(self.app, self.pipelines, self.account_pipelines)
+        self._channels |= {self._turns: slices.turns, self._spend: slices.spend}
+        for topic in (turns, spend):
+            self.app.topics.add(topic)  # the consumer subscribes to these, the agents do not
 
     async def _deliver_commands(self, records: Sequence[Any]) -> None:
         await self.app.agents.wait_until_agents_started()

@@ -55,6 +55,13 @@ def test_an_invalid_option_is_reported_before_anything_is_tried(run, nowhere: st
     assert message in result.stderr
 
 
+def test_the_stock_path_of_the_worker_is_deprecated(run, nowhere: str) -> None:
+    result = run("worker", "--path", "stock", "--policy", "nope", "--brokers", nowhere)
+
+    assert result.exit_code == 2
+    assert "--path stock is deprecated and has no effect" in result.stderr
+
+
 async def test_publishing_fails_with_the_number_of_lost_events_when_the_broker_stops(
     own_broker: Any, run, tmp_path: Path, topic_prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

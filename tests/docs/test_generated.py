@@ -11,7 +11,8 @@ from pydantic import BaseModel
 
 from benchmarks.table import shown
 from docs import generate
-from streamproc.cli.detector_page import markdown, read_page
+from docs.detector_markdown import markdown
+from streamproc.cli.detector_page import read_page
 from streamproc.cli.measured_figures import BUILT_IN, SOURCES
 from streamproc.detectors import BY_CODE
 from streamproc.model import raw_events

@@ -30,7 +30,7 @@ Start = Callable[..., "Process"]
 class Process:
     """A streamproc command with its log in a file."""
 
-    def __init__(self, log: Path, *arguments: object, **environment: str) -> None:
+    def __init__(self, log: Path, *arguments: object, module: str = "streamproc", **environment: str) -> None:
         self.log = log
         clean = {
             name: os.environ[name]
@@ -39,7 +39,7 @@ class Process:
         }
         with log.open("ab") as file:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "streamproc", *map(str, arguments)],
+                [sys.executable, "-m", module, *map(str, arguments)],
                 env=clean | {"PYTHONPATH": str(ROOT)} | environment,
                 stdin=subprocess.DEVNULL,
                 stdout=file,

@@ -177,7 +177,10 @@ async def test_a_worker_sends_spans_of_what_it_does(
 ) -> None:
     url = await receiver.start()
     variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_BSP_SCHEDULE_DELAY": "100"}
-    worker = start("worker", "--path", path, "--trace-sample", 1, **variables)
+    if path == "stock":
+        worker = start("--trace-sample", 1, module="benchmarks.stock_path", **variables)
+    else:
+        worker = start("worker", "--trace-sample", 1, **variables)
     await until(lambda: worker.logged("ready partitions="), 90)
     topics, began_ns = Topics(settings), time.time_ns()
     turns = looping_run("r")

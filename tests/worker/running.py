@@ -42,8 +42,12 @@ def work(environment: dict[str, str], log: str, path: Way, before: str, give_up_
     from streamproc.settings import load_settings
     from streamproc.worker.app import run_worker
 
+    if path == "stock":
+        from benchmarks.stock_path import use_stock_agents
+
+        use_stock_agents()
     settings = load_settings()
-    sys.exit(run_worker(settings, load_policy(settings.policy), path, give_up_after_s=give_up_after_s))
+    sys.exit(run_worker(settings, load_policy(settings.policy), give_up_after_s=give_up_after_s))
 
 
 # A policy's engine that has a bug: it fails on a turn of the node "cursed", after it has changed the state.

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from faust.types import TP
 
+from benchmarks.stock_path import StockWorker
 from streamproc.fleet.issuing import new_command, send as send_command
 from streamproc.policy import load_policy
 from streamproc.worker.composition import Worker
@@ -93,7 +94,8 @@ async def test_the_consumer_and_the_agent_both_get_the_error_of_a_slice() -> Non
 async def test_a_running_worker_has_its_agents_and_tables_by_name(settings, topics, tmp_path, path) -> None:
     """In this process, so that its Faust app can be looked at."""
     policy = load_policy(with_policy(settings, tmp_path).policy)
-    worker, stop = Worker(settings, policy, path, await wait_until_ready(settings, 10)), asyncio.Event()
+    kind = StockWorker if path == "stock" else Worker
+    worker, stop = kind(settings, policy, await wait_until_ready(settings, 10)), asyncio.Event()
     with Watchdog(LOOP_STUCK_SESSIONS * settings.session_timeout_s) as watchdog:
         running = asyncio.ensure_future(worker.run(stop, watchdog))
         try:
@@ -125,10 +127,9 @@ async def test_a_worker_logs_its_agents_and_tables_when_it_starts(settings, star
     assert worker.end() == 0
 
 
-@pytest.mark.parametrize("path", ["batch", "stock"])
-def test_the_example_lists_agents_and_tables(settings, path) -> None:
+def test_the_example_lists_agents_and_tables(settings) -> None:
     done = subprocess.run(
-        [sys.executable, "examples/worker_agents.py", path],
+        [sys.executable, "examples/worker_agents.py"],
         cwd=ROOT, env=os.environ | environment_of(settings), capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     names = [line.split(":")[0] for line in done.stdout.splitlines()]

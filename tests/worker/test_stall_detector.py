@@ -101,9 +101,10 @@ consumer.SameLoopConsumer.fetch = mute
 """
 # An agent that takes a slice, or an event, and never comes back.
 MUTE_AGENT = """
-from streamproc.worker import slices, stock
+from benchmarks import stock_path
+from streamproc.worker import slices
 slices.Slice.apply_to = lambda self, pipelines: None
-stock._apply = lambda app, message, pipelines: None
+stock_path._apply = lambda app, message, pipelines: None
 """
 # A member that never takes what a rebalance gives it.
 MUTE_REBALANCE = """

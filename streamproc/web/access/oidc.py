@@ -23,6 +23,7 @@ from aiohttp import web
 from streamproc.errors import Unavailable, shown
 from streamproc.metrics.bounded_http import network_of
 from streamproc.model.escaping import escape
+from streamproc.model.newest import Newest
 from streamproc.report.markup import Html, tag
 from streamproc.web.access.client_address import TrustedProxies, client_address
 from streamproc.web.access.headers import cookie_values
@@ -75,7 +76,7 @@ class OidcLogin(LoginMethod):
         self._now = now
         self._provider = OidcProvider(options.oidc_issuer, options.oidc_client_id, secret)
         self._key = secrets.token_bytes(32)
-        self._used: dict[str, None] = {}
+        self._used: Newest[str, None] = Newest(USED_MAX)
 
     def form(self, _request: web.Request, back_to: str) -> Html:
         """Return a link that begins a login."""
@@ -111,8 +112,6 @@ class OidcLogin(LoginMethod):
         if self._exchanging[place] >= EXCHANGES_MAX:
             raise LoginRefused(BUSY)
         self._used[cookie] = None
-        if len(self._used) > USED_MAX:
-            del self._used[next(iter(self._used))]
         self._exchanging[place] += 1
         try:
             token = await self._provider.id_token(code, self._derived("verifier", cookie), self._redirect_uri)

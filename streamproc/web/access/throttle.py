@@ -15,10 +15,10 @@ address.
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 from streamproc.metrics.bounded_http import network_of
+from streamproc.model.newest import Newest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,8 +38,8 @@ class LoginThrottle:
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._failed: OrderedDict[_Key, list[float]] = OrderedDict()
-        self._known: OrderedDict[_Key, None] = OrderedDict()
+        self._failed: Newest[_Key, list[float]] = Newest(KEYS_MAX)
+        self._known: Newest[_Key, None] = Newest(KNOWN_MAX)
 
     def attempt(self, address: str, account: str, browser: str = "") -> float:
         """Count an attempt as failed until `succeeded` says otherwise, so that many at once do not slip through.
@@ -66,11 +66,7 @@ class LoginThrottle:
     def succeeded(self, address: str, account: str, browser: str = "") -> None:
         """Take back the last attempt: it was no failure. The address is known to the account from now on."""
         self.take_back(address, account, browser)
-        known = (network_of(address), account)
-        self._known[known] = None
-        self._known.move_to_end(known)
-        if len(self._known) > KNOWN_MAX:
-            self._known.popitem(last=False)
+        self._known[network_of(address), account] = None
 
     def _limits(self, address: str, account: str, browser: str) -> list[tuple[_Key, int]]:
         if browser:
@@ -82,10 +78,7 @@ class LoginThrottle:
         return limits
 
     def _count(self, key: _Key, now_s: float) -> list[float]:
-        failed = self._failed.setdefault(key, [])
-        self._failed.move_to_end(key)
+        failed = self._failed[key] = self._failed.get(key, [])
         while failed and now_s - failed[0] >= WINDOW_S:
             del failed[0]
-        if len(self._failed) > KEYS_MAX:
-            self._failed.popitem(last=False)
         return failed

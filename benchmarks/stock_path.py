@@ -1,20 +1,25 @@
-"""The stock path (`--path stock`): the same agents on topics, event by event, through Faust's conductor and streams.
+"""The stock path: the worker's agents on topics, event by event, through Faust's conductor and streams.
 
-It is slower by an order of magnitude, and exists for comparison with the batch path. Fetching, recovery and commits are
-those of the batch path. Faust's own lose events when one rebalance follows another: Faust takes records fetched before
-a rebalance for those read after it, clears its queue once more after reading has resumed, and commits over both gaps.
-So a slice is put into Faust's queue record by record, and the next one follows once the agent has processed all of it.
+`python -m benchmarks.stock_path` takes the options of `streamproc worker`. It is slower by an order of magnitude, and
+exists for comparison: tests run on it as well, so the batch path decides what stock Faust agents decide. Fetching,
+recovery and commits are those of the batch path. Faust's own lose events when one rebalance follows another: Faust
+takes records fetched before a rebalance for those read after it, clears its queue once more after reading has resumed,
+and commits over both gaps. So a slice is put into Faust's queue record by record, and the next one follows once the
+agent has processed all of it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from faust.types import TP
 from faust.types.tuples import ConsumerMessage
 
+from streamproc.worker import app as workers
+from streamproc.worker.composition import Worker
 from streamproc.worker.consumer import BatchConsumer, BatchTransport
 from streamproc.worker.records import PlacedRecord
 
@@ -73,22 +78,29 @@ class StockTransport(BatchTransport):
     Consumer: ClassVar[type[BatchConsumer]] = StockConsumer
 
 
-def add_event_agents(
-    app: Any, topics: tuple[Any, Any], turns: PartitionPipelines, accounts: PartitionPipelines
-) -> None:
-    """Add the agents of the stock path to an app: those of `worker.agents`, reading the topics of turns and spend."""
+class StockWorker(Worker):
+    """A worker whose agents are those of `worker.agents`, reading the topics of turns and spend."""
 
-    @app.agent(topics[0], name="watch_turns")
-    async def watch_turns(stream: Any) -> None:
-        """Step turns through the engine: decisions to the control topic, states to the table `runs`."""
-        async for event in stream.noack().events():
-            _apply(app, event.message, turns)
+    path = "stock"
+    transport = StockTransport
 
-    @app.agent(topics[1], name="book_spend")
-    async def book_spend(stream: Any) -> None:
-        """Book statements of spend to the table `accounts`."""
-        async for event in stream.noack().events():
-            _apply(app, event.message, accounts)
+    def _add_event_agents(self, turns: Any, spend: Any) -> None:
+        @self.app.agent(turns, name="watch_turns")
+        async def watch_turns(stream: Any) -> None:
+            """Step turns through the engine: decisions to the control topic, states to the table `runs`."""
+            async for event in stream.noack().events():
+                _apply(self.app, event.message, self.pipelines)
+
+        @self.app.agent(spend, name="book_spend")
+        async def book_spend(stream: Any) -> None:
+            """Book statements of spend to the table `accounts`."""
+            async for event in stream.noack().events():
+                _apply(self.app, event.message, self.account_pipelines)
+
+
+def use_stock_agents() -> None:
+    """Make the workers that this process runs from now on stock ones."""
+    workers.Worker = StockWorker  # type: ignore[misc]
 
 
 def _apply(app: Any, message: Any, pipelines: PartitionPipelines) -> None:
@@ -112,3 +124,11 @@ def _record(message: Any) -> PlacedRecord:
         message.topic, message.partition, message.offset, round(message.timestamp * 1000), message.key, message.value,
         message.timestamp_type, message.headers or (),
     )  # fmt: skip
+
+
+if __name__ == "__main__":
+    from streamproc import cli
+
+    use_stock_agents()
+    sys.argv[1:1] = ["worker"]
+    cli.main()
