@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from streamproc.importers.claude_messages import (
     HARNESS,
+    NOTIFICATION,
     UUID,
     ClaudeMessages,
     is_human,
@@ -134,11 +135,15 @@ class SessionFile(RecordReader):
         return self._files[agent]
 
     def _attachment(self, data: dict[str, Any], number: int) -> None:
-        """Take what a person typed while the agent was working."""
+        """Take what a person typed, and which tasks ended, while the agent was working."""
         attached = mapping(data.get("attachment"))
-        if attached.get("type") != "queued_command" or attached.get("commandMode", "prompt") != "prompt":
+        mode = attached.get("commandMode", "prompt")
+        if attached.get("type") != "queued_command" or mode not in ("prompt", NOTIFICATION):
             return
         scope = self._scope(data)
+        if mode == NOTIFICATION:
+            self.messages.notified(scope.run_id, text_of(attached.get("prompt")))
+            return
         if scope.parent_run_id or not is_person(attached) or not is_human(attached.get("prompt")):
             return
         if self._is_new(data):

@@ -32,6 +32,8 @@ HARNESS: Final = (
     "<command-name>", "<command-message>", "<local-command-", "<task-notification>", "<bash-input>", "<bash-stdout>",
     "<user-memory-input>", "<teammate-message", "Caveat:", "[Request interrupted by user",
 )  # fmt: skip
+NOTIFICATION: Final = "task-notification"
+NOTIFICATION_MAX: Final = 4_096  # characters: its ids and its summary are in front
 # How the result of a call begins that a person declined or stopped.
 DECLINED: Final = ("The user doesn't want to", "The user does not want to", "[Request interrupted by user")
 REMINDER: Final = ("<system-reminder>", "</system-reminder>")
@@ -46,6 +48,7 @@ class ClaudeMessages:
     def __init__(self, reader: RecordReader) -> None:
         self.buffer, self._reading, self._tally = reader.buffer, reader.reading, reader.tally
         self._prompts: dict[str, str] = {}  # what open calls of sub-agents ask for, and their types
+        self._notified: dict[str, str] = {}  # by run: what its next response answers
 
     def is_new(self, row: dict[str, Any], session: str) -> bool:
         """Whether a record was not read before: a resumed session copies those of the former."""
@@ -80,6 +83,8 @@ class ClaudeMessages:
         turn = self.buffer.response(scope.run_id, key) if key else None
         if turn is None:
             event = scope.event(key, node=name(scope.node, "main"), model=name(message.get("model")))
+            if notification := self._notified.pop(scope.run_id, ""):
+                event["request"] = notification
             turn = self.buffer.begin(scope.run_id, number, event, key)
         turn.happened(at)
         if usage := usage_of(message.get("usage")):
@@ -115,6 +120,8 @@ class ClaudeMessages:
         declined = False
         for block in results:
             declined |= self._result(block, at, mapping(row.get("toolUseResult", row.get("tool_use_result"))))
+        if not results and is_notification(row, content):
+            self.notified(scope.run_id, text_of(content))
         asked = not scope.parent_run_id and not results and is_person(row)  # an agent asks what starts a sub-agent
         if declined or (asked and is_human(content)):
             self.buffer.user_message(scope, number, string(row.get("uuid")), at)
@@ -139,6 +146,10 @@ class ClaudeMessages:
         self.buffer.answer(call_id, text, at, failed=failed and not declined)
         return declined
 
+    def notified(self, run_id: str, notification: str) -> None:
+        """Note that a task in the background has ended: what the run says next is an answer to that."""
+        self._notified[run_id] = notification[:NOTIFICATION_MAX]
+
     def failure(
         self, scope: RunScope, row: dict[str, Any], number: int, text: str, kind: str, *, retryable: bool = True
     ) -> None:
@@ -162,6 +173,11 @@ def is_person(row: dict[str, Any]) -> bool:
     if row.get("isMeta") or row.get("isCompactSummary") or row.get("isSynthetic"):
         return False
     return first_text(row, "origin.kind") in ("", "human")
+
+
+def is_notification(row: dict[str, Any], content: Any) -> bool:
+    """Whether a record of role user says that a task in the background has ended."""
+    return first_text(row, "origin.kind") == NOTIFICATION or text_of(content).startswith(f"<{NOTIFICATION}>")
 
 
 def is_human(content: Any) -> bool:

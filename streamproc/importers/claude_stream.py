@@ -86,6 +86,7 @@ class MessageStream(RecordReader):
         subtype = data.get("subtype")
         if subtype == "task_notification":
             self._ended.discard(self._session)  # a task in the background wakes the session, not a person
+            self.messages.notified(self._scope(data).run_id, f"{data.get('task_id')} {data.get('status')}")
         elif subtype == "api_retry":
             status = data.get("error_status")
             text = f"{status} {string(data.get('error'))}" if isinstance(status, int) else string(data.get("error"))

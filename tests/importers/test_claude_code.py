@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from streamproc import Monitor
 from streamproc.errors import InvalidEvent
 from streamproc.importers import Import, LogFile
 from streamproc.importers.claude_code import SessionFile
@@ -155,6 +156,29 @@ def test_what_a_person_types_while_the_agent_works_is_a_message(tmp_path: Path) 
     session.add("attachment", attachment=typed | {"commandMode": "task-notification"}).returns("c1", "ok")
     session.says("m2", text("Done.")).add("attachment", attachment={"type": "queued_command", "prompt": "<bash-input>"})
     assert shape(read(tmp_path, session)) == ["Bash", "u", "Done."]
+
+
+def test_what_follows_the_end_of_a_task_in_the_background_answers_that(tmp_path: Path) -> None:
+    ended = "<task-notification><task-id>b1</task-id><status>completed</status></task-notification>"
+    session = Session().says("m1", use("c1", "Bash")).returns("c1", "started").asks(ended)
+    session.says("m2", text("One is done.")).says("m3", text("I wait.")).asks(
+        "b2", origin={"kind": "task-notification"}
+    )
+    session.says("m4", text("Two are done."))
+    session.add("attachment", attachment={"type": "queued_command", "prompt": "b3", "commandMode": "task-notification"})
+    session.says("m5", text("All are done."))
+    answered = [turn.get("request") for turn in read(tmp_path, session)]
+    assert answered == [None, ended, None, "b2", "b3"]
+
+
+def test_a_session_that_answers_each_task_as_it_ends_is_no_talk_without_work(tmp_path: Path) -> None:
+    session = Session().says("m", use("c", "Task")).returns("c", "started")
+    for number in range(24):
+        if number % 2:
+            session.asks(f"<task-notification><task-id>{number}</task-id></task-notification>")
+        session.says(f"m{number}", text(f"Agent {number} reports that its {'part ' * (9 - number // 3)} is done."))
+    monitor = Monitor()
+    assert [one.code for turn in read(tmp_path, session) for one in monitor.feed(turn)] == []
 
 
 def test_a_call_that_a_person_declines_is_no_error(tmp_path: Path) -> None:
