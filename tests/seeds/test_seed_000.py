@@ -126,6 +126,31 @@ def test_an_unchanged_diff(between: str) -> None:
     assert where(halted(loop(diffs))) == ("STALL001", 4)  # "diff hash unchanged across M iterations": "2 times"
 
 
+@pytest.mark.parametrize("graph", [
+    {"edges": [["planner", "coder"], ["coder", "verifier"], ["verifier", "coder"], ["verifier", "end"],
+               ["verifier", "planner"]]},
+    {"edges": [["planner", "coder"], ["coder", "verifier"], ["verifier", "coder"], ["verifier", "end"],
+               {"from": "verifier", "to": "planner", "anchor": True}]},
+    None,
+])  # fmt: skip
+def test_a_loop_within_a_larger_one(graph: Raw | None) -> None:
+    # "Coder ↔ Verifier", "unchanged diff: 2 times", "maxCycleIterations = 8": also where a verifier may ask the planner
+    start = (
+        [{"type": "run.started", "graph": graph}] if graph else [*map(said, ["planner", "coder", "verifier"], "abc")]
+    )
+    for stuck, limit in ((True, "stalled"), (False, "budget_exceeded")):
+        monitor = Monitor(PRESET)
+        turns = [*start, said("planner", "Plan.")]
+        for n in range(9):
+            turns.append(patched("+same" if stuck else f"+{'line ' * n}", output=f"Attempt{'!' * n}"))
+            turns.append(checked("test_add", *[] if stuck else [f"test_{n}" for n in range(18 - n)]))
+        halts = [one for turn in turns for one in monitor.feed({"run_id": "r", **turn}) if one.severity == "halt"]
+        assert halts
+        assert halts[0].halt_reason == limit
+        assert halts[0].trigger is not None
+        assert halts[0].trigger.turn <= (9 if stuck else 22)
+
+
 def test_two_diffs_in_turn() -> None:
     halt = halted(loop([patched(f"+return {n % 2}", output=f"Now it is {n % 2}.") for n in range(8)]))
     assert (where(halt), halt.halt_reason) == (("STALL008", 6), "oscillating")  # "alternates between two states"

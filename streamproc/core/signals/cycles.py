@@ -23,6 +23,7 @@ from streamproc.core.records import (
     cfunc,
     final,
     flag,
+    i32,
     i64,
     u32,
     u64,
@@ -43,7 +44,8 @@ class Edge(Row):
 @final
 @cclass
 class Cycle(Row):
-    """A cycle of the workflow graph. Each handover to `anchor` completes an iteration. Key: its id (`cycle_hash`)."""
+    """A cycle of the workflow graph. Each handover to `anchor`, and each round that avoids it, completes an iteration.
+    Key: its id (`cycle_hash`)."""
 
     since_ms: i64  # log time from which its runtime counts
     spent_before: i64  # micro-USD that the run had spent before it; -1: a declared cycle not yet entered
@@ -125,27 +127,55 @@ class Cycles(Record):
         edge: u64 = source
         target: u32 = now.node_tag
         cycle: Cycle
+        around: Cycle | None
         edge = edge << 32 | target
+        around = self._around(edge) if source != target else None
         if self.edges.touch(edge) is None:
             if self.edges.full():
                 now.evicted += 1
             self.edges.add(edge)
-            if (source == target or _leads_on(self.edges, target)) and not self._in_one(source, target):
+            if (source == target or _leads_on(self.edges, target)) and self._of_both(source, target) is None:
                 self._find(now, source, target, beside, counts)
         for cycle in self.table.rows:
             if cycle.anchor == target and (cycle.over == source or (not cycle.over and cycle.inside(source))):
                 cycle.iterations += 1
                 return cycle
+        if around is not None:
+            around.iterations += 1
+        return around
+
+    @cfunc
+    def _around(self, edge: u64) -> Cycle | None:
+        """Return the cycle in which a handover completes a round that avoids the anchor: a coder and a verifier go on
+        while the planner, at which iterations are counted, has no turn. Such a round counts at one of its nodes, that
+        with the lowest tag.
+        """
+        source: u32 = edge >> 32
+        target: u32 = edge & TAG
+        place: i32
+        row: Edge
+        cycle: Cycle | None = self._of_both(source, target)
+        if cycle is None or source < target:
+            return None
+        for place in range(len(self.edges.rows) - 1, -1, -1):
+            row = self.edges.rows[place]
+            source = row.key >> 32
+            if row.key & TAG == cycle.anchor and (not cycle.over or source == cycle.over):
+                return None
+            if source == target:
+                return cycle
+            if source < target and cycle.inside(source):
+                return None
         return None
 
     @cfunc
-    def _in_one(self, source: u32, target: u32) -> bool:
-        """Whether both nodes are in one cycle: then a new edge between them closes no other."""
+    def _of_both(self, source: u32, target: u32) -> Cycle | None:
+        """Return the cycle that both nodes are in: a new edge between them closes no other."""
         cycle: Cycle
         for cycle in self.table.rows:
             if cycle.inside(source) and cycle.inside(target):
-                return True
-        return False
+                return cycle
+        return None
 
     @cfunc
     def of_node(self, node_tag: u32) -> Cycle | None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
+from hypothesis import given, settings, strategies as st
 
 from streamproc.core.signals.cycles import CYCLES_MAX, EDGES_MAX
 from streamproc.model.controls import ControlEvent
@@ -46,6 +49,28 @@ def test_a_declared_anchor_edge_alone_counts() -> None:
 )
 def test_a_cycle_is_found_from_handovers(names: str, counted: list[int]) -> None:
     assert iterations(*path(names)) == counted
+
+
+@pytest.mark.parametrize("declared", [True, False])
+@given(
+    around=st.permutations("bcdefgh").flatmap(lambda names: st.integers(2, 6).map(lambda size: names[:size])),
+    rounds=st.integers(2, 5),
+)
+@settings(deadline=None, max_examples=50)
+def test_each_round_that_avoids_the_anchor_counts_once(declared: bool, around: list[str], rounds: int) -> None:
+    """A coder and a verifier go on and on, and the planner that they both belong to has no turn."""
+    back = [["a", "b"], *([u, v] for u in "bcdefgh" for v in "abcdefgh" if u != v)]
+    start = [{"type": "run.started", "graph": {"edges": back}}] if declared else path("abcdefgha")
+    [before] = iterations(*start, *path("a")) or [0]
+    [after] = iterations(*start, *path("a" + "".join(around) * rounds))
+    assert rounds - 1 <= after - before <= rounds
+
+
+@pytest.mark.parametrize("names", ["abcd", "abacad"])
+def test_a_walk_over_the_anchor_counts_at_the_anchor_alone(names: str) -> None:
+    edges = sorted({(u, v) for u, v in pairwise(names + "a")})
+    anchored = names.count("a")
+    assert iterations({"type": "run.started", "graph": {"edges": edges}}, *path(names * 4)) == [4 * anchored - 1]
 
 
 def test_turns_may_name_the_node_that_handed_over() -> None:
