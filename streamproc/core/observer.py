@@ -23,6 +23,7 @@ from streamproc.core.signals.handovers import (
     brought_results,
     edge_of_tags,
     failing_set_of,
+    gives_work,
     name_nodes,
     says_only,
     shows_results,
@@ -203,7 +204,10 @@ def _observe_handover(view: View, source: u32) -> None:
     if run.handovers.chosen_edge != edge_of_tags(source, tag) and turn.node not in USER_NODES and has_evidence(turn):
         name = turn.from_ or run.handovers.previous_name.get()
         if name not in USER_NODES:
-            counted = run.handovers.count(view, source, tag, False, run.nodes if apart else None)
+            counted = run.handovers.count(
+                view, source, tag, False, run.nodes if apart else None,
+                apart and gives_work(turn.node, name), apart and gives_work(name, turn.node),
+            )  # fmt: skip
             view.set_handover(name, turn.node, times_of(counted, False), counted.first)
             if apart:
                 name_nodes(run.cold.node_names, source, name, tag, turn.node)
@@ -224,7 +228,7 @@ def _observe_choice(view: View) -> None:
     if turn.next:
         chosen = view.names.tag(turn.next)
         run.handovers.chosen_edge = edge_of_tags(tag, chosen)
-        counted = run.handovers.count(view, tag, chosen, True, run.nodes if apart else None)
+        counted = run.handovers.count(view, tag, chosen, True, run.nodes if apart else None, False, False)
         if apart:
             name_nodes(run.cold.node_names, tag, turn.node, chosen, turn.next)
         view.set_handover(turn.node, turn.next, times_of(counted, True), counted.first)

@@ -43,6 +43,8 @@ from streamproc.model.wire import HAND_OVER_MAX, KINDS, WIRE_VERSION, Content, E
 
 TESTS_SHOWN: Final = 3
 TEST_ID_MAX: Final = 120  # characters of a test id
+STRUCTURE_READ_MAX: Final = 20_000  # characters of a structured output that are searched for names of files
+_FILE: Final = re.compile(r'"((?:[\w.-]{1,64}/){0,16}[\w-]{1,64}\.[A-Za-z]\w{0,7})"')
 WORD_MAX: Final = 24  # characters of a word in a verdict; a longer one may be code
 
 
@@ -209,10 +211,14 @@ def as_text(value: str | None, how: Callable[[str, HashKey | None], Content], ke
 
 
 def as_structured(value: Any, key: HashKey | None) -> Content | None:
-    """Hash a structured output. An empty object is no evidence: frameworks add it. 0 and False are answers."""
+    """Hash a structured output, with the files that it names as `about`. An empty object is no evidence: frameworks
+    add it. 0 and False are answers."""
     if value is None or (isinstance(value, (str, list, dict)) and not value):
         return None
-    hashed = content(canonical(value), key)
+    text = canonical(value)
+    hashed = content(text, key)
+    if about := names_hash(_FILE.findall(text[:STRUCTURE_READ_MAX])):
+        hashed = replace(hashed, about=about)
     return replace(hashed, size=0) if _is_verdict(value) else hashed
 
 

@@ -344,8 +344,35 @@ def test_a_coder_may_report_its_files_as_structured_output_and_a_decoder_is_no_c
     assert halts([t for n in range(9) for t in (
         planned(n, "coder"), {"node": "coder", "structured_output": {"fileChanges": files[n]}},
     )]) == []  # fmt: skip
+    # "Compare previous vs new key set size": a structure without files is but words
+    notes = [
+        {"node": "coder", "structured_output": {"status": "no_change", "note": "I will" + "!" * n}} for n in range(9)
+    ]
+    halt = halts([turn for n in range(9) for turn in (planned(n, "coder"), notes[n])])[0]
+    assert edge(halt) == ["planner", "coder"]
     words = [{"node": "decoder", "output": f"Block {n} decoded: {'xyz'[n % 3] * (n + 3)}"} for n in range(9)]
     assert halts([turn for n in range(9) for turn in (planned(n, "decoder"), words[n])]) == []
+
+
+@pytest.mark.parametrize("first", ["researcher", "verifier", "coder", "summary"])
+@pytest.mark.parametrize("named", ["planner", "PlannerAgent", "supervisor"])
+def test_it_does_not_matter_who_speaks_first(first: str, named: str) -> None:
+    # "planner → 'need to assess' → researcher → 'already done' → planner → …"
+    raws: list[Raw] = [{"node": first, "output": "Project summary: a CLI in Python."}]
+    worker = "researcher" if first == "summary" else first
+    for n in range(12):
+        raws += [{"node": named, "output": "Need to assess" + "!" * n}, {"node": worker, "output": "Already done."}]
+    assert edge(halts(raws)[0]) == [named, worker]
+
+
+def test_a_planner_that_asks_in_the_same_words_for_new_results_is_left_alone_whoever_speaks_first() -> None:
+    raws: list[Raw] = [{"node": "researcher", "output": "Project summary: a CLI in Python."}]
+    for n in range(12):
+        raws += [
+            {"node": "planner", "output": "Go on."},
+            researched(f"Found {chr(97 + n) * (n + 9)}.", f"query {chr(97 + n) * 5}"),
+        ]
+    assert halts(raws) == []
 
 
 @pytest.mark.parametrize("kinds", [2, 3])

@@ -35,6 +35,8 @@ from streamproc.model.wire import Turn
 
 FRUITLESS_MAX: Final = 8  # edges with fruitless handovers; past it, the least recent is dropped
 _CODER: Final = re.compile("(?<![a-zA-Z])coder|Coder|(?<![A-Z])CODER")  # a node whose work is files
+_PLANNERS: Final = "planner|supervisor|orchestrator|coordinator|manager|router"  # nodes that give work to others
+_PLANNER: Final = re.compile(f"(?<![a-zA-Z])(?:{_PLANNERS})|{_PLANNERS.title()}|(?<![A-Z])(?:{_PLANNERS.upper()})")
 NAMES_MAX: Final = 9  # of nodes: one that hands over on `FRUITLESS_MAX` edges
 
 # Bits of `FruitlessHandovers.bits`.
@@ -92,7 +94,9 @@ class Handovers(Record):
         self.note_finder(0, index)
 
     @cfunc
-    def count(self, now: Now, source: u32, target: u32, chosen: bool, nodes: Table | None) -> FruitlessHandovers:
+    def count(
+        self, now: Now, source: u32, target: u32, chosen: bool, nodes: Table | None, answers: bool, works: bool
+    ) -> FruitlessHandovers:
         """Count a handover on its edge, and return the edge with those in a row with nothing found in between by any
         node but the sender.
 
@@ -100,7 +104,8 @@ class Handovers(Record):
         it: a moderator may repeat the same few words between new contributions of others.
 
         With edges apart (`nodes`: those of the run), only what was found before the sender acted again belongs to a
-        handover (`end`), and progress in the results of a node that leaves artifacts.
+        handover (`end`), and progress in the results of a node that leaves artifacts. Who gives work and who answers is
+        then known by names (`answers`, `works`: see `gives_work`), else by who began.
         """
         edge: u64 = edge_of_tags(source, target)
         answer: bool
@@ -111,7 +116,7 @@ class Handovers(Record):
         handover = self.fruitless.touch(edge)
         if handover is None:
             if nodes is not None:
-                answer = self._hands_out(target)
+                answer = answers or (not works and self._hands_out(target))
             else:
                 answer = self.fruitless.find(edge_of_tags(target, source)) is not None
             handover = self.fruitless.add(edge)
@@ -209,14 +214,20 @@ def shows_results(node: NodeState | None) -> bool:
 
 @cfunc
 def says_only(name: str, turn: Turn) -> bool:
-    """Return whether a turn of a coder has nothing but words: they are no work, whatever they say. Calls may be, and
-    so may the first file that it leaves."""
-    return not turn.calls and turn.artifact is None and turn.structured is None and is_coder(name)
+    """Return whether a turn of a coder has nothing but words: they are no work, whatever they say, also in the form of
+    a structure that names no file. Calls may be, and so may the first file that it leaves."""
+    files: bool = turn.structured is not None and turn.structured.about != 0
+    return not turn.calls and turn.artifact is None and not files and is_coder(name)
 
 
 def is_coder(name: str) -> bool:
     """Return whether a node is a coder by a word of its name: `coder`, `py-coder`, `CoderAgent`, but no `decoder`."""
     return _CODER.search(name) is not None
+
+
+def gives_work(source: str, target: str) -> bool:
+    """Return whether a node gives work to another, by their names: a planner may speak after those whom it asks."""
+    return _PLANNER.search(source) is not None and _PLANNER.search(target) is None
 
 
 @cfunc
