@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from streamproc.core import kind
+from streamproc.core.board.holds import forgive
 from streamproc.core.board.transitions import apply_failure
 from streamproc.core.records import cfunc, i32
 from streamproc.core.rules import Rules
@@ -59,6 +60,8 @@ def observe_results(view: View, rules: Rules) -> None:
 def _apply_errors(view: View, errors: Errors, rules: Rules) -> None:
     if observe_errors(view, errors, failure_of(view, errors, view.switches.every_error)):
         view.kinds |= kind.ERRORS
+    if not errors.count and view.turn.task_id and view.run.has_board:
+        forgive(view.run, view.tag(view.turn.task_id))
     if view.turn.task_id and errors.error_class and not errors.retryable:
         view.board_change = apply_failure(view.run, view.turn, rules.board, view.tag)
         view.kinds |= kind.BOARD

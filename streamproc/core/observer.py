@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from streamproc.core import kind
+from streamproc.core.board.owners import task_in_progress
 from streamproc.core.names import Names
 from streamproc.core.observe_results import has_changed_result, observe_results
 from streamproc.core.observe_spend import observe_measures, reaches_a_limit, reaches_a_limit_of_cycles
@@ -41,6 +42,7 @@ from streamproc.core.signals.tools import ToolsSeen
 from streamproc.core.view import GAP_MS, View
 from streamproc.model.wire import NO_ANSWER, Call, Content, Turn, Usage
 
+AGENT: Final = "agent\0"  # prefix of agents, for the same reason as that of tasks
 TASK: Final = "task\0"  # prefix of task ids: a node is often named for its task, and equal tags would cancel out
 
 
@@ -54,7 +56,7 @@ def observe_turn(view: View, rules: Rules) -> None:
     source: u32 = view.names.tag(turn.from_) if turn.from_ else _implied_source(run, tag)
     beside: bool
     view.node_tag = tag
-    view.topic = _topic(turn, view.names)
+    view.topic = _topic(run, turn, rules, view.names)
     view.node = _node_of_turn(view)
     view.node.last_turn = view.index
     view.counts = counts_of(run.node_counts, view)
@@ -160,7 +162,7 @@ def _observe_results_and_texts(view: View, rules: Rules) -> None:
         observe_results(view, rules)
         changed = has_changed_result(turn, node)
     changed = changed or run.novelty.last_discovery == index
-    if view.switches.every_error and observe_attempt(view, run.attempts):
+    if view.switches.every_error and observe_attempt(view, run.attempts, run.handovers.previous_name.get()):
         view.kinds |= kind.ERRORS
     if said is not None or left is not None or turn.structured is not None:
         observe_content(view, said)
@@ -286,12 +288,26 @@ def _observe_round(view: View) -> None:
 
 
 @cfunc
-def _topic(turn: Turn, names: Names) -> u32:
-    """Return a tag of what a turn is about: equal answers and calls for other tasks or requests are not repeats."""
-    topic: u32 = names.tag(TASK + turn.task_id) if turn.task_id else 0
+def _topic(run: RunState, turn: Turn, rules: Rules, names: Names) -> u32:
+    """Return a tag of what a turn is about, and of which agent: equal answers and calls for other tasks or requests,
+    and those of other agents at the same node, are not repeats."""
+    topic: u32 = 0
+    if turn.task_id:
+        topic = names.tag(TASK + turn.task_id)
+    elif run.has_board:
+        topic = _topic_on_board(run, turn, rules, names)
+    if turn.agent and turn.agent != turn.node:
+        topic ^= names.tag(AGENT + turn.agent)
     if turn.request:
         topic ^= tag32(hash64(turn.request))
     return topic
+
+
+@cfunc
+def _topic_on_board(run: RunState, turn: Turn, rules: Rules, names: Names) -> u32:
+    """Return a tag of the one task that the agent of a turn has in progress; 0 if it has none, or several."""
+    task = run.board.tasks.get(task_in_progress(run.board, rules.board, turn.agent or turn.node))
+    return 0 if task is None else names.tag(TASK + task.id)
 
 
 @cfunc

@@ -47,7 +47,7 @@ class BoardDetector(Detector):
             last_valid=config.name(step.task.state) or None,
             guard=step.guard or None,
             attempts=step.attempts or None,
-            agent=actor(event),
+            agent=actor(event) or owner_of(step.board, step.tag(step.task.id)) or None,
             module=module_of(event, step.task) or None,
         )  # fmt: skip
 

@@ -5,8 +5,8 @@ cycles from BUILD to VALIDATE. The task is then STALLED.
 
 Why: its owner has lost track of it; rescope the task, or assign it to another agent.
 
-False alarms: any change of state counts as movement, forward or back. The cycle in which the task last moved is not
-counted.
+False alarms: any change of state counts as movement, forward or back. The cycle in which the task last moved counts
+when it is completed.
 
 Tuning: `warn` and `halt` are the cycles that a task may stay unchanged; past `halt` the run is halted, too (0: it
 continues with its other tasks).

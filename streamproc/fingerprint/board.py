@@ -137,11 +137,18 @@ def proofs(evidence: Mapping[str, Any] | None) -> dict[str, Proof] | None:
     clean = EventNames().redact
     for name, value in list(evidence.items())[:PROOFS_MAX]:
         guard = _guard(str(name), clean)
+        if guard == "init" and _is_file(value):
+            continue  # the checklist exists, and may have failed
         made = proof(_with_paths(value) if guard in _DESIGNS else value, clean)
         if made is not None:
             subject = _subject(guard, str(name), value)
             found[guard] = structs.replace(made, subject=subject) if subject else made
     return found or None
+
+
+def _is_file(value: Any) -> bool:
+    """Return whether a report is but the name of its file."""
+    return isinstance(value, str) and ("/" in value or _REPORT_FILE.search(value) is not None)
 
 
 def _with_paths(value: Any) -> Any:

@@ -120,6 +120,18 @@ def test_two_states_in_turn_of_one_node(name: str) -> None:
     assert halt.halt_reason == "oscillating"
 
 
+def test_two_pages_in_turn_whatever_is_said_about_them() -> None:
+    # "Oscillation - output alternates between two states"; "Docs progress: hash normalized markdown"
+    monitor, halts = Monitor(PRESET), []
+    for n in range(5):
+        for turn in (
+            {"node": "DocsWriter", "docs": f"# Page {'AB'[n % 2]}", "output": f"Rewrote the page{'!' * n}"},
+            {"node": "DocsReviewer", "output": COMPLAINTS[n]},
+        ):
+            halts += [one for one in monitor.feed({"run_id": "r", **turn}) if one.severity == "halt"]
+    assert halts[0].halt_reason == "oscillating"
+
+
 @pytest.mark.parametrize("between", ["words", "calls"])
 def test_an_unchanged_diff(between: str) -> None:
     diffs = [patched("+return 1", **(reading(n) if between == "calls" else {})) for n in range(5)]

@@ -52,6 +52,15 @@ def test_2_a_repair_that_is_stuck() -> None:
     assert halt.message.startswith("Same error after repair attempt, stopping: executor reported the same error in 2 ")
 
 
+def test_nodes_that_fail_alike_before_the_first_repair_are_one_attempt() -> None:
+    # "Does NOT prevent the first repair attempt"; "Multiple nodes fail"
+    slack = [failed("API error: channel_not_found") | {"node": node} for node in ("slack_a", "slack_b", "slack_c")]
+    assert halts(slack) == []
+    assert halts([*slack, EDIT]) == []
+    assert [short(one).at for one in halts([*slack, EDIT, *slack])][:1] == [4]
+    assert halts([*slack, *slack])
+
+
 def test_the_same_error_of_another_task_is_no_failed_repair() -> None:
     # "Tracks the error signature from the previous attempt": of what is repaired, not of the ticket beside it
     first, second = [{"task_id": task} | failed("API error: channel_not_found") for task in ("T1", "T2")]

@@ -148,6 +148,13 @@ def release(task: Task) -> None:
     task.rejected, task.rejections, task.entered, task.failure = 0, [], {}, []
 
 
+def forgive(run: RunState, key: int) -> None:
+    """Forget the failures of a task in a row: nothing has failed this time."""
+    task = run.board.tasks.get(key)
+    if task is not None:
+        task.failure = []
+
+
 def recover(task: Task) -> None:
     """Release a task that no longer fails, and return it to where it was."""
     release(task)

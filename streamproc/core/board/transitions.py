@@ -210,8 +210,6 @@ def _moved(run: RunState, change: BoardChange, task: Task, event: TaskTransition
         _failure(run, change, task, event.failure_class, MOVE)
         if task.state >= 0 and config.progress >> task.state & 1:
             note_worker(change, event, change.tag(task.id))
-    elif target >= 0:
-        change.board.done += config.done >> target & 1  # a refused claim is activity, too
 
 
 def _trust_state(change: BoardChange, task: Task, state: int, name: str) -> None:

@@ -9,10 +9,15 @@ Attempts that fail alike count for the run as well, whichever node reports them:
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from streamproc.core.now import Now
 from streamproc.core.records import Row, Table, cclass, cfunc, final, hash64, i32, tag32, u32
 from streamproc.core.signals.nodes import NodeState
 from streamproc.model.wire import ANSWERED, Call, Errors, Turn
+
+_NUMBER: Final = re.compile(r"[\W_]*\d+")
 
 
 @final
@@ -50,8 +55,9 @@ def observe_errors(now: Now, errors: Errors, failure: u32) -> bool:
 
 
 @cfunc
-def observe_attempt(now: Now, attempts: Table) -> bool:
-    """Record the outcome of a turn as an attempt, and return whether it failed. `attempts` has that of the run.
+def observe_attempt(now: Now, attempts: Table, previous: str) -> bool:
+    """Record the outcome of a turn as an attempt, and return whether it failed. `attempts` has that of the run,
+    `previous` is the node of the turn before.
 
     The same failure of the same task counts again whatever the node did in between, unless a measured value has
     improved. A request does not tell attempts apart: a repair asks with another prompt each time. A failed call is the
@@ -80,8 +86,8 @@ def observe_attempt(now: Now, attempts: Table) -> bool:
     if called:
         tool, made = now.names.tag(errors.error_class), tag32(hash64(turn.calls[0].key))
     value = failure_of(now, errors, True)
-    _count_attempt(now, attempts, value, tool, errors.retryable)
     same = node.attempts.count > 0 and node.attempts.value == value
+    _count_attempt(now, attempts, value, tool, errors.retryable or not (same or _tries_again(now.turn, previous)))
     same = same and now.novelty.last_progress <= node.attempts.first
     if same and node.attempted and called and node.attempted_tool != tool and node.attempted_call != made:
         same = False  # two failures of calls are the same attempt only if the tool or the call is
@@ -96,18 +102,26 @@ def observe_attempt(now: Now, attempts: Table) -> bool:
 
 
 @cfunc
-def _count_attempt(now: Now, attempts: Table, failure: u32, tool: u32, retryable: bool) -> None:
-    """Count an attempt of the run that failed. Another failure, or a measured value that has improved, starts again."""
+def _count_attempt(now: Now, attempts: Table, failure: u32, tool: u32, beside: bool) -> None:
+    """Count an attempt of the run that failed. Another failure, or a measured value that has improved, starts again.
+    One `beside` the last is none if it follows at once: a retry, or another node that fails alike."""
     last: Attempt | None = attempts.find(failure)
     if last is None or last.tool != tool or now.novelty.last_progress > last.first:
         attempts.clear()
         last = attempts.add(failure)
         last.first, last.tool = now.index, tool
-    elif retryable and last.last == now.index - 1:
+    elif beside and last.last == now.index - 1:
         last.last = now.index
         return
     last.count += 1
     last.last = now.index
+
+
+@cfunc
+def _tries_again(turn: Turn, previous: str) -> bool:
+    """Return whether the node of this turn makes the attempt of the node before it again: they have one name but for
+    numbers, such as `attempt-1` and `attempt-2`."""
+    return _NUMBER.sub("", turn.node) == _NUMBER.sub("", previous)
 
 
 @cfunc

@@ -32,7 +32,10 @@ def count_own(now: Now, topic: u64, gate: Gate, nodes: Table) -> tuple[Said, ...
     since: i32 = now.novelty.last_end(gate)
     if node.artifact.count and node.artifact.first == now.index:
         since = now.index  # another artifact than before is progress, whatever is said about it
-    repeated = _count(now, node.structured, structured, topic, _since(structured, since, nodes, node))
+    beside: u64 = topic
+    if structured is not None and not structured.size and output is not None:
+        beside ^= hash64(output.norm) >> 2  # a bare status says no more than the text that it stands beside
+    repeated = _count(now, node.structured, structured, beside, _since(structured, since, nodes, node))
     return _count(now, node.output, output, topic, _since(output, since, nodes, node)) + repeated
 
 
@@ -68,7 +71,9 @@ def _count(now: Now, said: Said, content: Content | None, topic: u64, since: i32
 def observe_own_period(now: Now, topic: u64, gate: Gate) -> None:
     """Add what a turn says or leaves to the stream of its node, and report the period with which that repeats."""
     turn: Turn = now.turn
-    content = turn.output or turn.structured or turn.artifact or turn.docs
+    stated = turn.structured if turn.structured is not None and turn.structured.size else None
+    # A page or an answer in a structure is the work; the text beside it sums it up in other words each time.
+    content = turn.docs or stated or turn.output or turn.structured or turn.artifact
     left = turn.artifact or turn.docs
     value: u64
     stream: u64

@@ -400,8 +400,9 @@ def test_a_task_that_no_longer_fails_is_released(sign: Raw) -> None:
     assert codes([*stuck, sign, *on]) == ["ERROR002"]
 
 
-def test_a_cycle_with_a_refused_result_is_not_empty() -> None:
-    assert codes([move("T1", "COMMIT", "DONE", dod=False), cycle(None)]) == ["TASK005"]
+@pytest.mark.parametrize("completed", [None, 0])
+def test_a_cycle_in_which_every_result_was_refused_is_empty(completed: int | None) -> None:
+    assert codes([move("T1", "COMMIT", "DONE", dod=False), cycle(completed)]) == ["TASK005", "STALL006"]
 
 
 def test_retryable_errors_do_not_count_as_failures_of_a_task() -> None:
