@@ -63,8 +63,7 @@ def work_folder(given: Path | None) -> Iterator[Path]:
 def generate(package: Path, work: Path) -> None:
     """Write the sources of both modules."""
     from sources import of_module
-
-    from streamproc.fingerprint.tables import written
+    from tables import written
 
     work.mkdir(parents=True, exist_ok=True)
     write(work / "core.pyx", of_module())

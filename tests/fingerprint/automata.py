@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from streamproc.fingerprint.tables import BEYOND, Automaton, CharTable
+from deploy.compiled.tables import BEYOND, Automaton, CharTable
 
 
 class Found(NamedTuple):

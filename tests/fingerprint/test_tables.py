@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from deploy.compiled.tables import Automaton, CharTable, Unsupported, written
 from streamproc.fingerprint.mask import ASKED, SEARCHED
-from streamproc.fingerprint.tables import Automaton, CharTable, Unsupported, written
 from tests.fingerprint.automata import end_of_match, search
 from tests.fingerprint.texts import hard_texts, mutated_texts
 

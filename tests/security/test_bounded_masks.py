@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from deploy.compiled.tables import Automaton
 from streamproc.fingerprint.mask import SEARCHED
-from streamproc.fingerprint.tables import Automaton
 from tests.fingerprint.automata import search
 from tests.fingerprint.texts import HARD, hard_texts
 

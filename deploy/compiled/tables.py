@@ -1,4 +1,5 @@
-"""Automata of the patterns: `scan.pyx` runs them, and finds the matches that `re` finds, in one step a character.
+"""Automata of the patterns in `fingerprint/mask.py`. `scan.pyx` runs them, and finds the matches that `re` finds, in
+one step a character.
 
 A pattern becomes a table ``next[state, class of the character]``. Classes hold characters that the pattern does not
 tell apart; those beyond ASCII fall into digits, other word characters, white space, the rest, and each one that the
@@ -7,8 +8,6 @@ behind a match is dropped. Only what the patterns use is understood; anything el
 
 A pattern may start with characters and a look at what is before them (`[0-9a-f](?<![a-z][0-9a-f])`), and then look
 ahead: these become a set of characters that must (not) come before, and tables of their own.
-
-`deploy/compiled/build.py` makes the tables; nothing else imports this module.
 """
 
 from __future__ import annotations
