@@ -361,7 +361,7 @@ async def test_a_turn_has_what_the_hooks_know() -> None:
 
     assert await asked(Agent("coder", config=Model(answer), tools=[run], middleware=[breaker])) == "Done."
     known |= {"type": "turn", "run_id": "r1", "node": "coder"}
-    known["usage"] = {"input_tokens": 20, "output_tokens": 3, "cached_tokens": 8}
+    known["usage"] = {"input_tokens": 20, "output_tokens": 3, "cached_tokens": 8, "cache_write_tokens": 0}
     call = {"id": "c1", "name": "run", "args": {"cmd": "ls"}, "result": "the result of ls"}
     assert len({turn.pop("request") for turn in fed}) == 1
     assert fed == [known | {"output": "I look.", "tool_calls": [call]}, known | {"output": "Done."}]
@@ -371,9 +371,9 @@ def test_tokens_beside_the_others_are_added() -> None:
     usage = Usage(20, 3, cache_read_input_tokens=8, cache_creation_input_tokens=4, thinking_tokens=2)
     counted = {name: tokens(ModelResponse(usage=usage, provider=name)) for name in ("openai", "anthropic", "google")}
     assert counted == {
-        "openai": {"input_tokens": 20, "output_tokens": 3, "cached_tokens": 8},
-        "anthropic": {"input_tokens": 32, "output_tokens": 3, "cached_tokens": 8},
-        "google": {"input_tokens": 20, "output_tokens": 5, "cached_tokens": 8},
+        "openai": {"input_tokens": 20, "output_tokens": 3, "cached_tokens": 8, "cache_write_tokens": 4},
+        "anthropic": {"input_tokens": 32, "output_tokens": 3, "cached_tokens": 8, "cache_write_tokens": 4},
+        "google": {"input_tokens": 20, "output_tokens": 5, "cached_tokens": 8, "cache_write_tokens": 4},
     }
 
 

@@ -359,13 +359,19 @@ async def test_a_turn_has_what_the_hooks_know(options: Any) -> None:
     steps = [[text("I look."), use(RUN, "toolu_1", cmd="ls"), use(RUN, "toolu_2", cmd="id")]]
     assert await queried(breaker, options(Model(steps))) == "Done."
     turn = {"type": "turn", "run_id": "r1", "node": "main"}
-    asked = {"input_tokens": 100, "output_tokens": 1, "cached_tokens": 40}
+    asked = {"input_tokens": 100, "output_tokens": 1, "cached_tokens": 40, "cache_write_tokens": 8}
     calls = [
         {"id": "toolu_1", "name": RUN, "args": {"cmd": "ls"}, "result": "the result of ls"},
         {"id": "toolu_2", "name": RUN, "args": {"cmd": "id"}, "result": "the result of id"},
     ]
     cost = 2 * (52 * 3 + 8 * 3.75 + 40 * 0.3 + 20 * 15) / 1e6  # USD, by the CLI's own prices
-    rest = {"input_tokens": 100, "output_tokens": 39, "cached_tokens": 40, "cost_usd": f"{cost:.6f}"}
+    rest = {
+        "input_tokens": 100,
+        "output_tokens": 39,
+        "cached_tokens": 40,
+        "cache_write_tokens": 8,
+        "cost_usd": f"{cost:.6f}",
+    }
     assert len({turn.pop("request") for turn in fed}) == 1
     assert fed == [turn | {"tool_calls": calls, "usage": asked}, turn | {"output": "Done.", "usage": rest}]
 
