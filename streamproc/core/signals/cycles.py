@@ -127,9 +127,7 @@ class Cycles(Record):
         edge: u64 = source
         target: u32 = now.node_tag
         cycle: Cycle
-        around: Cycle | None
         edge = edge << 32 | target
-        around = self._around(edge) if source != target else None
         if self.edges.touch(edge) is None:
             if self.edges.full():
                 now.evicted += 1
@@ -140,29 +138,26 @@ class Cycles(Record):
             if cycle.anchor == target and (cycle.over == source or (not cycle.over and cycle.inside(source))):
                 cycle.iterations += 1
                 return cycle
-        if around is not None:
-            around.iterations += 1
-        return around
+        return self._around(source, target) if source != target else None
 
     @cfunc
-    def _around(self, edge: u64) -> Cycle | None:
-        """Return the cycle in which a handover completes a round that avoids the anchor: a coder and a verifier go on
-        while the planner, at which iterations are counted, has no turn. Such a round counts at one of its nodes, that
-        with the lowest tag.
+    def _around(self, source: u32, target: u32) -> Cycle | None:
+        """Return the cycle of which a handover completes an iteration that avoids the anchor: a coder and a verifier go
+        on while the planner, at which iterations are counted, has no turn. Such a round counts at one of its nodes,
+        that with the lowest tag.
         """
-        source: u32 = edge >> 32
-        target: u32 = edge & TAG
         place: i32
         row: Edge
-        cycle: Cycle | None = self._of_both(source, target)
-        if cycle is None or source < target:
+        cycle: Cycle | None = self._of_both(source, target) if source > target else None
+        if cycle is None:
             return None
-        for place in range(len(self.edges.rows) - 1, -1, -1):
+        for place in range(len(self.edges.rows) - 2, -1, -1):  # the last one is this handover
             row = self.edges.rows[place]
             source = row.key >> 32
             if row.key & TAG == cycle.anchor and (not cycle.over or source == cycle.over):
                 return None
             if source == target:
+                cycle.iterations += 1
                 return cycle
             if source < target and cycle.inside(source):
                 return None
