@@ -234,9 +234,14 @@ def chosen_turns(history: RunHistory, main: Decision | None, onset: int | None, 
 
 
 def todo(main: Decision | None) -> Iterator[Advice]:
-    """Yield what to do about a decision, the policy's action first."""
+    """Yield what to do about a decision: the choices of a person if it has any, then the policy's action first."""
     if main is None:
         return
+    if main.evidence is not None:
+        if rejected := "; ".join(f"{one.validator}: {one.reason}" for one in main.evidence.rejections or ()):
+            yield Advice(action="read", text=f"Read the rejections of {main.task_id}: {rejected}")
+        for option in main.evidence.options or ():
+            yield Advice(action=option, text=f"{option[:1].upper()}{option[1:]} {main.task_id}")
     for action in dict.fromkeys([main.action, *main.suggested_actions]):
         if action:
             text = ADVICE.get(action, action)

@@ -75,6 +75,15 @@ def test_a_message_between_nodes_becomes_something_new_once_the_next_node_is_kno
     assert report.turns[1].kind == "new"
 
 
+def test_a_task_that_was_rejected_three_times_shows_the_reports_and_the_choices(tmp_path: Path) -> None:
+    """Seed 004: "present full rejection history (all 3 rejection reports) to user with options"."""
+    rejected = {"type": "task.verdict", "run_id": "loop", "task_id": "T1", "verdict": "REJECTED", "validator": "qa"}
+    log = written(tmp_path, [rejected | {"at": START + n, "reason": f"criterion {n}"} for n in range(3)])
+    advice = [one.text for one in of(log, policy="tickets").todo]
+    assert advice[0] == "Read the rejections of T1: qa: criterion 0; qa: criterion 1; qa: criterion 2"
+    assert advice[1:4] == ["Force-approve T1", "Cancel T1", "Reassign T1"]
+
+
 def test_what_the_loop_cost_and_an_estimate_of_the_rest_of_the_budget(tmp_path: Path) -> None:
     report = of(written(tmp_path, looping(budget=50)))
 
