@@ -17,7 +17,7 @@ TITLE_MAX: Final = 80  # characters of a run id in the title
 ICON: Final = "data:,"  # no icon, and no request for one
 
 
-def html_page(report: Report, dated: str = "") -> str:
+def html_of(report: Report, dated: str = "") -> str:
     """Return the report as an HTML file. `dated` is when it was made; without it, equal reports are equal bytes."""
     style, script = _asset("page.css"), _asset("page.js")
     policy = (

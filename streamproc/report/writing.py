@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from streamproc.report.building import FLEET_TURNS, REPORTS_SHOWN, TURNS_SHOWN, ReportBuilder
-from streamproc.report.markdown import markdown_text
+from streamproc.report.markdown import markdown_of
 from streamproc.report.model import FleetReport, Report, RunReport
-from streamproc.report.page import html_page
+from streamproc.report.page import html_of
 from streamproc.report.recording import Recording
 
 if TYPE_CHECKING:
@@ -20,16 +20,6 @@ if TYPE_CHECKING:
     from streamproc.replay.source import Source
 
 BYTES_MAX: Final = 2_000_000  # of a report: mails and tickets take it
-
-
-def html_of(report: Report, dated: str = "") -> str:
-    """Return a report as one HTML file. `dated` is when it was made; without it, equal reports are equal bytes."""
-    return html_page(report, dated)
-
-
-def markdown_of(report: Report, dated: str = "") -> str:
-    """Return a report as Markdown, for a ticket."""
-    return markdown_text(report, dated)
 
 
 def json_of(report: Report, dated: str = "") -> str:
