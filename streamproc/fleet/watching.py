@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from streamproc.errors import plural
+from streamproc.metrics import definitions
+from streamproc.metrics.readings import Reading
 from streamproc.model.escaping import escape
 from streamproc.model.formats import duration, grouped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from streamproc.fleet.workers import Lag, UnwatchedPartition, Waiting, WatchState, WorkerRow, Workers
+
+
+def watch_readings(found: Watching) -> Iterator[Reading]:
+    """Yield whether workers decide, on how many partitions none does, and how many turns wait, if that is known."""
+    for state in definitions.WATCH_STATES:
+        yield Reading(definitions.WATCH_STATE, state == found.state.name, (state,))
+    yield Reading(definitions.UNWATCHED_PARTITIONS, len(found.unwatched))
+    counts = Counter(row.state for row in found.rows)
+    for one in definitions.WORKER_STATES:
+        yield Reading(definitions.WORKERS, counts[one], (one,))
+    if found.waiting is not None:
+        yield Reading(definitions.WAITING_TURNS, found.waiting.turns)
+
 
 Level = Literal["ok", "unknown", "warn", "fail"]
 

@@ -2,16 +2,43 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from streamproc.metrics.buckets import BucketCounts
 from streamproc.metrics.definitions import OTHER, MetricDefinition
 from streamproc.model.escaping import escape
 from streamproc.model.redaction import redact_id
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from prometheus_client import CollectorRegistry
+
+
+class BucketCounts:
+    """How many values fell into each bucket; `bounds` are the upper ends, inclusive, without the last, infinite one."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+        """The sum of all values."""
+
+    def add(self, value: float, times: int = 1) -> None:
+        """Count a value; a negative one, of two clocks that differ, as 0."""
+        value = max(0.0, value)
+        self.counts[bisect_left(self.bounds, value)] += times
+        self.total += value * times
+
+    def cumulative(self) -> list[tuple[str, float]]:
+        """Return the buckets as Prometheus shows them: the upper end as text, and how many values are not above it."""
+        ends = [*map(str, self.bounds), "+Inf"]
+        return list(zip(ends, map(float, accumulate(self.counts)), strict=True))
+
 
 LABEL_CHARACTERS_MAX = 100
 

@@ -6,17 +6,52 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from streamproc.fleet.watching import watch_readings
+from streamproc.metrics import definitions
+from streamproc.metrics.readings import Reading
+from streamproc.model.addresses import run_path, trace_address
 from streamproc.notify.dedup import Dedup
-from streamproc.notify.links import NoticeLinks
 from streamproc.notify.triggers import notice_of, trigger_of
+from streamproc.tracing.trace_context import split_traceparent
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streamproc.fleet.watching import Watching
     from streamproc.model.controls import ControlEvent
     from streamproc.model.notification import Notice
     from streamproc.notify.addresses import Queue
     from streamproc.notify.notification_config import Destination, NotificationConfig
+
+
+def notifier_readings(notifier: Notifier, watching: Watching) -> Iterator[Reading]:
+    """Yield what a notifier has counted, and whether workers decide."""
+    counts = notifier.counts
+    for outcome in definitions.NOTIFICATION_OUTCOMES:
+        yield Reading(definitions.NOTIFICATIONS, getattr(counts, outcome), (outcome,))
+    yield Reading(definitions.NOTIFICATIONS_WAITING, counts.waiting)
+    yield from watch_readings(watching)
+
+
+class NoticeLinks(NamedTuple):
+    """Where the page is (`STREAMPROC_PAGE_URL`), and the template of a trace's address (`STREAMPROC_TRACE_URL`)."""
+
+    page_url: str = ""
+    trace_url: str = ""
+
+    def of(self, control: ControlEvent) -> dict[str, str]:
+        """Return the fields of a notice that are links; empty ones are not known."""
+        trace_id = split_traceparent(control.traceparent).trace_id if control.traceparent else ""
+        return {"page_url": self._page(control), "trace_url": trace_address(self.trace_url, trace_id)}
+
+    def _page(self, control: ControlEvent) -> str:
+        base = self.page_url.rstrip("/")
+        if not base or control.type == "fleet.state":  # it is about no run
+            return f"{base}/" if base else ""
+        return f"{base}{run_path(control.run_id, decision=control.id)}#evidence"
+
 
 NO_LINKS: Final = NoticeLinks()
 Settled = Callable[[], None]
@@ -48,7 +83,6 @@ class Notifier:
         self,
         config: NotificationConfig,
         destinations: list[tuple[Destination, Queue]],
-        clock: Callable[[], float] = time.monotonic,
         *,
         links: NoticeLinks = NO_LINKS,
     ) -> None:
@@ -56,7 +90,6 @@ class Notifier:
         self._config = config
         self._destinations = destinations
         self._dedup = Dedup(config.repeat_after_s)
-        self._clock = clock
         self._events = self._notices = 0
         self._in_flight: dict[str, list[Settled]] = {}
 
@@ -101,7 +134,7 @@ class Notifier:
         queues = [queue for destination, queue in self._destinations if destination.accepts(notice, minimum)]
         if not queues:
             return None, []
-        held_back = self._dedup.admit(control, urgency, self._clock())
+        held_back = self._dedup.admit(control, urgency, time.monotonic())
         if held_back is None:
             return None, []
         return notice.model_copy(update={"repeats": held_back}), queues

@@ -5,10 +5,9 @@ The topics are the truth; the model is rebuilt from them at any time. `streampro
 
 from __future__ import annotations
 
-from streamproc.read_model.changes import ChangeSubscription
 from streamproc.read_model.model import ReadModel
 from streamproc.read_model.one_run import read_run
-from streamproc.read_model.reader import ModelReader
+from streamproc.read_model.reader import ChangeSubscription, ModelReader
 from streamproc.read_model.rows import (
     AccountRow,
     Changes,

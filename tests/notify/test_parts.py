@@ -10,7 +10,7 @@ from streamproc.model.controls import ControlEvent
 from streamproc.model.notification import Notice, Urgency, message_of, summary_of
 from streamproc.notify import dedup
 from streamproc.notify.dedup import Dedup
-from streamproc.notify.token_bucket import TokenBucket
+from streamproc.notify.delivery_queue import TokenBucket
 from streamproc.notify.triggers import notice_of, trigger_of
 from tests.notify.controls import control
 

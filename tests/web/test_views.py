@@ -35,8 +35,7 @@ from streamproc.web.views.decisions import decision_row
 from streamproc.web.views.fleet import run_list
 from streamproc.web.views.health import partitions, refused
 from streamproc.web.views.policies import seen_section, values_sections
-from streamproc.web.views.prints import fingerprints
-from streamproc.web.views.run import now_line, widths_of
+from streamproc.web.views.run import fingerprints, now_line, widths_of
 from streamproc.web.views.run_rows import ListView, group_of, more, run_row
 from streamproc.web.views.small import identicon, loop_badge, share_bar, sparkline
 from streamproc.web.views.strip import FleetStanding, headline, shown_delay, strip
