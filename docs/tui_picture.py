@@ -38,7 +38,7 @@ from streamproc.samples import trajectory_file
 from streamproc.settings import load_settings
 from streamproc.tui.app import FleetApp
 from streamproc.tui.fleet import TURNS_SHOWN
-from streamproc.tui.orders import TerminalOrders
+from streamproc.tui.host import TerminalOrders
 from streamproc.tui.run_list import RunList
 
 IMAGES: Final = Path(__file__).with_name("images")

@@ -18,11 +18,9 @@ if TYPE_CHECKING:
     from streamproc.errors import Problem
     from streamproc.policy import Policy
 
-
 app = typer.Typer(name="policy", no_args_is_help=True, help="Check policies, and show the limits in force.")
 
 Source = Annotated[str | None, typer.Argument(help=POLICY_HELP, autocompletion=complete_policies)]
-
 
 Sources = Annotated[
     list[str] | None,
@@ -35,6 +33,9 @@ Format = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
+
+IN_MESSAGES: Final = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
+IN_PROPERTIES: Final = {**IN_MESSAGES, **str.maketrans({":": "%3A", ",": "%2C"})}
 
 
 @app.command(epilog=examples("streamproc policy check policy.yaml", "streamproc policy check --format github *.yaml"))
@@ -62,10 +63,6 @@ def check(
         show(checked)
     if not valid:
         raise typer.Exit(UNUSABLE)
-
-
-IN_MESSAGES: Final = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
-IN_PROPERTIES: Final = {**IN_MESSAGES, **str.maketrans({":": "%3A", ",": "%2C"})}
 
 
 class _Checked(NamedTuple):

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from streamproc.fleet.workers import Lag, UnwatchedPartition, Waiting, WatchState, WorkerRow, Workers
 
+NAMED_MAX: Final = 5  # partitions that a sentence names
+
 
 def watch_readings(found: Watching) -> Iterator[Reading]:
     """Yield whether workers decide, on how many partitions none does, and how many turns wait, if that is known."""
@@ -30,8 +32,6 @@ def watch_readings(found: Watching) -> Iterator[Reading]:
 
 
 Level = Literal["ok", "unknown", "warn", "fail"]
-
-NAMED_MAX: Final = 5  # partitions that a sentence names
 
 
 class Watching(NamedTuple):

@@ -16,7 +16,6 @@ from streamproc.settings import PORT_MAX, read_address
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-
 log = logging.getLogger(__name__)
 
 CONNECTIONS_MAX: Final = 100  # scrapers and probes are few

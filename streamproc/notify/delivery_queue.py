@@ -24,7 +24,6 @@ from streamproc.notify.notification_config import NotificationConfig, Rate
 if TYPE_CHECKING:
     from streamproc.notify.service import Service
 
-
 log = logging.getLogger(__name__)
 
 WAITING_MAX: Final = 2_000  # notifications; a summary of more is of no use

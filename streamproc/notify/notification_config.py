@@ -24,6 +24,9 @@ ADDRESS: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@-]{0,253}")  # one addres
 
 limited = LogLimit(logging.getLogger(__name__))
 
+RETRY_FIRST_S: Final = 1.0  # most messages that fail once are accepted by then
+WEBHOOKS: Final = ("json", "jsons", "xml", "xmls", "form", "forms")  # URL schemes of services for programs
+
 
 def address_problem(url: str) -> str:
     """Return what is wrong with the names in a URL; nothing if it is right or has none."""
@@ -45,10 +48,6 @@ def address_of(url: str, notice: Notice) -> str | None:
                 limited(logging.WARNING, name, "no notification to the %s of run=%s: no address", name, notice.run_id)
             return None
     return PLACE.sub(lambda place: quote(values[place[1]], safe=""), url)
-
-
-RETRY_FIRST_S: Final = 1.0  # most messages that fail once are accepted by then
-WEBHOOKS: Final = ("json", "jsons", "xml", "xmls", "form", "forms")  # URL schemes of services for programs
 
 
 def _upper(value: Any) -> Any:

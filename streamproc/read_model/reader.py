@@ -34,8 +34,24 @@ if TYPE_CHECKING:
     from streamproc.read_model.model import ReadModel
     from streamproc.settings import Settings
 
-
 EVERY_S: Final = 0.1  # a person sees no more than ten updates a second
+
+log = logging.getLogger(__name__)
+FETCH_BYTES: Final = 1 << 20
+TURNS_BACK_MS: Final = 86_400_000
+TURNS_BACK_MAX: Final = 2_000_000  # of all partitions: a minute or so
+ENDS_EVERY_S: Final = 1.0
+WATCHING_S: Final = 0.2  # many open pages ask
+SILENT_S: Final = 4.5  # the broker is asked every second, and every two where that fails
+NEEDED: Final = ("runs", "control", "commands")
+OPTIONAL: Final = (
+    "activity",
+    "turns",
+    "spend",
+    "dead-letter",
+    WORKERS,
+)  # and the changelog of accounts: an ACL may hide them
+SINCE: Final = frozenset({"control", "spend", "dead-letter"})  # read from a time; compacted topics are read whole
 
 
 class ChangeSubscription:
@@ -71,25 +87,6 @@ class ChangeSubscription:
     def close(self) -> None:
         """Get no more changes."""
         self._closed(self)
-
-
-log = logging.getLogger(__name__)
-
-FETCH_BYTES: Final = 1 << 20
-TURNS_BACK_MS: Final = 86_400_000
-TURNS_BACK_MAX: Final = 2_000_000  # of all partitions: a minute or so
-ENDS_EVERY_S: Final = 1.0
-WATCHING_S: Final = 0.2  # many open pages ask
-SILENT_S: Final = 4.5  # the broker is asked every second, and every two where that fails
-NEEDED: Final = ("runs", "control", "commands")
-OPTIONAL: Final = (
-    "activity",
-    "turns",
-    "spend",
-    "dead-letter",
-    WORKERS,
-)  # and the changelog of accounts: an ACL may hide them
-SINCE: Final = frozenset({"control", "spend", "dead-letter"})  # read from a time; compacted topics are read whole
 
 
 class ModelReader:

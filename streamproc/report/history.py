@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from streamproc.model.turn_texts import TurnTexts
     from streamproc.model.wire import Usage
 
-
 _USED: Final[dict[str, Callable[[RunState], int]]] = {
     "maxSteps": lambda run: run.turns,
     "maxCostUsd": lambda run: run.ledger.cost_usd_micro,
@@ -45,19 +44,6 @@ _USED: Final[dict[str, Callable[[RunState], int]]] = {
 }
 """What a run has used of its own budgets. Those of sessions, users and tenants are spent by other runs, too."""
 
-
-def budget_uses(run: RunState, budgets: Mapping[str, int], usage: Usage | None) -> Iterator[BudgetUse]:
-    """Yield the budgets in force that a run's own state can tell about, in the order of the policy."""
-    for name, limit in budgets.items():
-        if name == "maxTokens":
-            used = 0 if usage is None else usage.total_tokens or usage.input_tokens + usage.output_tokens
-        elif name in _USED:
-            used = _USED[name](run)
-        else:
-            continue
-        yield BudgetUse(name=name, unit=find_budget(name).unit, used=used, limit=limit)
-
-
 HEAD: Final = 24  # first turns whose texts are kept
 TAIL: Final = 320  # last turns whose texts are kept
 PINNED_MAX: Final = 400  # turns that decisions name whose texts are kept
@@ -69,6 +55,18 @@ TRENDS_MAX: Final = 20_000
 TEXTS_MAX: Final = 64_000_000  # characters over all runs
 _FAILURES: Final = (FAILED, FAILED_RETRYABLE, FAILED_RUN)
 _CODE: Final = {kind: number for number, kind in enumerate(KINDS)}
+
+
+def budget_uses(run: RunState, budgets: Mapping[str, int], usage: Usage | None) -> Iterator[BudgetUse]:
+    """Yield the budgets in force that a run's own state can tell about, in the order of the policy."""
+    for name, limit in budgets.items():
+        if name == "maxTokens":
+            used = 0 if usage is None else usage.total_tokens or usage.input_tokens + usage.output_tokens
+        elif name in _USED:
+            used = _USED[name](run)
+        else:
+            continue
+        yield BudgetUse(name=name, unit=find_budget(name).unit, used=used, limit=limit)
 
 
 class Place(NamedTuple):

@@ -12,7 +12,7 @@ from streamproc.policy import load_policy
 from streamproc.read_model import ModelReader, ReadModel, read_run
 from streamproc.report.building import ReportBuilder
 from streamproc.tui.app import FleetApp
-from streamproc.tui.orders import TerminalOrders
+from streamproc.tui.host import TerminalOrders
 
 if TYPE_CHECKING:
     from streamproc.report.model import RunReport

@@ -15,6 +15,7 @@ from streamproc.errors import InvalidSettings
 from streamproc.fleet.watching import watch_readings
 from streamproc.metrics import Reading, exposing, fleet_readings
 from streamproc.metrics.bounded_http import BoundedRunner
+from streamproc.model.budgets import USD_MICRO
 from streamproc.model.fleet_command import FLEET
 from streamproc.model.newest import Newest
 from streamproc.read_model import DecisionFilter, ModelReader, ReadModel
@@ -28,10 +29,12 @@ if TYPE_CHECKING:
     from streamproc.read_model import DecisionRow
     from streamproc.settings import Settings
 
-
 HALTS_AT_ONCE: Final = 1_000  # looked at when the metrics are asked for; of more, the newest count
 SEEN_MAX: Final = 4 * HALTS_AT_ONCE
-USD_MICRO: Final = 1_000_000
+
+log = logging.getLogger(__name__)
+CONNECTIONS_MAX: Final = 800  # twice the open pages that are kept current
+SHUTDOWN_S: Final = 5.0  # for requests that are being answered
 
 
 class PageMetrics:
@@ -72,12 +75,6 @@ class PageMetrics:
         budgets = self._policy.effective(run.workflow, run.tenant, "", run.user)["budgets"]
         left = max(0, int(budgets.get("maxSteps", 0)) - run.turns)
         return left * run.cost_usd_micro / run.turns / USD_MICRO
-
-
-log = logging.getLogger(__name__)
-
-CONNECTIONS_MAX: Final = 800  # twice the open pages that are kept current
-SHUTDOWN_S: Final = 5.0  # for requests that are being answered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

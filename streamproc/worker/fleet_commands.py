@@ -50,6 +50,18 @@ if TYPE_CHECKING:
     from streamproc.worker.publishing import Publisher
     from streamproc.worker.tables import Runs
 
+log = logging.getLogger(__name__)
+limited = LogLimit(log)
+CANNOT_RESTATE: Final = (
+    "cannot issue this standing command again, which an invalid record replaces at compaction (give the workers a key "
+    "that signs in STREAMPROC_COMMAND_KEY, or issue it yourself)"
+)
+ONLY_VERIFIES: Final = (
+    "the keys of STREAMPROC_COMMAND_KEY only verify, so this worker cannot stop the runs of a killed user: set "
+    "STREAMPROC_CONTROL_KEY to a key that signs (`streamproc keys new NAME --ed25519`)"
+)
+ALL_KEY: Final = command_events.ALL.encode()
+
 
 class RunSummary(NamedTuple):
     """The facts needed to stop a run. `over`: it is halted or finished already."""
@@ -71,20 +83,6 @@ def run_summaries(runs: Runs) -> Iterator[RunSummary]:
         elif (raw := runs.raw(key)) is not None and (known := peek_whole(raw)) is not None:
             head, scope = known
             yield RunSummary(key, head.offset, head.halted >= 0 or head.finished, scope.user, scope.tenant)
-
-
-log = logging.getLogger(__name__)
-limited = LogLimit(log)
-
-CANNOT_RESTATE: Final = (
-    "cannot issue this standing command again, which an invalid record replaces at compaction (give the workers a key "
-    "that signs in STREAMPROC_COMMAND_KEY, or issue it yourself)"
-)
-ONLY_VERIFIES: Final = (
-    "the keys of STREAMPROC_COMMAND_KEY only verify, so this worker cannot stop the runs of a killed user: set "
-    "STREAMPROC_CONTROL_KEY to a key that signs (`streamproc keys new NAME --ed25519`)"
-)
-ALL_KEY: Final = command_events.ALL.encode()
 
 
 class CommandOutcome(NamedTuple):

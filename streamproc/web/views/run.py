@@ -34,13 +34,16 @@ if TYPE_CHECKING:
     from streamproc.read_model import LiveRun
     from streamproc.report.history import RunHistory
 
-
 ROWS_MAX: Final = 24
 CALLS_MAX: Final = 4  # of a turn
 TEXT: Final = (
     "The log has no texts, only their hashes. Equal squares are equal texts, after numbers, times and paths have been "
     "masked."
 )
+
+WIDTHS: Final = {"turns": "by turn", "time": "by time", "cost": "by cost"}
+TYPES: Final = {"html": "text/html", "md": "text/markdown", "json": "application/json"}
+TITLE_MAX: Final = 60
 
 
 def fingerprints(history: RunHistory, turns: Iterable[int]) -> Html:
@@ -79,11 +82,6 @@ def _call(call: Call) -> tuple[Html, Html]:
 
 def _content(content: Content | None) -> Html:
     return identicon(content.norm or content.exact) if content is not None else NOTHING
-
-
-WIDTHS: Final = {"turns": "by turn", "time": "by time", "cost": "by cost"}
-TYPES: Final = {"html": "text/html", "md": "text/markdown", "json": "application/json"}
-TITLE_MAX: Final = 60
 
 
 async def run(request: web.Request) -> web.Response:
