@@ -39,8 +39,8 @@ def doctor(
     Exit 0: no failure; 1: at least one.
     """
     from streamproc.cli import checks
+    from streamproc.cli.checks import keys_together
     from streamproc.cli.doctor import homes
-    from streamproc.cli.key_checks import keys_together
     from streamproc.settings import load_settings
 
     misspelt = [*checks.variables()]  # before the settings are loaded, which reports them as well
