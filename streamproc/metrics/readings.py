@@ -21,7 +21,10 @@ LABEL_CHARACTERS_MAX = 100
 
 
 class BucketCounts:
-    """How many values fell into each bucket; `bounds` are the upper ends, inclusive, without the last, infinite one."""
+    """How many values fell into each bucket; `bounds` are the upper ends, inclusive, without the last, infinite one.
+
+    There is no lock: all who add to it are in one thread.
+    """
 
     __slots__ = ("bounds", "counts", "total")
 

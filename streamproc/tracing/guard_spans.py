@@ -1,4 +1,5 @@
-"""The span of a guard: what happens in its body belongs to it, and it says which halt ended it."""
+"""The span of a guard: what happens in its body belongs to it, and it says which halt ended it; and a halt as an event
+of the span that it ends, so that a trace says why the agent stopped."""
 
 from __future__ import annotations
 

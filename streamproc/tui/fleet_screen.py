@@ -17,7 +17,7 @@ from streamproc.read_model.rows import FleetPage, LiveRun, RunFilter, RunGroup
 from streamproc.tui.run_list import GROUPS, GROUPS_FOUND, RunList
 from streamproc.tui.run_screen import RunScreen
 from streamproc.tui.status_bars import StatusBars
-from streamproc.tui.texts import SEVERITY_STYLES, joined, lines, strip, styled
+from streamproc.tui.texts import SEVERITY_STYLES, joined, lines, scope_of_run, strip, styled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -180,12 +180,7 @@ def _in_words(run: LiveRun | None, filter_text: str) -> Content:
     if run is None:
         text = "No run matches the filter; Esc shows all." if filter_text else "No run is known yet."
         return Content.styled(text, "$quiet")
-    scope = [
-        joined(Content.styled(f"{name} ", "$quiet"), styled(value))
-        for name, value in (("workflow", run.workflow), ("tenant", run.tenant), ("user", run.user))
-        if value
-    ]
-    first = Content("  ").join([styled(run.run_id, "bold"), *scope])
+    first = Content("  ").join([styled(run.run_id, "bold"), *scope_of_run(run)])
     style = SEVERITY_STYLES.get(run.severity, "")
     reason = joined(styled(run.code, f"bold {style}"), "  ", styled(run.message)) if run.message else Content("")
     return lines([first, reason])

@@ -17,7 +17,8 @@ from streamproc.fleet.signing import command_signer
 from streamproc.model.fleet_command import FLEET
 
 if TYPE_CHECKING:
-    from streamproc.read_model import ModelReader, ReadModel
+    from streamproc.read_model.model import ReadModel
+    from streamproc.read_model.reader import ModelReader
     from streamproc.report.model import RunReport
     from streamproc.settings import Settings
 

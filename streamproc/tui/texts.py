@@ -98,5 +98,14 @@ def strip(counts: FleetCounts) -> Content:
     return Content("  ").join(parts)
 
 
+def scope_of_run(run: LiveRun) -> list[Content]:
+    """Return the workflow, tenant and user of a run, those that it has."""
+    return [
+        joined(Content.styled(f"{name} ", "$quiet"), styled(value))
+        for name, value in (("workflow", run.workflow), ("tenant", run.tenant), ("user", run.user))
+        if value
+    ]
+
+
 def _rate(per_second: float) -> str:
     return f"{per_second:.1f}" if per_second < 10 else grouped(round(per_second))

@@ -28,7 +28,7 @@ from streamproc.web.access.rights import FLEET, HALT
 
 if TYPE_CHECKING:
     from streamproc.fleet.commands import OrderProgress
-    from streamproc.read_model import ReadModel
+    from streamproc.read_model.model import ReadModel
     from streamproc.settings import Settings
     from streamproc.web.access.session import Session
 

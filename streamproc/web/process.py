@@ -18,7 +18,9 @@ from streamproc.metrics.bounded_http import BoundedRunner
 from streamproc.model.budgets import USD_MICRO
 from streamproc.model.fleet_command import FLEET
 from streamproc.model.newest import Newest
-from streamproc.read_model import DecisionFilter, ModelReader, ReadModel
+from streamproc.read_model.model import ReadModel
+from streamproc.read_model.reader import ModelReader
+from streamproc.read_model.rows import DecisionFilter
 from streamproc.web.access import AccessOptions, build_access
 from streamproc.web.layout import page
 from streamproc.web.orders import PageOrders
@@ -26,7 +28,7 @@ from streamproc.web.server import make_app
 
 if TYPE_CHECKING:
     from streamproc.policy import Policy
-    from streamproc.read_model import DecisionRow
+    from streamproc.read_model.rows import DecisionRow
     from streamproc.settings import Settings
 
 HALTS_AT_ONCE: Final = 1_000  # looked at when the metrics are asked for; of more, the newest count

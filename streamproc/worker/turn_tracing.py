@@ -61,7 +61,7 @@ class SentSpan(NamedTuple):
 
 
 def spans_request(spans: Iterable[SentSpan], resource: Mapping[str, str]) -> bytes:
-    """Return spans as one encoded request. Needs the extra ``otel``."""
+    """Return spans as one encoded request, without OpenTelemetry's SDK. Needs the extra ``otel``."""
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
     request = ExportTraceServiceRequest()

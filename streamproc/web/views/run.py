@@ -31,7 +31,7 @@ from streamproc.web.views.small import identicon, loop_badge, sparkline
 if TYPE_CHECKING:
     from streamproc.core.decision import Decision
     from streamproc.model.wire import Call, Content, Turn
-    from streamproc.read_model import LiveRun
+    from streamproc.read_model.rows import LiveRun
     from streamproc.report.history import RunHistory
 
 ROWS_MAX: Final = 24
@@ -105,12 +105,8 @@ async def run(request: web.Request) -> web.Response:
         body.insert(0, tag("div", heading(report), class_="run-head", data_live=True, id="run-head"))
         body.append(_sections(report, history, run_id, about, width if width in WIDTHS else "turns"))
     state = "HALTED" if live.status == "halted" else live.status
-    title, events = f"{state}: {run_id[:TITLE_MAX]}", f"view=run&{_query(run_id)}"
+    title, events = f"{state}: {run_id[:TITLE_MAX]}", f"view=run&{urlencode({'run': run_id}, errors='replace')}"
     return page(title, Html().join(body), request, events=events, seen=seen)
-
-
-def _query(run_id: str) -> str:
-    return urlencode({"run": run_id}, errors="replace")
 
 
 def _unknown(request: web.Request, run_id: str) -> web.Response:
