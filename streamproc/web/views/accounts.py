@@ -23,7 +23,8 @@ NUMERIC: Final = frozenset({"Spent", "Limit", "An hour"})
 
 async def accounts(request: web.Request) -> web.Response:
     """Serve the accounts, the fullest first."""
-    rows = sorted(request.app[MODEL].accounts(), key=_fullness)
+    found = request.app[MODEL].accounts()
+    rows = sorted(found, key=lambda one: (-one.spent / one.limit if one.limit else 0.0, -one.spent))
     lead = (
         "What sessions, users and tenants have spent of the budgets that their runs share, and when a limit comes "
         "if they go on at the rate of the last hour."
@@ -35,10 +36,6 @@ async def accounts(request: web.Request) -> web.Response:
     )  # fmt: skip
     parts = [tag("h1", "Budgets"), tag("p", lead, class_="lead"), tag("div", body, id="accounts", data_live=True)]
     return page("Budgets", Html().join(parts), request, events="view=accounts")
-
-
-def _fullness(one: AccountRow) -> tuple[float, float]:
-    return (-one.spent / one.limit if one.limit else 0.0, -one.spent)
 
 
 def account_table(rows: list[AccountRow]) -> Html:
