@@ -25,9 +25,10 @@ from benchmarks.table import Aim, BenchmarkDefect, Row
 from benchmarks.timing import percentile
 from benchmarks.worker_process import Process
 from streamproc.kafka.reading import Record
-from streamproc.read_model import DecisionFilter, ModelReader, ReadModel, RunFilter
+from streamproc.read_model.model import ReadModel
 from streamproc.read_model.queries import Field
-from streamproc.read_model.rows import Changes
+from streamproc.read_model.reader import ModelReader
+from streamproc.read_model.rows import Changes, DecisionFilter, RunFilter
 from streamproc.settings import Settings
 
 DECISIONS_PER_S: Final = 1_000

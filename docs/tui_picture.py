@@ -29,16 +29,15 @@ from streamproc.fleet.watching import Watching, watching_of
 from streamproc.fleet.workers import Workers
 from streamproc.model.log_time import rfc3339
 from streamproc.policy import load_policy
-from streamproc.read_model import ReadModel
+from streamproc.read_model.model import ReadModel
 from streamproc.replay.source import open_logs
 from streamproc.report import Recording
 from streamproc.report.building import ReportBuilder
 from streamproc.report.model import RunReport
 from streamproc.samples import trajectory_file
 from streamproc.settings import load_settings
-from streamproc.tui.app import FleetApp
-from streamproc.tui.fleet import TURNS_SHOWN
-from streamproc.tui.orders import TerminalOrders
+from streamproc.tui.app import TURNS_SHOWN, FleetApp
+from streamproc.tui.host import TerminalOrders
 from streamproc.tui.run_list import RunList
 
 IMAGES: Final = Path(__file__).with_name("images")

@@ -26,7 +26,6 @@ from streamproc.cli import (
     notify,
     otel,
     page,
-    page_user,
     plan,
     policy,
     post_mortem,
@@ -47,7 +46,7 @@ __all__ = ["build", "main"]
 
 COMMANDS = (
     scan, post_mortem, convert, baseline, demo, worker, publish, replay, backtest, stats, watch, runs, notify, otel,
-    page, page_user, plan, fleet, feedback, keys, topics, policy, graph, explain, schema, doctor, config,
+    page, plan, fleet, feedback, keys, topics, policy, graph, explain, schema, doctor, config,
 )  # fmt: skip
 
 

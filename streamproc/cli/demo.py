@@ -30,7 +30,6 @@ CODE_WIDTH = 11  # columns
 
 Speed = Annotated[float, typer.Option(min=0.5, max=200, help="Turns per second of each agent.")]
 
-
 Page = Annotated[
     bool,
     typer.Option("--page", help="Open the page on the demo's fleet, with agents that go on until you press Ctrl-C."),

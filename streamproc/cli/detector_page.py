@@ -20,7 +20,6 @@ from streamproc.policy.plugins import vars_of
 if TYPE_CHECKING:
     from streamproc.detectors import DetectorFile
     from streamproc.detectors.base import Example
-    from streamproc.model.controls import ControlEvent
     from streamproc.policy import Policy
     from streamproc.policy.plugin_detector import PluginDetector
 
@@ -153,15 +152,11 @@ def _play(code: str, example: Example) -> PlayedExample:
             lines.append(f"{index if is_turn else '':>3}  {_turn(turn)}")
         elif number == TURNS_SHOWN:
             lines.append("     …")
-        lines += [_finding(control) for control in controls]
+        lines += [f"     → {control.severity}: {control.message}" for control in controls]
         findings += len(controls)
     if not findings:
         lines.append("     → nothing")
     return PlayedExample(example.title, tuple(lines))
-
-
-def _finding(control: ControlEvent) -> str:
-    return f"     → {control.severity}: {control.message}"
 
 
 def _turn(turn: dict[str, Any]) -> str:

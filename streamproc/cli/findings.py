@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from streamproc.cli.report import counts, hash_lines, to_do, value_lines
+from streamproc.cli.report import counts, end_line, halt_line, hash_lines, to_do, turn_of, value_lines
 from streamproc.cli.terminal import COLOURS, clean, paint, say
 from streamproc.core.decision import hex16
 from streamproc.errors import plural
@@ -54,7 +54,7 @@ class FindingReport:
     def add(self, decision: Decision) -> None:
         """Print a finding."""
         severity = paint(f"{decision.severity:<4}", COLOURS.get(decision.severity, "cyan"), bold=True)
-        index = decision.trigger.turn if decision.trigger is not None and decision.trigger.turn else 0
+        index = turn_of(decision)
         run = self._scan.runs.read(decision.run_id)
         turn = "before its first turn" if run is not None and not run.turns else f"turn {index}"
         node = f" in {clean(decision.node)}" if decision.node else ""
@@ -78,7 +78,7 @@ class FindingReport:
         halted = [one for one in halts if one is not None]
         for halt in halted[:HALTS_SHOWN]:
             after = self._scan.spent_after_halt(halt.run_id)
-            say(f"{_outcome(halt, turns[halt.run_id])}{_costs([after], ': ')}", 8)
+            say(f"{halt_line(halt, turns[halt.run_id])}{_costs([after], ': ')}", 8)
             if name := self._scan.name_of(halt.run_id):
                 say(f"{' ' * 8}{clean(name)}{f', {_day_time(halt.at)[:16]} UTC' if halt.at else ''}", 8)
         if len(halted) > HALTS_SHOWN:
@@ -128,8 +128,7 @@ class FindingReport:
 
     def _details(self, decision: Decision, shown: bool) -> Iterator[str]:
         if decision.severity == "halt":
-            onset = f", began at turn {decision.onset}" if decision.onset is not None else ""
-            yield f"{decision.halt_reason}{onset}; the run ends as {decision.terminal_status}"
+            yield end_line(decision)
         if decision.evidence is not None and (self._verbose or (decision.severity == "halt" and not shown)):
             yield from value_lines(decision.evidence)
         elif decision.evidence is not None and decision.severity == "halt" and decision.evidence.tool is None:
@@ -210,15 +209,6 @@ def _subject(turn: TurnExcerpt, evidence: Evidence, code: str) -> tuple[Any, str
 
 
 OUTPUT_CODES: Final = frozenset({"LOOP001", "LOOP006", "LOOP008", "LOOP010", "LOOP011"})  # about texts, not calls
-
-
-def _outcome(halt: Decision, turns: int) -> str:
-    at = halt.trigger.turn if halt.trigger is not None and halt.trigger.turn else 0
-    after = turns - at - 1
-    rest = f", {after} more followed" if after > 0 else ""
-    place = f"at turn {at} of {turns}" if turns else "before its first turn"
-    badge = f"  {clean(halt.badge)}" if halt.badge else ""
-    return f"{paint('HALTED', 'red', bold=True)}  {clean(halt.run_id)}  {place}{rest}{badge}"
 
 
 def _costs(spends: Sequence[Spent], before: str = "") -> str:

@@ -89,7 +89,7 @@ def notify(
 
 async def _run(settings: Settings, consumer: NotificationConsumer) -> None:
     from streamproc.metrics import exposing
-    from streamproc.notify.metrics import notifier_readings
+    from streamproc.notify.notifier import notifier_readings
 
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):

@@ -1,15 +1,18 @@
-"""``streamproc page``: the fleet in a browser."""
+"""``streamproc page``: the fleet in a browser; ``streamproc page-user``: who may log in to it with a password."""
 
 from __future__ import annotations
 
 import asyncio
+import getpass
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from streamproc.cli.options import Brokers, LogLevel, LogStyle, Metrics, Policy, TopicPrefix, kafka_settings
 from streamproc.cli.ranges import time_ms
-from streamproc.cli.terminal import examples, fail, line
+from streamproc.cli.terminal import clean, examples, fail, line, say
 from streamproc.model.log_lines import log_to_stderr
 
 app = typer.Typer()
@@ -93,10 +96,11 @@ def page(
     Exit 0: stopped by a signal; 2: invalid settings.
     """
     from streamproc.policy import load_policy
+    from streamproc.settings import read_address
     from streamproc.web.access import AccessOptions
     from streamproc.web.process import PageOptions, serve_page
 
-    host, port = _address(listen)
+    host, port = read_address(listen, "--listen", "127.0.0.1:8414")
     settings = kafka_settings(brokers, topic_prefix, policy=policy, metrics=metrics, log_style=log_style)
     chosen = load_policy(settings.policy)
     log_to_stderr(log_level, settings.log_style)
@@ -106,15 +110,45 @@ def page(
         oidc_scope=oidc_scope, oidc_name_claim=oidc_name, oidc_groups_claim=oidc_groups, trust_header=trust_header,
         groups_header=groups_header, trusted_proxies=tuple(trusted_proxy or ()), groups=tuple(group or ()),
     )  # fmt: skip
-    asyncio.run(serve_page(settings, chosen, options, access, _announce))
+    asyncio.run(serve_page(settings, chosen, options, access, lambda address: line(f"open {address}")))
 
 
-def _announce(address: str) -> None:
-    line(f"open {address}")
+@app.command(
+    "page-user",
+    epilog=examples(
+        "streamproc page-user ada --right fleet",
+        "streamproc page-user ada --file /etc/streamproc/page-users",
+        "streamproc page-user ada --remove",
+    ),
+)
+def page_user(
+    name: Annotated[str, typer.Argument(help="Name to log in with.")],
+    file: Annotated[Path, typer.Option(help="File of users, as for `page --users`.")] = Path("page-users"),
+    right: Annotated[
+        str, typer.Option(help="What the user may do: view; halt: also halt and resume a run; fleet: everything.")
+    ] = "view",
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the user. A running page logs them out.")] = False,
+) -> None:
+    """Add a user of the page, or give them another password and right. The password is asked for, or read from standard
+    input."""
+    from streamproc.web.access.password_file import new_user, read_users, write_users
+
+    users = read_users(file) if file.exists() else {}
+    if remove:
+        if users.pop(name, None) is None:
+            raise fail(f"{file} has no user {clean(name)}")
+        write_users(file, users)
+        say(f"removed {clean(name)} from {file}")
+        return
+    users[name] = new_user(name, right, _password())
+    write_users(file, users)
+    say(f"{clean(name)} may log in with the right {right}, by {file}")
 
 
-def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise fail(f"--listen {text}: name an address and a port, such as 127.0.0.1:8414")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+def _password() -> str:
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().rstrip("\r\n")
+    password = getpass.getpass("Password: ")
+    if getpass.getpass("Once more: ") != password:
+        raise fail("the two passwords differ")
+    return password

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 import typer
@@ -9,6 +10,7 @@ import typer
 from streamproc.cli.completion import complete_policies
 from streamproc.cli.options import POLICY_HELP, Json, Quiet
 from streamproc.cli.terminal import UNUSABLE, clean, complain, examples, fold, json_line, line, say
+from streamproc.model.escaping import escape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
 app = typer.Typer(name="policy", no_args_is_help=True, help="Check policies, and show the limits in force.")
 
 Source = Annotated[str | None, typer.Argument(help=POLICY_HELP, autocompletion=complete_policies)]
-
 
 Sources = Annotated[
     list[str] | None,
@@ -32,6 +33,9 @@ Format = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
+
+IN_MESSAGES: Final = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
+IN_PROPERTIES: Final = {**IN_MESSAGES, **str.maketrans({":": "%3A", ",": "%2C"})}
 
 
 @app.command(epilog=examples("streamproc policy check policy.yaml", "streamproc policy check --format github *.yaml"))
@@ -103,8 +107,6 @@ def _show_json(checked: _Checked) -> None:
 
 
 def _show_github(checked: _Checked) -> None:
-    from streamproc.cli.annotations import annotation
-
     for problem in checked.problems:
         line(annotation(checked.source, problem))
     if checked.policy is not None:
@@ -167,3 +169,26 @@ def _writable(policy: Policy, workflow: str, tenant: str, tier: str, user: str) 
         found["plugins"] = named
     found["prices"] = {model: written(price) for model, price in found["prices"].items()}
     return found
+
+
+def annotation(file: str, problem: Problem) -> str:
+    """Return the line that annotates the place of a mistake, as a step of GitHub Actions prints it.
+
+    `file` is the policy file as it was named.
+    """
+    message = f"{problem.what} ({problem.remedy})" if problem.remedy else problem.what
+    place = {"file": _from_here(file) if file else "", "line": problem.line, "col": problem.column}
+    properties: dict[str, object] = {**place, "title": f"streamproc: {problem.field}"}
+    written = ",".join(f"{name}={_escaped(value, IN_PROPERTIES)}" for name, value in properties.items() if value)
+    return f"::error {written}::{_escaped(message, IN_MESSAGES)}"
+
+
+def _from_here(file: str) -> str:
+    """Return a path as GitHub expects it: from the root of the repository, in which a step starts."""
+    path = Path(file)
+    here = Path.cwd()
+    return path.relative_to(here).as_posix() if path.is_relative_to(here) else path.as_posix()
+
+
+def _escaped(value: object, signs: dict[int, str]) -> str:
+    return escape(str(value)).translate(signs)

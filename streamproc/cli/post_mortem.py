@@ -95,7 +95,7 @@ def report(
     if run is not None and (run not in recording.histories or recording.histories[run].unpublished):
         raise fail(_unknown(run, recording))
     if not recording.histories:
-        raise fail(f"{_where(log, settings)} has no turns")
+        raise fail(f"{', '.join(log or ()) or settings.topic('turns')} has no turns")
     single = run is not None or len(recording.histories) == 1
     made_at = _now() if dated else ""
     text = report_text(recording, run, settings.policy, format_=format_, dated=made_at)
@@ -159,10 +159,6 @@ def _unknown(run: str, recording: Recording) -> str:
     close = get_close_matches(run, known, n=3, cutoff=0.5) or known[:3]
     what = f"; it has {plural(len(known), 'run')}, such as {', '.join(close)}" if known else "; it has no runs"
     return f"no run {run} in {' and '.join(recording.logs[:3]) or 'the log'}{what}"
-
-
-def _where(log: list[str] | None, settings: Settings) -> str:
-    return ", ".join(log) if log else settings.topic("turns")
 
 
 def _now() -> str:

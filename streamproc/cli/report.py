@@ -26,16 +26,12 @@ def by_run(decisions: Sequence[Decision]) -> dict[str, list[Decision]]:
 def run_lines(run_id: str, decisions: Sequence[Decision], turns: int) -> Iterator[str]:
     """Report one run of `turns` turns: when and why it was halted, the evidence, the actions, and its warnings."""
     halt = next((decision for decision in decisions if decision.severity == "halt"), None)
-    badge = (halt or decisions[-1]).badge
     if halt is None:
-        head = f"{paint('WARNED', 'yellow', bold=True)}  {clean(run_id)}  ({plural(turns, 'turn')})"
+        badge = f"  {clean(decisions[-1].badge)}" if decisions[-1].badge else ""
+        head = f"{paint('WARNED', 'yellow', bold=True)}  {clean(run_id)}  ({plural(turns, 'turn')}){badge}"
     else:
-        at = _turn(halt)
-        after = turns - at - 1
-        rest = f", {after} more followed" if after > 0 else ""
-        place = f"at turn {at} of {turns}" if turns else "before its first turn"
-        head = f"{paint('HALTED', 'red', bold=True)}  {clean(run_id)}  {place}{rest}"
-    yield fold(f"{head}  {clean(badge)}" if badge else head, DETAIL_INDENT)
+        head = halt_line(halt, turns)
+    yield fold(head, DETAIL_INDENT)
     for decision in decisions:
         yield fold(_headline(decision), DETAIL_INDENT)
         if decision is halt:
@@ -43,18 +39,33 @@ def run_lines(run_id: str, decisions: Sequence[Decision], turns: int) -> Iterato
     yield ""
 
 
+def halt_line(halt: Decision, turns: int) -> str:
+    """Return which run was halted, at which of its turns, and how many came after it."""
+    at = turn_of(halt)
+    after = turns - at - 1
+    rest = f", {after} more followed" if after > 0 else ""
+    place = f"at turn {at} of {turns}" if turns else "before its first turn"
+    badge = f"  {clean(halt.badge)}" if halt.badge else ""
+    return f"{paint('HALTED', 'red', bold=True)}  {clean(halt.run_id)}  {place}{rest}{badge}"
+
+
 def _headline(decision: Decision) -> str:
     place = f" in {clean(decision.node)}" if decision.node else ""
     severity = paint(f"{decision.severity:<4}", COLOURS.get(decision.severity, "cyan"))
-    return f"  {severity}  turn {_turn(decision)}{place}  {clean(decision.code)}  {clean(decision.message)}"
+    return f"  {severity}  turn {turn_of(decision)}{place}  {clean(decision.code)}  {clean(decision.message)}"
 
 
 def _details(decision: Decision) -> Iterator[str]:
-    onset = f", began at turn {decision.onset}" if decision.onset is not None else ""
-    yield f"{decision.halt_reason}{onset}; the run ends as {decision.terminal_status}"
+    yield end_line(decision)
     if decision.evidence is not None:
         yield from value_lines(decision.evidence)
     yield to_do(decision)
+
+
+def end_line(halt: Decision) -> str:
+    """Return why a run was halted, since when, and how it ends."""
+    onset = f", began at turn {halt.onset}" if halt.onset is not None else ""
+    return f"{halt.halt_reason}{onset}; the run ends as {halt.terminal_status}"
 
 
 def value_lines(evidence: Evidence) -> Iterator[str]:
@@ -92,7 +103,8 @@ def _value(value: object) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _turn(decision: Decision) -> int:
+def turn_of(decision: Decision) -> int:
+    """Return the turn that caused a decision; 0 before the first turn."""
     turn = decision.trigger.turn if decision.trigger is not None else None
     return turn or 0
 
@@ -108,7 +120,7 @@ def counts(decisions: Sequence[Decision], turns: Mapping[str, int]) -> str:
     warned = set()
     for decision in decisions:
         if decision.severity == "halt":
-            halted.setdefault(decision.run_id, _turn(decision))
+            halted.setdefault(decision.run_id, turn_of(decision))
         else:
             warned.add(decision.run_id)
     after = sum(max(0, turns[run_id] - at - 1) for run_id, at in halted.items())

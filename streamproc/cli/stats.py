@@ -235,7 +235,8 @@ def _ends(tally: Tally) -> Iterator[str]:
     yield f"{'workflow':<24} {'runs':>8} {'ended':>8} {'halted':>8} {'timed out':>10} {'without timeout':>16}"
     ends = tally.ends()
     for one in ends:
-        name, share = clean(one.workflow or "(none)")[:24], _share(one.without_timeout)
+        name = clean(one.workflow or "(none)")[:24]
+        share = "" if one.without_timeout is None else f"{one.without_timeout:.2%}"
         yield f"{name:<24} {one.runs:>8} {one.ended:>8} {one.halted:>8} {one.timed_out:>10} {share:>16}"
     total = ends[0].without_timeout
     met = "no run has ended" if total is None else "met" if total >= OBJECTIVE else "missed"
@@ -256,7 +257,3 @@ def _detectors(tally: Tally) -> Iterator[str]:
         yield f"{'runs halted':>12}  {'code':<12} workflow"
         for one in halts:
             yield f"{one.runs:>12}  {clean(one.code):<12} {clean(one.workflow or '(none)')}"
-
-
-def _share(share: float | None) -> str:
-    return "" if share is None else f"{share:.2%}"

@@ -13,7 +13,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, Protocol, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 import typer
 
@@ -189,20 +189,14 @@ def fail(text: str, code: int = UNUSABLE) -> typer.Exit:
     return typer.Exit(code)
 
 
-class ProgressReporter(Protocol):
-    """Receives the progress of some work, in the work's own unit."""
+class ProgressReporter:
+    """Receives the progress of some work, in the work's own unit, and shows nothing: there may be no terminal."""
 
     def advance(self, more: int) -> None:
         """Add `more` units to what is done."""
-        ...
 
 
-class _Silent:
-    def advance(self, more: int) -> None:
-        """Do nothing: standard error is not a terminal."""
-
-
-class _Bar:
+class _Bar(ProgressReporter):
     """A progress bar on standard error. It is drawn while work advances, and erased for every line of output."""
 
     drawn: _Bar | None = None
@@ -237,7 +231,7 @@ def _erase_bar() -> None:
 def progress(title: str, total: int | None) -> Iterator[ProgressReporter]:
     """Show a progress bar on standard error if that is a terminal. `total` is in the work's own unit."""
     if not watched() or os.environ.get("TERM") == "dumb":
-        yield _Silent()
+        yield ProgressReporter()
         return
     bar = _Bar(title, total)
     bar.advance(0)

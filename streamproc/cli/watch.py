@@ -81,7 +81,7 @@ def watch(
     begin_ms = time_ms("--since", since or (TUI_SINCE if tui else None))
     settings = kafka_settings(brokers, topic_prefix)
     if tui:
-        from streamproc.tui.fleet import watch_fleet
+        from streamproc.tui.app import watch_fleet
 
         asyncio.run(watch_fleet(settings, since_ms=begin_ms or 0, by=issuer_name(by)))
         return

@@ -75,7 +75,7 @@ def worker(
 
     Exit 0: stopped by a signal, with all work in progress finished; 1: gave up; 2: invalid settings or policy.
     """
-    from streamproc.metrics.address import address_of_worker
+    from streamproc.metrics.server import address_of_worker
     from streamproc.policy import load_policy
     from streamproc.settings import load_settings
 

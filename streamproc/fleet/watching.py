@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from collections import Counter
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from streamproc.errors import plural
+from streamproc.metrics import definitions
+from streamproc.metrics.readings import Reading
 from streamproc.model.escaping import escape
 from streamproc.model.formats import duration, grouped
-from streamproc.model.log_time import rfc3339
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from streamproc.fleet.workers import Lag, UnwatchedPartition, Waiting, WatchState, WorkerRow, Workers
 
-Level = Literal["ok", "unknown", "warn", "fail"]
-
 NAMED_MAX: Final = 5  # partitions that a sentence names
+
+
+def watch_readings(found: Watching) -> Iterator[Reading]:
+    """Yield whether workers decide, on how many partitions none does, and how many turns wait, if that is known."""
+    for state in definitions.WATCH_STATES:
+        yield Reading(definitions.WATCH_STATE, state == found.state.name, (state,))
+    yield Reading(definitions.UNWATCHED_PARTITIONS, len(found.unwatched))
+    counts = Counter(row.state for row in found.rows)
+    for one in definitions.WORKER_STATES:
+        yield Reading(definitions.WORKERS, counts[one], (one,))
+    if found.waiting is not None:
+        yield Reading(definitions.WAITING_TURNS, found.waiting.turns)
+
+
+Level = Literal["ok", "unknown", "warn", "fail"]
 
 
 class Watching(NamedTuple):
@@ -63,23 +78,6 @@ class Watching(NamedTuple):
         verb = "waits" if self.waiting.turns == 1 else "wait"
         return f"{text}; {turns} {verb} in {self.waiting.partitions} of {plural(self.waiting.of, 'partition')}"
 
-    def as_json(self) -> dict[str, Any]:
-        """Return it for `--json`."""
-        return {
-            "state": self.state.name,
-            "since": rfc3339(self.state.since_ms) if self.state.since_ms else None,
-            "partitions": self.partitions,
-            "unwatched_partitions": [
-                {"partition": one.partition, "since": rfc3339(one.since_ms) if one.since_ms else None}
-                for one in self.unwatched
-            ],
-            "lagging": [one._asdict() for one in self.lagging],
-            "waiting": None
-            if self.waiting is None
-            else {"turns": self.waiting.turns, "partitions": self.waiting.partitions},
-            "workers": [_row_json(row) for row in self.rows],
-        }
-
 
 def watching_of(
     workers: Workers, now_s: float, *, ends: Mapping[int, int] | None = None, lag_warn_s: float
@@ -101,21 +99,6 @@ def row_words(row: WorkerRow) -> str:
     if row.state == "deciding":
         return f"deciding on {plural(len(row.heartbeat.partitions), 'partition')}"
     return {"restoring": "restoring states", "stopped": "stopped", "silent": "gone"}[row.state]
-
-
-def _row_json(row: WorkerRow) -> dict[str, Any]:
-    beat = row.heartbeat
-    return {
-        "worker": beat.worker,
-        "state": row.state,
-        "version": beat.version,
-        "policy": beat.policy,
-        "policy_hash": beat.policy_hash,
-        "partitions": beat.partitions,
-        "started": rfc3339(beat.started) if beat.started else None,
-        "last_decision": rfc3339(beat.decided_at) if beat.decided_at else None,
-        "last_heartbeat": rfc3339(row.at_ms),
-    }
 
 
 def _unwatched(found: tuple[UnwatchedPartition, ...], of: int, clock: Callable[[int], str]) -> str:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from streamproc.errors import Halted, StreamprocError
 from streamproc.integrations.backends import Backend, MonitorBackend
 from streamproc.model.newest import Newest
-from streamproc.tracing.halt_spans import record_halt
+from streamproc.tracing.guard_spans import record_halt
 
 if TYPE_CHECKING:
     from streamproc.client.waits import Waits

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from aiokafka import TopicPartition
 from aiokafka.errors import CommitFailedError, IllegalStateError
 
 from streamproc.kafka.follow import POLL_MS, Follower
-from streamproc.kafka.offset_tracker import OffsetTracker
 from streamproc.kafka.session import is_member
 
 if TYPE_CHECKING:
@@ -25,7 +26,55 @@ if TYPE_CHECKING:
     from streamproc.kafka.session import Backoff, Outage
     from streamproc.settings import Settings
 
+Place = TypeVar("Place")
+
 COMMIT_TIMEOUT_S: Final = 5.0  # at a stop; without a broker, the records are read again
+
+
+class OffsetTracker(Generic[Place]):
+    """Tracks, for each partition, the offset before which everything is settled."""
+
+    def __init__(self) -> None:
+        self._open: dict[Place, deque[list[int]]] = {}
+        self._ready: dict[Place, int] = {}
+
+    def begin(self, place: Place, offset: int, parts: int) -> Callable[[], None]:
+        """Track a record that is done once `parts` things settle; return what to call for each of them.
+
+        Records of a partition must be passed in the order of their offsets.
+        """
+        entry = [offset, parts]
+        records = self._open.setdefault(place, deque())
+        if records and records[-1][1] <= 0:
+            records.pop()  # done, behind an open one: the next record covers it, and the queue stays short
+        records.append(entry)
+
+        def settled() -> None:
+            entry[1] -= 1
+            self._advance(place, records)
+
+        if not parts:
+            self._advance(place, records)
+        return settled
+
+    def ready(self) -> dict[Place, int]:
+        """Return the offset to commit for each partition that has advanced since what was `committed`."""
+        return dict(self._ready)
+
+    def committed(self, offsets: dict[Place, int]) -> None:
+        """Note that these offsets of `ready` were committed; a partition that has advanced since stays ready."""
+        self._ready = {place: offset for place, offset in self._ready.items() if offsets.get(place) != offset}
+
+    def keep(self, places: set[Place]) -> None:
+        """Drop all other partitions: they are assigned to another notifier."""
+        self._open = {place: records for place, records in self._open.items() if place in places}
+        self._ready = {place: offset for place, offset in self._ready.items() if place in places}
+
+    def _advance(self, place: Place, records: deque[list[int]]) -> None:
+        if self._open.get(place) is not records:
+            return
+        while records and records[0][1] <= 0:
+            self._ready[place] = records.popleft()[0] + 1
 
 
 class GroupFollower(Follower):

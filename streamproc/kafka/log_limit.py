@@ -50,12 +50,9 @@ class LogLimit:
     def flush(self) -> None:
         """Log the numbers of lines that were left out so far."""
         for kind, known in self._kinds.items():
-            self._summarise(kind, known)
-
-    def _summarise(self, kind: Hashable, known: _Kind) -> None:
-        if known.left_out:
-            self._log.log(known.level, "%d more lines like those about %s were left out", known.left_out, kind)
-            known.left_out = 0
+            if known.left_out:
+                self._log.log(known.level, "%d more lines like those about %s were left out", known.left_out, kind)
+                known.left_out = 0
 
 
 class _Kind:

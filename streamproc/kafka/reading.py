@@ -27,7 +27,6 @@ SILENCE_MAX_S: Final = 30.0  # without one record before the broker counts as go
 
 Record = ConsumerRecord[bytes | None, bytes | None]
 
-
 LOG_APPEND_TIME: Final = 1  # the timestamp type of a record that has the broker's time
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 from streamproc.metrics.clients import register_listener, register_publisher
 from streamproc.metrics.definitions import METRICS, MetricDefinition
 from streamproc.metrics.exposing import exposing
-from streamproc.metrics.page import fleet_readings
-from streamproc.metrics.readings import Reading
+from streamproc.metrics.readings import Reading, fleet_readings
 
 __all__ = [
     "METRICS",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -40,9 +40,15 @@ async def exposing(
             port = await server.start(settings.metrics)
             stack.push_async_callback(server.stop)
         if target is not None:
-            from streamproc.metrics.otlp import OtlpExporter
+            from streamproc.metrics.otlp import request_of
+            from streamproc.metrics.otlp_sending import sending_by_otlp
 
-            exporter = OtlpExporter(registry, target)
-            sending = asyncio.create_task(exporter.run())
-            stack.push_async_callback(exporter.finish, sending)
+            resource, start_ns = target.resource, time.time_ns()
+            await stack.enter_async_context(
+                sending_by_otlp(
+                    target,
+                    "metrics",
+                    lambda: request_of(registry, resource, start_ns, time.time_ns()).SerializeToString(),
+                )
+            )
         yield port

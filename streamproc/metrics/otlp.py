@@ -1,57 +1,25 @@
-"""Sends a registry by OTLP/HTTP, encoded with `opentelemetry-proto`: OpenTelemetry's SDK would be a second registry.
+"""A registry as a request of OTLP, encoded with `opentelemetry-proto`: OpenTelemetry's SDK would be a second registry.
 
 All values are cumulative. So an export that fails is not repeated: the next one says everything again.
 """
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.metrics.v1 import metrics_pb2
 
 from streamproc.metrics.definitions import METRICS
-from streamproc.metrics.otlp_sending import FINISH_TIMEOUT_S, OtlpSender
+from streamproc.metrics.otlp_sending import otlp_attributes
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from streamproc.metrics.otlp_target import OtlpTarget
-
 CUMULATIVE: Final = metrics_pb2.AGGREGATION_TEMPORALITY_CUMULATIVE
 FAMILIES: Final = {metric.family: metric for metric in METRICS}
-
-
-class OtlpExporter:
-    """Sends all metrics of a registry at intervals while `run` is active."""
-
-    def __init__(self, registry: CollectorRegistry, target: OtlpTarget) -> None:
-        self._registry = registry
-        self._target = target
-        self._start_ns = time.time_ns()
-        self._sender = OtlpSender(target, "metrics")
-
-    async def run(self) -> None:
-        """Send at every interval. Never returns, and raises nothing."""
-        while True:
-            await asyncio.sleep(self._target.interval_s)
-            await self.export(self._target.timeout_s)
-
-    async def finish(self, running: asyncio.Task[None]) -> None:
-        """End `run`, and send what has changed since, for a short time."""
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        await self.export(min(FINISH_TIMEOUT_S, self._target.timeout_s))
-
-    async def export(self, timeout_s: float) -> None:
-        """Send all metrics once."""
-        request = request_of(self._registry, self._target.resource, self._start_ns, time.time_ns())
-        await self._sender.send(request.SerializeToString(), timeout_s)
 
 
 def request_of(
@@ -60,7 +28,7 @@ def request_of(
     """Return all metrics of a registry as one request. Times are those of the first and of this value."""
     request = ExportMetricsServiceRequest()
     of_resource = request.resource_metrics.add()
-    of_resource.resource.attributes.extend(_attributes(resource))
+    of_resource.resource.attributes.extend(otlp_attributes(resource))
     scope = of_resource.scope_metrics.add()
     scope.scope.name = "streamproc"
     for family in registry.collect():
@@ -86,7 +54,7 @@ def _add(metric: Any, family: Any, start_ns: int, now_ns: int) -> None:
     else:
         points, samples, times = metric.gauge.data_points, family.samples, {"time_unix_nano": now_ns}
     for sample in samples:
-        points.add(as_double=sample.value, attributes=_attributes(sample.labels), **times)
+        points.add(as_double=sample.value, attributes=otlp_attributes(sample.labels), **times)
 
 
 def _series(samples: Iterable[Any]) -> dict[tuple[tuple[str, str], ...], list[Any]]:
@@ -99,7 +67,7 @@ def _series(samples: Iterable[Any]) -> dict[tuple[tuple[str, str], ...], list[An
 
 def _histogram_point(labels: dict[str, str], samples: Iterable[Any], times: dict[str, Any]) -> Any:
     """Return one series of a histogram. Prometheus counts what is not above a bucket's end, OTLP what is in it."""
-    point = metrics_pb2.HistogramDataPoint(attributes=_attributes(labels), **times)
+    point = metrics_pb2.HistogramDataPoint(attributes=otlp_attributes(labels), **times)
     below = 0
     for sample in samples:
         if sample.name.endswith("_bucket"):
@@ -111,10 +79,3 @@ def _histogram_point(labels: dict[str, str], samples: Iterable[Any], times: dict
             point.sum = sample.value
     point.count = below
     return point
-
-
-def _attributes(labels: dict[str, str]) -> Iterable[KeyValue]:
-    for name, value in labels.items():
-        found = KeyValue(key=name)
-        found.value.string_value = value
-        yield found

@@ -1,10 +1,13 @@
-"""Posts requests to an endpoint of OTLP/HTTP."""
+"""Posts requests to an endpoint of OTLP/HTTP, at intervals."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gzip
 import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 import aiohttp
@@ -12,6 +15,8 @@ import aiohttp
 from streamproc.model.redaction import redact_text
 
 if TYPE_CHECKING:
+    from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+
     from streamproc.metrics.otlp_target import OtlpTarget
 
 log = logging.getLogger(__name__)
@@ -53,6 +58,45 @@ class OtlpSender:
             with contextlib.suppress(aiohttp.ClientError):
                 await answer.read()
             return "" if answer.status < 300 else f"status {answer.status}"
+
+
+@asynccontextmanager
+async def sending_by_otlp(target: OtlpTarget, what: str, request: Callable[[], bytes]) -> AsyncIterator[None]:
+    """Send what `request` returns at every interval while the body runs, and once more, for a short time, at its end.
+
+    An empty request is not sent. `what` the requests hold is for the log.
+    """
+    sender = OtlpSender(target, what)
+
+    async def send(timeout_s: float) -> None:
+        if body := request():
+            await sender.send(body, timeout_s)
+
+    async def send_at_intervals() -> None:
+        while True:
+            await asyncio.sleep(target.interval_s)
+            await send(target.timeout_s)
+
+    sending = asyncio.create_task(send_at_intervals(), name=f"streamproc {what}")
+    try:
+        yield
+    finally:
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        await send(min(FINISH_TIMEOUT_S, target.timeout_s))
+
+
+def otlp_attributes(values: Mapping[str, str | int]) -> Iterable[KeyValue]:
+    """Yield attributes as OTLP has them."""
+    from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+
+    for name, value in values.items():
+        found = KeyValue(key=name)
+        if isinstance(value, int):
+            found.value.int_value = value
+        else:
+            found.value.string_value = value
+        yield found
 
 
 def _shown(url: str) -> str:

@@ -18,7 +18,6 @@ log = logging.getLogger(__name__)
 PREFIX: Final = "OTEL_EXPORTER_OTLP_"
 TIMEOUT_MS: Final = 10_000
 
-
 Signal = Literal["metrics", "traces"]
 INTERVALS: Final[dict[Signal, tuple[str, int]]] = {
     "metrics": ("OTEL_METRIC_EXPORT_INTERVAL", 60_000),

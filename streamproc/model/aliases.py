@@ -89,7 +89,6 @@ def _calls(value: Any) -> Any:
 
 CALL_NAMES: Final = frozenset({"name", "toolName", "tool_name", "tool", "function"})
 
-
 TURN_ALIASES: Final = (
     Alias("content", "output", _text, "OpenAI, Anthropic, LangChain messages: a text, or a list of parts"),
     Alias("toolCalls", "tool_calls", _calls, "Vercel AI SDK"),

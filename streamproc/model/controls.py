@@ -29,7 +29,6 @@ Action = Literal[
     "update_docs_contract",
 ]  # fmt: skip
 
-
 Word = TypeVar("Word")
 if TYPE_CHECKING:
     Known = Annotated[Word, "or a word of a newer version"]

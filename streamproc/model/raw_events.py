@@ -73,7 +73,6 @@ __all__ = [
     "RoutingDecision", "TestReport", "TimeMs", "ToolCall", "UsageReport", "parse_line", "parse_raw", "read_json",
 ]  # fmt: skip
 
-
 CALLS_MAX: Final = 1_000  # of one turn; parallel calls are dozens
 TESTS_MAX: Final = 20_000  # ids of failing tests: a full event of ordinary ids
 ERRORS_MAX: Final = 1_000  # of one turn; further ones are not read

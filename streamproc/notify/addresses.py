@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import Counter
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from pydantic import SecretStr
@@ -20,10 +18,12 @@ from pydantic import SecretStr
 from streamproc.errors import InvalidSettings
 from streamproc.kafka.log_limit import LogLimit
 from streamproc.notify.delivery_queue import DeliveryQueue
-from streamproc.notify.run_names import PLACE, address_of
+from streamproc.notify.notification_config import PLACE, address_of
 from streamproc.notify.service import Service
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from streamproc.model.notification import Notice
     from streamproc.notify.notification_config import Destination, NotificationConfig
 
@@ -37,9 +37,9 @@ limited = LogLimit(log)
 class AddressQueues:
     """The queues of one destination, by address. It counts as a `DeliveryQueue` does."""
 
-    def __init__(self, destination: Destination, number: int, config: NotificationConfig, **options: Any) -> None:
+    def __init__(self, destination: Destination, number: int, config: NotificationConfig) -> None:
         self._url = destination.url.get_secret_value()
-        self._destination, self._number, self._config, self._options = destination, number, config, options
+        self._destination, self._number, self._config = destination, number, config
         self._queues: dict[str, tuple[DeliveryQueue, asyncio.Task[None]]] = {}
         self._open: Counter[str] = Counter()  # notifications that are not settled, by address
         self._gone = dict.fromkeys(("sent", "messages", "failed", "lost"), 0)
@@ -48,7 +48,7 @@ class AddressQueues:
 
     def _queue(self, url: str) -> DeliveryQueue:
         service = Service(self._destination.model_copy(update={"url": SecretStr(url)}), self._number)
-        return DeliveryQueue(service, self._config, as_json=self._destination.as_json, **self._options)
+        return DeliveryQueue(service, self._config, as_json=self._destination.as_json)
 
     def put(self, notice: Notice, settled: Callable[[], None]) -> None:
         """Add a notification to the queue of its address. Never blocks."""
@@ -127,14 +127,12 @@ class AddressQueues:
 Queue = DeliveryQueue | AddressQueues
 
 
-def queues_of(
-    config: NotificationConfig, clock: Callable[[], float] = time.monotonic
-) -> list[tuple[Destination, Queue]]:
+def queues_of(config: NotificationConfig) -> list[tuple[Destination, Queue]]:
     """Return the destinations with their queues. Raises `InvalidSettings` for a URL that Apprise does not read."""
-    return [(one, _queue_of(one, number, config, clock)) for number, one in enumerate(config.destinations, 1)]
+    return [(one, _queue_of(one, number, config)) for number, one in enumerate(config.destinations, 1)]
 
 
-def _queue_of(one: Destination, number: int, config: NotificationConfig, clock: Callable[[], float]) -> Queue:
+def _queue_of(one: Destination, number: int, config: NotificationConfig) -> Queue:
     if PLACE.search(one.url.get_secret_value()):
-        return AddressQueues(one, number, config, clock=clock)
-    return DeliveryQueue(Service(one, number), config, as_json=one.as_json, clock=clock)
+        return AddressQueues(one, number, config)
+    return DeliveryQueue(Service(one, number), config, as_json=one.as_json)

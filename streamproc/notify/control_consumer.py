@@ -28,8 +28,7 @@ from streamproc.kafka.group import GroupFollower
 from streamproc.kafka.session import Outage, run_until_one_ends
 from streamproc.model.controls import read_control
 from streamproc.notify.addresses import queues_of
-from streamproc.notify.links import NoticeLinks
-from streamproc.notify.notifier import Notifier
+from streamproc.notify.notifier import NoticeLinks, Notifier
 from streamproc.notify.worker_watch import WorkerWatch
 from streamproc.tracing.trace_context import CONTROL_HEADER, find_traceparent
 

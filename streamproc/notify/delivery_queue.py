@@ -16,11 +16,13 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streamproc.model.notification import Message, Notice, message_of, summary_of
 from streamproc.notify.notification_config import NotificationConfig, Rate
-from streamproc.notify.token_bucket import TokenBucket
+
+if TYPE_CHECKING:
+    from streamproc.notify.service import Service
 
 log = logging.getLogger(__name__)
 
@@ -28,14 +30,29 @@ WAITING_MAX: Final = 2_000  # notifications; a summary of more is of no use
 RETRY_MAX_S: Final = 60.0  # a service that recovers gets its messages within a minute
 
 
-class Sender(Protocol):
-    """Sends messages to one service."""
+class TokenBucket:
+    """Holds up to `burst` tokens and gets `per_s` more each second. It starts full."""
 
-    name: str
+    def __init__(self, burst: int, per_s: float) -> None:
+        self._burst = burst
+        self._per_s = per_s
+        self._tokens = float(burst)
+        self._at_s: float | None = None
 
-    async def send(self, message: Message) -> str:
-        """Send a message. Return "" if it was accepted, else the reason."""
-        ...
+    def wait_s(self, now_s: float) -> float:
+        """Return how long until a token is available; 0 if one is."""
+        self._fill(now_s)
+        return 0.0 if self._tokens >= 1 else (1 - self._tokens) / self._per_s
+
+    def take(self, now_s: float) -> None:
+        """Take one token."""
+        self._fill(now_s)
+        self._tokens = max(0.0, self._tokens - 1)
+
+    def _fill(self, now_s: float) -> None:
+        if self._at_s is not None:
+            self._tokens = min(self._burst, self._tokens + (now_s - self._at_s) * self._per_s)
+        self._at_s = now_s
 
 
 class OutgoingNotice(NamedTuple):
@@ -51,13 +68,13 @@ class DeliveryQueue:
 
     def __init__(
         self,
-        sender: Sender,
+        service: Service,
         config: NotificationConfig,
         *,
         as_json: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.name = sender.name
+        self.name = service.name
         self.sent = 0
         """Notifications that the service accepted, including those in summaries."""
         self.messages = 0
@@ -66,7 +83,7 @@ class DeliveryQueue:
         """Failed attempts."""
         self.lost = 0
         """Notifications that were given up."""
-        self._sender = sender
+        self._service = service
         self._as_json = as_json
         self._clock = clock
         self._bucket = _bucket(config.rate)
@@ -110,7 +127,7 @@ class DeliveryQueue:
     async def _send(self, batch: list[OutgoingNotice]) -> None:
         reported = self._unreported
         try:
-            problem = await self._sender.send(self._message(batch))
+            problem = await self._service.send(self._message(batch))
         except asyncio.CancelledError:
             self._waiting.extendleft(reversed(batch))  # not settled, so they are read again after a restart
             raise

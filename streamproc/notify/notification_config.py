@@ -2,23 +2,52 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from typing import Annotated, Any, Final, Literal
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
 from streamproc.errors import InvalidSettings
+from streamproc.kafka.log_limit import LogLimit
 from streamproc.model.bounded_file import bounded_text
 from streamproc.model.notification import Notice, Urgency, UrgencyName
 from streamproc.model.yaml_text import UnboundedYAML, read_yaml
-from streamproc.notify.run_names import PLACE, address_problem
 from streamproc.notify.triggers import BY_NAME, NotificationTrigger
+
+NAMES: Final = ("user", "tenant", "workflow")
+PLACE: Final = re.compile(r"\{([^{}]*)\}")
+ADDRESS: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@-]{0,253}")  # one address: no comma, slash or space
+
+limited = LogLimit(logging.getLogger(__name__))
 
 RETRY_FIRST_S: Final = 1.0  # most messages that fail once are accepted by then
 WEBHOOKS: Final = ("json", "jsons", "xml", "xmls", "form", "forms")  # URL schemes of services for programs
+
+
+def address_problem(url: str) -> str:
+    """Return what is wrong with the names in a URL; nothing if it is right or has none."""
+    unknown = [name for name in PLACE.findall(url) if name not in NAMES]
+    if unknown:
+        return f"{{{unknown[0]}}} is not known (available: {', '.join(f'{{{name}}}' for name in NAMES)})"
+    scheme, _, rest = url.partition("://")
+    if PLACE.search(scheme + re.split("[/?#]", rest, maxsplit=1)[0]):
+        return "names a run's user, tenant or workflow before its path, where publishers would choose the host"
+    return ""
+
+
+def address_of(url: str, notice: Notice) -> str | None:
+    """Return a URL with the names of a notification's run; None if the run lacks one, or it is no address."""
+    values = {name: getattr(notice, name) for name in PLACE.findall(url)}
+    for name, value in values.items():
+        if not ADDRESS.fullmatch(value):
+            if value:
+                limited(logging.WARNING, name, "no notification to the %s of run=%s: no address", name, notice.run_id)
+            return None
+    return PLACE.sub(lambda place: quote(values[place[1]], safe=""), url)
 
 
 def _upper(value: Any) -> Any:

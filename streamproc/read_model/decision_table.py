@@ -32,7 +32,6 @@ COMMON: Final = (
     b'"standard","version":"1","hash":""},"at":"2026-01-01T00:00:00.000Z"}'
 )
 
-
 _INSERT: Final = f"INSERT INTO controls VALUES ({','.join('?' * 18)})"
 
 

@@ -146,7 +146,8 @@ class ReadModel(Queries):
         self._transactions += 1
         if self._transactions % TRIM_EVERY == 0:
             with self._transaction():
-                self._trim()
+                for one in (*self._folded, self._orders, self._accounts, self._refused, self._guards):
+                    one.trim()
         return changes
 
     def _write(self, role: str, found: list[Any], moved: dict[int, tuple[int, int]]) -> None:
@@ -238,10 +239,6 @@ class ReadModel(Queries):
                 self._count()
                 raise
             self._db.execute("COMMIT")
-
-    def _trim(self) -> None:
-        for table in (*self._folded, self._orders, self._accounts, self._refused, self._guards):
-            table.trim()
 
     def _clear(self) -> None:
         self._database.clear()

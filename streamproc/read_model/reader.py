@@ -25,18 +25,18 @@ from streamproc.kafka.follow import BEGINNING, Follower, Topic
 from streamproc.kafka.partitioning import home_of
 from streamproc.kafka.session import Outage
 from streamproc.kafka.topics import accounts_topic
-from streamproc.read_model.changes import EVERY_S, ChangeSubscription
 from streamproc.read_model.rows import Changes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from streamproc.kafka.follow import Batches
     from streamproc.read_model.model import ReadModel
     from streamproc.settings import Settings
 
-log = logging.getLogger(__name__)
+EVERY_S: Final = 0.1  # a person sees no more than ten updates a second
 
+log = logging.getLogger(__name__)
 FETCH_BYTES: Final = 1 << 20
 TURNS_BACK_MS: Final = 86_400_000
 TURNS_BACK_MAX: Final = 2_000_000  # of all partitions: a minute or so
@@ -52,6 +52,41 @@ OPTIONAL: Final = (
     WORKERS,
 )  # and the changelog of accounts: an ACL may hide them
 SINCE: Final = frozenset({"control", "spend", "dead-letter"})  # read from a time; compacted topics are read whole
+
+
+class ChangeSubscription:
+    """What has changed since the last call of `changed`: a set of runs, not of events, so a slow reader holds no more
+    than there are runs. Belongs to one event loop."""
+
+    def __init__(self, closed: Callable[[ChangeSubscription], None], every_s: float = EVERY_S) -> None:
+        self.last = Changes()
+        """What else the last answer was about: decisions, commands, accounts, refused records."""
+        self._closed = closed
+        self._every_s = every_s
+        self._changes = Changes()
+        self._wake = asyncio.Event()
+        self._answered_s = 0.0
+
+    def add(self, changes: Changes) -> None:
+        """Add the changes of a batch."""
+        self._changes.add(changes)
+        self._wake.set()
+
+    async def changed(self) -> set[str]:
+        """Wait for a change, but answer at most every `every_s` seconds; return the runs that have changed.
+
+        The set is empty if only something else has, which `last` tells.
+        """
+        await self._wake.wait()
+        await asyncio.sleep(max(0.0, self._answered_s + self._every_s - time.monotonic()))
+        self._answered_s = time.monotonic()
+        self._wake.clear()
+        self.last, self._changes = self._changes, Changes()
+        return self.last.run_ids
+
+    def close(self) -> None:
+        """Get no more changes."""
+        self._closed(self)
 
 
 class ModelReader:

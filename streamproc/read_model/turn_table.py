@@ -30,7 +30,6 @@ SILENT: Final = frozenset(
 )
 """Events that are no sign of life of their run: workers and people write them."""
 
-
 NO_USAGE: Final = msgspec.Raw(b"")
 
 

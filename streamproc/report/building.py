@@ -302,8 +302,8 @@ def installed_version() -> str:
         return "from a checkout that is not installed"
 
 
-def shown_call(call: CallTexts, limit: int = SHOWN_MAX) -> CallShown:
+def shown_call(call: CallTexts) -> CallShown:
     """Return a call as the report shows it."""
-    answer = excerpt(call.answer, limit)
+    tool, args, answer = (excerpt(one, SHOWN_MAX) for one in (call.tool, call.args, call.answer))
     outcome: Outcome = "failed" if call.failed else "answered" if call.answer is not None else "no answer"
-    return CallShown(tool=excerpt(call.tool, SHOWN_MAX), args=excerpt(call.args, limit), answer=answer, outcome=outcome)
+    return CallShown(tool=tool, args=args, answer=answer, outcome=outcome)

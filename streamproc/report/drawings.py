@@ -165,9 +165,8 @@ def _stretch_mark(stretch: Stretch, kinds: dict[str, int], x: float, y: float, s
 
 
 def _flags(
-    report: RunReport, at: object, bottom: float, link: Callable[[Decision], str] | None = None
+    report: RunReport, at: Callable[[int], float], bottom: float, link: Callable[[Decision], str] | None
 ) -> Iterator[Html]:
-    assert callable(at)
     drawn: list[float] = []
     turns: set[int] = set()  # several decisions on a turn have one flag, the most severe
     for one in sorted(report.decisions, key=lambda one: one.severity != "halt"):
@@ -195,8 +194,7 @@ def _free(x: float, drawn: Sequence[float]) -> float:
     return next((other - FLAG for other in drawn if 0 <= other - x < FLAG), x)
 
 
-def _turn_axis(report: RunReport, at: object, y: float) -> Iterator[Html]:
-    assert callable(at)
+def _turn_axis(report: RunReport, at: Callable[[int], float], y: float) -> Iterator[Html]:
     last = report.turns_total - 1
     marks = sorted({round(last * part / 8) for part in range(9)}) if last > 0 else [0]
     for turn in marks:

@@ -28,7 +28,10 @@ def fleet_sections(report: FleetReport) -> tuple[Html, ...]:
         foreign(report.log, class_="mono") if report.log else NOTHING,
     ]
     header = tag("header", tag("div", *counts, class_="eyebrow"), tag("h1", report.sentence), _total(report))
-    return header, tag("main", _runs(report), _detectors(report), _reproduce(report), *map(_report, _numbered(report)))
+    reproduce = section("How to see it again", *(tag("pre", one) for one in report.reproduce))
+    return header, tag(
+        "main", _runs(report), _detectors(report), reproduce, *map(_report, enumerate(report.reports, 1))
+    )
 
 
 def _total(report: FleetReport) -> Html:
@@ -87,14 +90,6 @@ def _detectors(report: FleetReport) -> Html:
     ]  # fmt: skip
     heads = ["Code", "Detector", "Runs halted", "Runs warned", "Decisions"]
     return section("By detector", table(heads, rows)) if rows else NOTHING
-
-
-def _reproduce(report: FleetReport) -> Html:
-    return section("How to see it again", *(tag("pre", one) for one in report.reproduce))
-
-
-def _numbered(report: FleetReport) -> list[tuple[int, RunReport]]:
-    return list(enumerate(report.reports, 1))
 
 
 def _report(numbered: tuple[int, RunReport]) -> Html:

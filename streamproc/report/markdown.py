@@ -48,7 +48,7 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]
     yield ""
 
 
-def markdown_text(report: Report, dated: str = "") -> str:
+def markdown_of(report: Report, dated: str = "") -> str:
     """Return a report as Markdown."""
     lines = list(_fleet(report) if isinstance(report, FleetReport) else _run(report, "#"))
     policy = report.policy

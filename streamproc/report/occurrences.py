@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from msgspec.structs import replace
+
 from streamproc.core.signals.similarity import NEAR_SHORT
 from streamproc.errors import plural
 from streamproc.model.turn_texts import LONG_MAX, CallTexts, excerpt
@@ -56,9 +58,9 @@ def occurrences(history: RunHistory, decision: Decision, last: int) -> tuple[lis
         detail = history.details.get(turn)
         step = place % period
         shown, seen = _occurrence(history, turn, detail, decision)
-        match = compare(before[step], seen) if step in before else "first"
+        match: Match = compare(before[step], seen) if step in before else "first"
         before[step] = seen
-        found.append(_with(shown, match, place // period + 1, step + 1))
+        found.append(replace(shown, match=match, round=place // period + 1, step=step + 1))
     return found, left_out, period
 
 
@@ -79,13 +81,6 @@ def _steps(history: RunHistory, turns: Sequence[int], count: int) -> list[int]:
     working = [turn for turn in said if history.kind(turn) != "narration"]
     chosen = working if len(working) >= count else said
     return chosen[-count:]
-
-
-def _with(shown: Occurrence, match: Match, round_: int, step: int) -> Occurrence:
-    return Occurrence(
-        turn=shown.turn, node=shown.node, what=shown.what, match=match, round=round_, step=step, at=shown.at,
-        place=shown.place, args=shown.args, answer=shown.answer,
-    )  # fmt: skip
 
 
 def _occurrence(history: RunHistory, turn: int, detail: Detail | None, decision: Decision) -> tuple[Occurrence, _Seen]:

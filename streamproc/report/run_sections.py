@@ -10,7 +10,7 @@ from streamproc.report import drawings
 from streamproc.report.markup import NOTHING, Html, foreign, moment, tag
 from streamproc.report.model import KINDS, Moment, Occurrence, RunReport, SpendShown
 from streamproc.report.run_tables import called, decisions, others, policy, reproduce, turns, where_cell
-from streamproc.report.tables import Cell, TableRow, muted, number, section, table
+from streamproc.report.tables import Cell, TableRow, muted, number, scrolled, section, table
 from streamproc.report.words import KIND_WORDS, MATCH_WORDS, amount, percent, spent
 
 PLAIN: Final = {"output": "said", "artifact": "left", "tests": "reported", "error": "failed with"}  # no calls
@@ -164,7 +164,7 @@ def _timeline(report: RunReport, live: LiveParts) -> Html:
     text = f"A column stands for {size} turns; its parts are in the order of this legend."
     more = muted(text) if size > 1 else NOTHING
     drawn = drawings.timeline(report, live.form)
-    drawing = tag("div", drawn, class_="scroll", tabindex="0", role="region", aria_label="timeline")
+    drawing = scrolled(drawn, "timeline")
     return section("What the run did", live.above_timeline, drawing, tag("ul", *keys, class_="legend"), more)
 
 

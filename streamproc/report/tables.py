@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from streamproc.report.markup import NOTHING, Html, tag
@@ -34,9 +34,27 @@ def table(heads: Sequence[str], rows: Iterable[TableRow], *, class_: str | None 
     """Return a table that scrolls inside of the page; heads in `NUMBERS` are above numbers."""
     top = tag("tr", *(tag("th", name, scope="col", class_="number" if name in NUMBERS else None) for name in heads))
     body = [tag("tr", *map(_cell, row.cells), class_=row.class_, data_mark=row.mark or None) for row in rows]
-    # A region that scrolls can be reached by keyboard.
-    made = tag("table", tag("thead", top), tag("tbody", *body), class_=class_)
-    return tag("div", made, class_="scroll", tabindex="0", role="region", aria_label="table")
+    return scrolled(tag("table", tag("thead", top), tag("tbody", *body), class_=class_), "table")
+
+
+def captioned(
+    caption: str,
+    name: str,
+    heads: Sequence[str],
+    rows: Iterable[Html],
+    *,
+    numbers: Collection[str] = (),
+    class_: str | None = None,
+) -> Html:
+    """Return a table of rows that are made already, with a caption for screen readers. `name` is that of its region."""
+    top = tag("tr", *(tag("th", one, scope="col", class_="number" if one in numbers else None) for one in heads))
+    unseen = tag("caption", caption, class_="unseen")
+    return scrolled(tag("table", unseen, tag("thead", top), tag("tbody", *rows), class_=class_), f"{name}, table")
+
+
+def scrolled(wide: Html, name: str) -> Html:
+    """Return something wide as a region that scrolls inside of the page, and that a keyboard reaches."""
+    return tag("div", wide, class_="scroll", tabindex="0", role="region", aria_label=name)
 
 
 def _cell(cell: Cell | Any) -> Html:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Set as AbstractSet
-from contextlib import suppress
+from collections.abc import AsyncIterator, Set as AbstractSet
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.binding import Binding, BindingType
 from textual.css.query import NoMatches
@@ -14,16 +14,29 @@ from textual.css.query import NoMatches
 from streamproc.errors import plural
 from streamproc.fleet.commands import Order
 from streamproc.fleet.verbs import RULES, VerbRule
+from streamproc.kafka.reading import partition_count
+from streamproc.model.escaping import escape
 from streamproc.model.fleet_command import FLEET
+from streamproc.policy import load_policy
+from streamproc.read_model.model import ReadModel
+from streamproc.read_model.one_run import read_run
+from streamproc.read_model.reader import ModelReader
+from streamproc.report.building import ReportBuilder
 from streamproc.tui.fleet_screen import FleetScreen
 from streamproc.tui.help_screen import HelpScreen
-from streamproc.tui.host import DARK, LIGHT, FleetHost
+from streamproc.tui.host import DARK, LIGHT, FleetHost, TerminalOrders
 from streamproc.tui.order_dialog import OrderDialog
 from streamproc.tui.run_screen import RunScreen
 from streamproc.tui.workers_screen import WorkersScreen
 
+if TYPE_CHECKING:
+    from streamproc.report.model import RunReport
+    from streamproc.settings import Settings
+
 REFRESH_S: Final = 0.25  # between two drawings of news
 TICK_S: Final = 1.0  # between two drawings of ages
+
+TURNS_SHOWN: Final = 120
 
 
 class FleetApp(FleetHost):
@@ -148,3 +161,35 @@ class FleetApp(FleetHost):
     def action_help(self) -> None:
         """Show the keys."""
         self.push_screen(HelpScreen(self.read_only))
+
+
+async def watch_fleet(settings: Settings, *, since_ms: int, by: str) -> None:
+    """Show the fleet until a person quits. `since_ms` is how far back decisions are read, `by` who gives orders.
+
+    Raises `Unavailable` and `InvalidSettings`, before anything is shown.
+    """
+    async with fleet_app(settings, since_ms=since_ms, by=by) as app:
+        await app.run_async()
+
+
+@asynccontextmanager
+async def fleet_app(settings: Settings, *, since_ms: int, by: str) -> AsyncIterator[FleetApp]:
+    """Yield the application, with a read model that follows the topics. Raises as `watch_fleet` does."""
+    policy = load_policy(settings.policy)
+    await partition_count(settings, "control")  # report a missing topic, or a wrong address, at once
+    model = ReadModel()
+    model.lost_after_ms = policy.lost_after_s * 1000
+    reader = ModelReader(settings, model, since_ms=since_ms)
+
+    async def read_report(run_id: str) -> RunReport | None:
+        recording = await read_run(settings, policy, run_id, model=model)
+        history = recording.histories.get(run_id)
+        return ReportBuilder(recording, settings.policy).run(history, TURNS_SHOWN) if history is not None else None
+
+    place = escape(f"{settings.topic_prefix} on {settings.brokers}")
+    await reader.start()
+    try:
+        yield FleetApp(model, reader, TerminalOrders(settings, by), read_report, place=place)
+    finally:
+        await reader.stop()
+        model.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -13,11 +14,10 @@ from textual.screen import Screen
 from textual.widgets import Footer, Input, Static
 
 from streamproc.read_model.rows import FleetPage, LiveRun, RunFilter, RunGroup
-from streamproc.tui.filters import HINT, parse_filter
 from streamproc.tui.run_list import GROUPS, GROUPS_FOUND, RunList
 from streamproc.tui.run_screen import RunScreen
 from streamproc.tui.status_bars import StatusBars
-from streamproc.tui.texts import SEVERITY_STYLES, joined, lines, strip, styled
+from streamproc.tui.texts import SEVERITY_STYLES, joined, lines, scope_of_run, strip, styled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +35,9 @@ ORDERS: Final[dict[str, Callable[[LiveRun], object] | None]] = {
     "run id": lambda run: run.run_id,
 }
 URGENCY_WORDS: Final[dict[RunGroup, str]] = {"halted": "the latest first", "warned": "the latest first"}
+
+FIELDS: Final = ("workflow", "tenant", "user", "code", "status")
+HINT: Final = "text, workflow:NAME, tenant:NAME, user:NAME, code:LOOP003, status:halted, status:lost"
 
 
 class FleetScreen(Screen[None]):
@@ -177,12 +180,27 @@ def _in_words(run: LiveRun | None, filter_text: str) -> Content:
     if run is None:
         text = "No run matches the filter; Esc shows all." if filter_text else "No run is known yet."
         return Content.styled(text, "$quiet")
-    scope = [
-        joined(Content.styled(f"{name} ", "$quiet"), styled(value))
-        for name, value in (("workflow", run.workflow), ("tenant", run.tenant), ("user", run.user))
-        if value
-    ]
-    first = Content("  ").join([styled(run.run_id, "bold"), *scope])
+    first = Content("  ").join([styled(run.run_id, "bold"), *scope_of_run(run)])
     style = SEVERITY_STYLES.get(run.severity, "")
     reason = joined(styled(run.code, f"bold {style}"), "  ", styled(run.message)) if run.message else Content("")
     return lines([first, reason])
+
+
+def parse_filter(text: str) -> RunFilter:
+    """Return the filter that a line describes; words without a known name are searched together, as one text."""
+    named: dict[str, str] = {}
+    words: list[str] = []
+    for word in _words(text):
+        name, colon, value = word.partition(":")
+        if colon and name in FIELDS and value:
+            named[name] = value
+        else:
+            words.append(word)
+    return RunFilter(text=" ".join(words), **named)
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:  # a quotation mark without its partner, while it is being typed
+        return text.split()

@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from streamproc.tui.filters import HINT
+from streamproc.tui.fleet_screen import HINT
 from streamproc.tui.hanging import HangingLine, HangingLines
 from streamproc.tui.texts import LETTERS, STATE_STYLES, joined
 

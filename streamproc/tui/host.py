@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from textual.app import App
 from textual.theme import Theme
 
-from streamproc.fleet.commands import Order
-from streamproc.tui.orders import TerminalOrders
+from streamproc.errors import InvalidSettings
+from streamproc.fleet.commands import Order, deliver
+from streamproc.fleet.issuing import scope_of
+from streamproc.fleet.signing import command_signer
+from streamproc.model.fleet_command import FLEET
 
 if TYPE_CHECKING:
-    from streamproc.read_model import ModelReader, ReadModel
+    from streamproc.read_model.model import ReadModel
+    from streamproc.read_model.reader import ModelReader
     from streamproc.report.model import RunReport
+    from streamproc.settings import Settings
 
 RELOAD_PER_READ: Final = 10  # a run's log is read again after this many times what reading it took
 RELOAD_S_MIN: Final = 2.0
-
 # Contrast of every text with its background is 4.5 or more.
 DARK: Final = Theme(
     name="streamproc-dark", dark=True, primary="#7aa2f7", secondary="#3b4261", accent="#7dcfff", foreground="#d5dcf5",
@@ -34,6 +38,31 @@ LIGHT: Final = Theme(
     variables={"bad": "#a8142f", "caution": "#7a4f00", "good": "#2d6a1f", "quiet": "#565d78",
                "halt-text": "#ffffff", "halt-ground": "#a8142f", "warn-text": "#1b1400", "warn-ground": "#e8bb4f"},
 )  # fmt: skip
+
+
+class TerminalOrders:
+    """Gives the orders of one person, as `streamproc kill` does."""
+
+    def __init__(self, settings: Settings, by: str) -> None:
+        self._settings = settings
+        self.by = by
+
+    def refusal(self) -> str:
+        """Return why no order can be given here; empty if orders can be given."""
+        try:
+            command_signer(self._settings).must_sign()
+        except InvalidSettings as problem:
+            return str(problem)
+        return ""
+
+    def order(self, verb: str, run_id: str, why: str, grant: Mapping[str, Any], counted: int) -> Order:
+        """Return an order to a run; without one, to the fleet."""
+        scope = scope_of("run", run_id) if run_id else FLEET
+        return Order(verb=verb, scope=scope, by=self.by, why=why, grant=grant, counted=counted)
+
+    async def send(self, order: Order) -> None:
+        """Send an order; it says itself what became of that."""
+        await deliver(self._settings, order)
 
 
 class FleetHost(App[None]):

@@ -18,7 +18,7 @@ from streamproc.model.fleet_command import WHY_MAX
 from streamproc.tui.texts import joined, lines, styled
 
 if TYPE_CHECKING:
-    from streamproc.tui.orders import TerminalOrders
+    from streamproc.tui.host import TerminalOrders
 
 
 class OrderDialog(ModalScreen[tuple[Order, ...] | None]):

@@ -21,6 +21,7 @@ from streamproc.tui.texts import (
     bar,
     joined,
     lines,
+    scope_of_run,
     sparkline,
     state_of,
     styled,
@@ -46,17 +47,12 @@ def head(run: LiveRun, now_ms: int) -> Content:
     """Return the state, the whole id, and the scope of a run."""
     state = state_of(run)
     title = joined(Content.styled(f" {state.upper()} ", STATE_STYLES[state]), "  ", styled(run.run_id, "bold"))
-    scope = [
-        joined(Content.styled(f"{name} ", "$quiet"), styled(value))
-        for name, value in (("workflow", run.workflow), ("tenant", run.tenant), ("user", run.user))
-        if value
-    ]
     facts = [f"{grouped(run.turns)} {'turn' if run.turns == 1 else 'turns'}"]
     facts += [f"{grouped(run.total_tokens)} tokens"] if run.total_tokens else []
     facts += [money(run.cost_usd_micro)] if run.cost_usd_micro else []
     facts += [f"halted {age(run.halted_at_ms, now_ms)} ago"] if run.halted_at_ms else []
     facts += [f"last sign of life {age(run.at_ms, now_ms)} ago, {clock(run.at_ms)} UTC"] if run.at_ms else []
-    found = [title, Content("  ").join(scope), Content(", ".join(facts))]
+    found = [title, Content("  ").join(scope_of_run(run)), Content(", ".join(facts))]
     if run.partition >= 0:
         found.append(Content.styled(f"log: partition {run.partition}, offset {run.offset}", "$quiet"))
     return lines([line for line in found if line.plain])

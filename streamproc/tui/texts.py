@@ -88,7 +88,9 @@ def strip(counts: FleetCounts) -> Content:
         *([(counts.lost, "lost", "$quiet")] if counts.lost else []),
     ):
         parts.append(joined(Content.styled(grouped(number), style if number else "$quiet"), f" {word}"))
-    parts.append(joined(Content.styled(_rate(counts.turns_per_second), "bold"), " turns/s"))
+    rate = counts.turns_per_second
+    shown = f"{rate:.1f}" if rate < 10 else grouped(round(rate))
+    parts.append(joined(Content.styled(shown, "bold"), " turns/s"))
     if counts.spend_usd_micro_per_hour:
         parts.append(joined(Content.styled(usd(counts.spend_usd_micro_per_hour), "bold"), " USD/h"))
     if counts.delay_ms is not None:
@@ -98,5 +100,10 @@ def strip(counts: FleetCounts) -> Content:
     return Content("  ").join(parts)
 
 
-def _rate(per_second: float) -> str:
-    return f"{per_second:.1f}" if per_second < 10 else grouped(round(per_second))
+def scope_of_run(run: LiveRun) -> list[Content]:
+    """Return the workflow, tenant and user of a run, those that it has."""
+    return [
+        joined(Content.styled(f"{name} ", "$quiet"), styled(value))
+        for name, value in (("workflow", run.workflow), ("tenant", run.tenant), ("user", run.user))
+        if value
+    ]

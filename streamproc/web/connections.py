@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aiohttp import web
 
 if TYPE_CHECKING:
-    from streamproc.read_model import ChangeSubscription, ModelReader
+    from streamproc.read_model.reader import ChangeSubscription, ModelReader
     from streamproc.web.access import Session
 
 CONNECTIONS_MAX: Final = 400

@@ -11,11 +11,12 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from streamproc.model.addresses import run_path
-from streamproc.read_model import RunFilter
+from streamproc.read_model.rows import RunFilter
 
 if TYPE_CHECKING:
     from streamproc.policy import Policy
-    from streamproc.read_model import ModelReader, ReadModel
+    from streamproc.read_model.model import ReadModel
+    from streamproc.read_model.reader import ModelReader
     from streamproc.settings import Settings
     from streamproc.web.connections import LiveViews
     from streamproc.web.orders import PageOrders

@@ -1,11 +1,13 @@
-"""What all views have in common: head, navigation, the line that says how old the page is."""
+"""What all views have in common: head, navigation, the line that says how old the page is, and the bars below it: the
+broker does not answer, or workers do not decide."""
 
 from __future__ import annotations
 
+import time
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
 from aiohttp import web
@@ -13,10 +15,15 @@ from aiohttp import web
 from streamproc.report.markup import NOTHING, Html, foreign, tag
 from streamproc.web.access import session_of
 from streamproc.web.access.own_address import own_path
-from streamproc.web.bars import bars
 from streamproc.web.keys import LIVE, READER
 from streamproc.web.moments import moment
 from streamproc.web.order_panel import followed_order, is_over, order_panel
+
+if TYPE_CHECKING:
+    from streamproc.fleet.watching import Watching
+    from streamproc.read_model.reader import ModelReader
+
+MARK: Final = "\0"  # around a time in a sentence
 
 # Files below /static: their package, their place in it, their type.
 ASSETS: Final = {
@@ -39,6 +46,28 @@ KEYS: Final = (
 TITLE_MAX: Final = 80
 REFRESH_S: Final = 2  # without script, while an order is followed
 FOREVER: Final = "private, max-age=31536000, immutable"  # the address changes with the content
+
+
+def bars(reader: ModelReader) -> Html:
+    """Return what is wrong with what all pages show; an element without content if nothing is."""
+    silent_ms = reader.silent_since_ms
+    found = reader.watching()
+    if silent_ms is not None:
+        since = Html().join(["since ", moment(silent_ms), ". What you see is as of then"]) if silent_ms else "yet"
+        body = tag("p", "Kafka has not answered ", since, ".", class_="lost gone")
+    elif found.level == "fail":
+        link = Html().join([". ", tag("a", "Workers", href="/health#workers")])
+        body = tag("p", said(found), link, class_="lost")
+    else:
+        body = NOTHING
+    return tag("div", body, id="bars", role="alert")
+
+
+def said(found: Watching) -> Html:
+    """Return what is wrong with the workers as a sentence without a full stop, its times in the reader's zone."""
+    text = found.sentence(lambda ms: f"{MARK}{ms}{MARK}", time.time_ns() // 1_000_000)
+    parts = f"{text[:1].upper()}{text[1:]}".split(MARK)
+    return Html().join([moment(int(part)) if number % 2 else part for number, part in enumerate(parts)])
 
 
 @cache

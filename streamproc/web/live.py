@@ -18,19 +18,19 @@ from typing import TYPE_CHECKING, Any, Final
 from aiohttp import web
 
 from streamproc.model.formats import grouped
-from streamproc.read_model import Changes
+from streamproc.read_model.rows import Changes
 from streamproc.read_model.run_filters import fits
-from streamproc.web.bars import bars
 from streamproc.web.keys import LIVE, MODEL, READER, element_id
+from streamproc.web.layout import bars
 from streamproc.web.order_panel import followed_order, order_panel
 from streamproc.web.order_views import own_session
-from streamproc.web.views.fleet import list_view
-from streamproc.web.views.run_filters import chosen_any
+from streamproc.web.views.fleet import chosen_any, list_view
 from streamproc.web.views.run_rows import GROUPS, ListView, group_of, group_page, order_of, run_row
 from streamproc.web.views.strip import dismissed_ms, fleet_standing, strip
 
 if TYPE_CHECKING:
-    from streamproc.read_model import ChangeSubscription, ReadModel
+    from streamproc.read_model.model import ReadModel
+    from streamproc.read_model.reader import ChangeSubscription
     from streamproc.report.markup import Html
 
 BEAT_S: Final = 5.0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from streamproc.errors import plural
 from streamproc.report.markup import NOTHING, Html, foreign, tag
+from streamproc.report.tables import captioned
 from streamproc.web.moments import moment
 from streamproc.web.order_panel import new_order_path
 
@@ -68,13 +69,8 @@ def _placed(placed: Sequence[tuple[str, PlacedOrders]]) -> Html:
 
 
 def _table(name: str, rows: Sequence[CommandRow], *, clears: bool = False) -> Html:
-    heads = [
-        tag("th", head, scope="col", class_="number" if head == HEADS[-1] else None)
-        for head in (*HEADS, *(("Release",) if clears else ()))
-    ]
-    body = tag("tbody", *(_row(row, clears=clears) for row in rows))
-    made = tag("table", tag("caption", name, class_="unseen"), tag("thead", tag("tr", *heads)), body)
-    return tag("div", made, class_="scroll", tabindex="0", role="region", aria_label=f"{name}, table")
+    heads = (*HEADS, "Release") if clears else HEADS
+    return captioned(name, name, heads, (_row(row, clears=clears) for row in rows), numbers=HEADS[-1:])
 
 
 def _row(row: CommandRow, *, clears: bool) -> Html:

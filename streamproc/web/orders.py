@@ -28,7 +28,7 @@ from streamproc.web.access.rights import FLEET, HALT
 
 if TYPE_CHECKING:
     from streamproc.fleet.commands import OrderProgress
-    from streamproc.read_model import ReadModel
+    from streamproc.read_model.model import ReadModel
     from streamproc.settings import Settings
     from streamproc.web.access.session import Session
 
@@ -69,11 +69,6 @@ class OrderDraft:
     def scopes(self) -> tuple[str, ...]:
         """What it is about."""
         return tuple(f"run:{run_id}" for run_id in self.runs) or (self.scope,)
-
-
-def _ids(draft: OrderDraft) -> tuple[str, ...]:
-    """Return the ids of the orders of a form; that of a single one is the form's."""
-    return tuple(str(uuid.uuid5(uuid.UUID(draft.id), run_id)) for run_id in draft.runs) or (draft.id,)
 
 
 class PlacedOrders:
@@ -163,10 +158,11 @@ class PageOrders:
                 "The page is still reading what stands: it can stop and halt now, not release.", 409, again=True
             )
         self._check_number(draft, typed)
+        ids = [str(uuid.uuid5(uuid.UUID(draft.id), run_id)) for run_id in draft.runs] or [draft.id]
         placed = PlacedOrders(self.model, tuple(
             Order(id=order_id, verb=draft.verb, scope=scope, by=session.name, why=why, grant=grant,
                   counted=1 if draft.runs else draft.counted)
-            for scope, order_id in zip(draft.scopes, _ids(draft), strict=True)
+            for scope, order_id in zip(draft.scopes, ids, strict=True)
         ))  # fmt: skip
         self.placed[draft.id] = placed
         task = asyncio.create_task(self._send_all(placed.orders))

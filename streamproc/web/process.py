@@ -6,28 +6,77 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from streamproc.errors import InvalidSettings
-from streamproc.metrics import exposing
+from streamproc.fleet.watching import watch_readings
+from streamproc.metrics import Reading, exposing, fleet_readings
 from streamproc.metrics.bounded_http import BoundedRunner
-from streamproc.read_model import ModelReader, ReadModel
+from streamproc.model.budgets import USD_MICRO
+from streamproc.model.fleet_command import FLEET
+from streamproc.model.newest import Newest
+from streamproc.read_model.model import ReadModel
+from streamproc.read_model.reader import ModelReader
+from streamproc.read_model.rows import DecisionFilter
 from streamproc.web.access import AccessOptions, build_access
 from streamproc.web.layout import page
 from streamproc.web.orders import PageOrders
-from streamproc.web.page_metrics import PageMetrics
 from streamproc.web.server import make_app
 
 if TYPE_CHECKING:
     from streamproc.policy import Policy
+    from streamproc.read_model.rows import DecisionRow
     from streamproc.settings import Settings
 
-log = logging.getLogger(__name__)
+HALTS_AT_ONCE: Final = 1_000  # looked at when the metrics are asked for; of more, the newest count
+SEEN_MAX: Final = 4 * HALTS_AT_ONCE
 
+log = logging.getLogger(__name__)
 CONNECTIONS_MAX: Final = 800  # twice the open pages that are kept current
 SHUTDOWN_S: Final = 5.0  # for requests that are being answered
+
+
+class PageMetrics:
+    """Counts what halts since the start have saved: the mean cost of a turn of each halted run, times the turns that
+    its budget `maxSteps` had left. Runs without this budget, or without costs, count nothing."""
+
+    def __init__(self, policy: Policy, model: ReadModel, reader: ModelReader) -> None:
+        self._policy = policy
+        self._model = model
+        self._reader = reader
+        self._saved: defaultdict[str, float] = defaultdict(float)  # USD, by code
+        self._seen: Newest[str, None] = Newest(SEEN_MAX)  # ids of halts
+
+    def readings(self) -> Iterable[Reading]:
+        """Return the metrics as they are now."""
+        for halt in reversed(self._model.decisions(DecisionFilter(severity="halt"), limit=HALTS_AT_ONCE)):
+            if halt.id not in self._seen:
+                self._seen[halt.id] = None
+                self._saved[halt.code] += self._estimate(halt)
+        yield from fleet_readings(self._status, lambda: self._saved)
+        yield from watch_readings(self._reader.watching())
+
+    def missing(self) -> list[str]:
+        """Return what keeps the page from being ready, in words."""
+        if self._reader.trouble is not None:
+            return [f"Kafka: {self._reader.trouble}"]
+        return [] if self._reader.caught_up else [f"reading: {self._reader.progress:.0%}"]
+
+    def _status(self) -> str | None:
+        if not self._reader.caught_up:
+            return None
+        return next((one.status for one in self._model.commands(standing=True) if one.scope == FLEET), "CLEAR")
+
+    def _estimate(self, halt: DecisionRow) -> float:
+        run = self._model.run(halt.run_id)
+        if run is None or not run.turns or not run.cost_usd_micro:
+            return 0.0
+        budgets = self._policy.effective(run.workflow, run.tenant, "", run.user)["budgets"]
+        left = max(0, int(budgets.get("maxSteps", 0)) - run.turns)
+        return left * run.cost_usd_micro / run.turns / USD_MICRO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,8 @@ from streamproc.model.newest import Newest
 
 if TYPE_CHECKING:
     from streamproc.policy import Policy
-    from streamproc.read_model import LiveRun, ReadModel
+    from streamproc.read_model.model import ReadModel
+    from streamproc.read_model.rows import LiveRun
     from streamproc.report import Recording
     from streamproc.settings import Settings
 
@@ -28,7 +29,7 @@ class RunLog:
 
     async def read(self, run: LiveRun) -> Recording:
         """Return the recording of a run. Raises `Unavailable`."""
-        from streamproc.read_model import read_run
+        from streamproc.read_model.one_run import read_run
 
         version = (run.offset, run.turns, run.status, run.at_ms)
         async with self._turn:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
     from streamproc.policy import Policy
-    from streamproc.read_model import ModelReader, ReadModel
+    from streamproc.read_model.model import ReadModel
+    from streamproc.read_model.reader import ModelReader
     from streamproc.settings import Settings
     from streamproc.web.access import Access
     from streamproc.web.orders import PageOrders

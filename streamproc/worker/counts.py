@@ -7,9 +7,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from streamproc.metrics.buckets import BucketCounts
 from streamproc.metrics.definitions import DELAY_BUCKETS_S, STEP_BUCKETS_S, WORKFLOWS_MAX
-from streamproc.metrics.readings import BoundedNames
+from streamproc.metrics.readings import BoundedNames, BucketCounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

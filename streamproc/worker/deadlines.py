@@ -24,7 +24,7 @@ from faust.types import TP
 from streamproc.core.deadlines import deadline_event
 from streamproc.model.wire import encode
 from streamproc.worker import limits
-from streamproc.worker.positions import position_of
+from streamproc.worker.partition_lag import position_of
 from streamproc.worker.publishing import OutgoingRecord
 
 if TYPE_CHECKING:

@@ -33,14 +33,14 @@ from streamproc.kafka.log_limit import LogLimit
 from streamproc.kafka.reading import append_time_ms
 from streamproc.kafka.session import Outage
 from streamproc.model.wire import WIRE_VERSION, OperatorStop, encode
+from streamproc.worker.codec import peek_whole
 from streamproc.worker.counts import WorkerCounts
 from streamproc.worker.limits import COMMANDS_POLL_MS, OUTCOMES_MAX, RESTATE_INTERVAL_S, SLICE_S, STOPS_AT_ONCE
 from streamproc.worker.publishing import OutgoingRecord, control_record, dead_letter_record
-from streamproc.worker.run_summaries import run_summaries
 from streamproc.worker.timed_records import TimedRecords
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
     from streamproc.errors import Problem
     from streamproc.kafka.follow import Batches
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 limited = LogLimit(log)
-
 CANNOT_RESTATE: Final = (
     "cannot issue this standing command again, which an invalid record replaces at compaction (give the workers a key "
     "that signs in STREAMPROC_COMMAND_KEY, or issue it yourself)"
@@ -62,6 +61,28 @@ ONLY_VERIFIES: Final = (
     "STREAMPROC_CONTROL_KEY to a key that signs (`streamproc keys new NAME --ed25519`)"
 )
 ALL_KEY: Final = command_events.ALL.encode()
+
+
+class RunSummary(NamedTuple):
+    """The facts needed to stop a run. `over`: it is halted or finished already."""
+
+    key: bytes
+    offset: int
+    over: bool
+    user: str
+    tenant: str
+
+
+def run_summaries(runs: Runs) -> Iterator[RunSummary]:
+    """Yield every run as it is now, without decoding whole states. Runs may come and go during the iteration."""
+    for key in runs.known():
+        state = runs.decoded(key)
+        if state is not None:
+            over = state.halted >= 0 or state.finished
+            yield RunSummary(key, state.offset, over, state.scope.user, state.scope.tenant)
+        elif (raw := runs.raw(key)) is not None and (known := peek_whole(raw)) is not None:
+            head, scope = known
+            yield RunSummary(key, head.offset, head.halted >= 0 or head.finished, scope.user, scope.tenant)
 
 
 class CommandOutcome(NamedTuple):

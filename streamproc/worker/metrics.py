@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamproc.fleet.command_events import ISSUED, REFUSED
 from streamproc.metrics import definitions
-from streamproc.metrics.page import status_readings
-from streamproc.metrics.readings import Reading
+from streamproc.metrics.readings import Reading, status_readings
 from streamproc.model.wire import Turn
 from streamproc.worker.eviction import HALTED, STUB
 

@@ -11,12 +11,26 @@ from faust.exceptions import ConsumerNotStarted
 from faust.types import TP
 
 from streamproc.worker.limits import BROKER_PROBE_S, LAG_TICK_S
-from streamproc.worker.positions import position_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from faust.types import TP
+
     from streamproc.worker.partition_pipeline import PartitionPipelines
+
+
+async def position_of(consumer: Any, pipelines: PartitionPipelines, tp: TP) -> int:
+    """Return the offset up to which a partition is processed; if none of it is in hand, up to which it is fetched.
+
+    The marker that ends a transaction has an offset and is not a record.
+    """
+    pipeline = pipelines.get(tp.partition)
+    stepped = pipeline.position if pipeline is not None else -1
+    if tp in consumer.in_hand:
+        return stepped
+    fetched = await consumer.position(tp)
+    return max(stepped, fetched if fetched is not None else -1)
 
 
 @dataclass(slots=True)

@@ -44,9 +44,7 @@ LATE_MS: Final = AGE_MS_MAX // 2  # a record that was stored so long after it wa
 Headers = list[tuple[str, bytes]]
 NO_HEADERS: Final[Headers] = []
 
-
 BY_KEY: Final = -1  # the partition that Kafka's own hash gives the key
-
 
 POISON: Final = Problem(
     "record",

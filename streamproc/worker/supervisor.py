@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from streamproc.metrics.address import address_of_worker
+from streamproc.metrics.server import address_of_worker
 from streamproc.worker import limits, logs
 
 if TYPE_CHECKING:

@@ -12,19 +12,18 @@ Without `--trace-sample` none of this is in the way of a turn: the worker uses t
 
 from __future__ import annotations
 
-import asyncio
 import os
 import random
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streamproc.errors import InvalidSettings
+from streamproc.metrics.otlp_sending import otlp_attributes, sending_by_otlp
 from streamproc.metrics.otlp_target import otlp_target
-from streamproc.tracing.trace_context import TURN_HEADER, find_traceparent
-from streamproc.worker.otlp_spans import Attributes, SentSpan, spans_request
+from streamproc.tracing.trace_context import TURN_HEADER, find_traceparent, split_traceparent
 from streamproc.worker.partition_pipeline import PartitionPipelines
 from streamproc.worker.publishing import Publisher
 
@@ -35,11 +34,55 @@ if TYPE_CHECKING:
     from streamproc.worker.publishing import OutgoingRecord
     from streamproc.worker.records import Fetched
 
+SCOPE: Final = "streamproc"
+KINDS: Final = {"receive": 3, "send": 4, "process": 5}  # client, producer and consumer, in OTLP's numbers
+
+Attributes = dict[str, str | int]
+
 SPANS_MAX: Final = 2_048  # that wait for the endpoint; the oldest go first
 LINKS_MAX: Final = 32  # of a slice of up to 1 000 turns
 SLICES_MAX: Final = 64  # sampled ones whose decisions may still be on their way
 NS_OF_MS: Final = 1_000_000
 FROM_BROKER: Final = 1  # the type of a timestamp: LogAppendTime
+
+
+class SentSpan(NamedTuple):
+    """A span of a messaging operation, the last word of its name. Ids are 16 and 8 bytes (no parent: none), times epoch
+    nanoseconds, links `traceparent` texts."""
+
+    name: str
+    trace_id: bytes
+    span_id: bytes
+    parent_id: bytes
+    start_ns: int
+    end_ns: int
+    attributes: Attributes
+    links: Sequence[str] = ()
+
+
+def spans_request(spans: Iterable[SentSpan], resource: Mapping[str, str]) -> bytes:
+    """Return spans as one encoded request, without OpenTelemetry's SDK. Needs the extra ``otel``."""
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+    request = ExportTraceServiceRequest()
+    of_resource = request.resource_spans.add()
+    of_resource.resource.attributes.extend(otlp_attributes(resource))
+    of_scope = of_resource.scope_spans.add()
+    of_scope.scope.name = SCOPE
+    for one in spans:
+        span = of_scope.spans.add(
+            name=one.name,
+            trace_id=one.trace_id,
+            span_id=one.span_id,
+            parent_span_id=one.parent_id,
+            kind=KINDS[one.name.rpartition(" ")[2]],
+            start_time_unix_nano=one.start_ns,
+            end_time_unix_nano=one.end_ns,
+            attributes=otlp_attributes(one.attributes),
+        )
+        for link in map(split_traceparent, one.links):
+            span.links.add(trace_id=bytes.fromhex(link.trace_id), span_id=bytes.fromhex(link.span_id), flags=link.flags)
+    return request.SerializeToString()
 
 
 class SampledSlice(NamedTuple):
@@ -179,23 +222,11 @@ async def tracing_turns(settings: Settings) -> AsyncIterator[TurnTracing | None]
             "STREAMPROC_TRACE_SAMPLE (--trace-sample): spans have no destination. Set OTEL_EXPORTER_OTLP_ENDPOINT, "
             "install 'streamproc[otel]', and leave sending switched on, or set it to 0"
         )
-    from streamproc.metrics.otlp_sending import FINISH_TIMEOUT_S, OtlpSender
+    tracing = TurnTracing(settings)
 
-    tracing, sender = TurnTracing(settings), OtlpSender(target, "spans")
+    def request() -> bytes:
+        spans = tracing.take()
+        return spans_request(spans, target.resource) if spans else b""
 
-    async def send(timeout_s: float) -> None:
-        if spans := tracing.take():
-            await sender.send(spans_request(spans, target.resource), timeout_s)
-
-    async def send_at_intervals() -> None:
-        while True:
-            await asyncio.sleep(target.interval_s)
-            await send(target.timeout_s)
-
-    sending = asyncio.create_task(send_at_intervals(), name="streamproc spans")
-    try:
+    async with sending_by_otlp(target, "spans", request):
         yield tracing
-    finally:
-        sending.cancel()
-        await asyncio.gather(sending, return_exceptions=True)
-        await send(min(FINISH_TIMEOUT_S, target.timeout_s))

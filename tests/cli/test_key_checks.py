@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import astuple
 from pydantic import SecretStr
 
-from streamproc.cli.key_checks import keys_together
+from streamproc.cli.checks import keys_together
 from streamproc.fleet.keyring import new_keys
 from streamproc.fleet.record_signing import record_signer
 from streamproc.fleet.signing import command_signer

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from streamproc.cli.annotations import annotation
+from streamproc.cli.policy import annotation
 from streamproc.errors import Problem
 
 MISTAKEN = """\

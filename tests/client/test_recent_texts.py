@@ -17,7 +17,8 @@ from streamproc.errors import Halted
 from streamproc.kafka import topics as kafka_topics
 from streamproc.model.guard_report import EXCERPTS, is_guard_report
 from streamproc.policy import load_policy
-from streamproc.read_model import ReadModel, read_run
+from streamproc.read_model.model import ReadModel
+from streamproc.read_model.one_run import read_run
 from streamproc.report.writing import report_text
 from streamproc.settings import Settings, load_settings
 from tests.client.records import turns_on

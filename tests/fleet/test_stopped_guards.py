@@ -17,8 +17,9 @@ from typer.testing import CliRunner
 from streamproc.cli import build
 from streamproc.fleet.commands import Order, issue
 from streamproc.kafka import topics as kafka_topics
-from streamproc.read_model import ModelReader, ReadModel
+from streamproc.read_model.model import ReadModel
 from streamproc.read_model.order_progress import order_progress
+from streamproc.read_model.reader import ModelReader
 from streamproc.settings import Settings
 from tests.cli.conftest import ROOT
 from tests.waiting import until, wait_until

@@ -25,7 +25,7 @@ from pydantic_ai.models.instrumented import InstrumentationSettings
 from streamproc import Halted, Watch
 from streamproc.integrations import pydantic_ai
 from streamproc.integrations.langchain import Breaker
-from streamproc.tracing import halt_spans
+from streamproc.tracing import guard_spans
 from tests.integrations.test_langchain import PROMPT, STUCK, Played, Tools, calling, graph_of
 
 CALL: dict[str, Any] = {"name": "grep", "args": {"q": "x"}, "result": "no match"}
@@ -38,7 +38,7 @@ NAMES = {
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without brokers in the environment, a `Watch` is a `Monitor`."""
     monkeypatch.delenv("STREAMPROC_BROKERS", raising=False)
-    halt_spans._recorded.clear()
+    guard_spans._recorded.clear()
 
 
 class Traced:

@@ -17,10 +17,9 @@ from opentelemetry.proto.metrics.v1 import metrics_pb2
 
 from streamproc.errors import InvalidSettings
 from streamproc.metrics import METRICS, Reading, definitions, exposing
-from streamproc.metrics.buckets import BucketCounts
 from streamproc.metrics.otlp import request_of
 from streamproc.metrics.otlp_target import OtlpTarget, otlp_target
-from streamproc.metrics.readings import new_registry
+from streamproc.metrics.readings import BucketCounts, new_registry
 from streamproc.settings import load_settings
 from tests.waiting import until
 

@@ -13,9 +13,8 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 
 from streamproc.client import BlockingHaltListener, BlockingTurnPublisher, HaltListener, TurnPublisher
 from streamproc.metrics import definitions, fleet_readings, register_listener, register_publisher
-from streamproc.metrics.buckets import BucketCounts
 from streamproc.metrics.definitions import METRICS, OTHER
-from streamproc.metrics.readings import BoundedNames, Reading, new_registry
+from streamproc.metrics.readings import BoundedNames, BucketCounts, Reading, new_registry
 from tests.metrics.scraped import Scraped
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from streamproc.errors import InvalidSettings
 from streamproc.metrics import Reading, definitions, exposing
-from streamproc.metrics.address import address_of_worker
+from streamproc.metrics.server import address_of_worker
 from streamproc.settings import load_settings
 from streamproc.worker.supervisor import own
 from tests.listening import listening

@@ -11,7 +11,7 @@ from streamproc.errors import InvalidSettings
 from streamproc.model.addresses import run_path, trace_address
 from streamproc.model.controls import read_control
 from streamproc.model.notification import Urgency, message_of
-from streamproc.notify.links import NoticeLinks
+from streamproc.notify.notifier import NoticeLinks
 from streamproc.notify.triggers import notice_of, trigger_of
 from streamproc.settings import load_settings
 from tests.notify.controls import control

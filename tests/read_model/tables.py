@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamproc.read_model import ReadModel
 from streamproc.read_model.database import TABLES
+from streamproc.read_model.model import ReadModel
 
 
 def rows_of(model: ReadModel) -> dict[str, list[Any]]:

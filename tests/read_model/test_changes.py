@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from streamproc.read_model import Changes, ChangeSubscription
+from streamproc.read_model.reader import ChangeSubscription
+from streamproc.read_model.rows import Changes
 
 
 async def test_what_happens_between_two_answers_is_one_answer() -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from streamproc.errors import InvalidSettings
-from streamproc.read_model import DecisionFilter, ReadModel, RunFilter, database
+from streamproc.read_model import database
+from streamproc.read_model.model import ReadModel
+from streamproc.read_model.rows import DecisionFilter, RunFilter
 from tests.read_model.tables import rows_of
 from tests.read_model.test_model import busy, filled
 

@@ -15,7 +15,8 @@ from streamproc.core.accounts import (
     step_account,
     write_statement,
 )
-from streamproc.read_model import AccountRow, ReadModel
+from streamproc.read_model.model import ReadModel
+from streamproc.read_model.rows import AccountRow
 from tests.read_model.deployment import Deployment
 
 MINUTE_MS = 60_000

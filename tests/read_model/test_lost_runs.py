@@ -10,8 +10,8 @@ from streamproc.fleet.lost_runs import STATUS_EVERY_MS, is_lost
 from streamproc.model import wire
 from streamproc.model.controls import RunStatus
 from streamproc.policy.files import LOST_AFTER_S_MIN
-from streamproc.read_model import ReadModel, RunFilter
-from streamproc.read_model.rows import RunGroup
+from streamproc.read_model.model import ReadModel
+from streamproc.read_model.rows import RunFilter, RunGroup
 from streamproc.replay.stats import read_status
 from tests.read_model.deployment import Deployment, turn
 

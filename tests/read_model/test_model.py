@@ -19,7 +19,9 @@ from streamproc.model.guard_report import encode_guard_report
 from streamproc.model.signing_keys import read_signing_keys
 from streamproc.model.time_range import address_time
 from streamproc.policy import load_policy
-from streamproc.read_model import DecisionFilter, ReadModel, RunFilter, decision_table, run_table
+from streamproc.read_model import decision_table, run_table
+from streamproc.read_model.model import ReadModel
+from streamproc.read_model.rows import DecisionFilter, RunFilter
 from streamproc.read_model.run_filters import SORTS, fits
 from streamproc.replay.log import LogReplay
 from streamproc.replay.stats import read_status

@@ -18,14 +18,11 @@ from streamproc.kafka import follow, topics
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.topics import accounts_topic
 from streamproc.policy import load_policy
-from streamproc.read_model import (
-    DecisionFilter,
-    ModelReader,
-    ReadModel,
-    RunFilter,
-    one_run,
-    read_run,
-)
+from streamproc.read_model import one_run
+from streamproc.read_model.model import ReadModel
+from streamproc.read_model.one_run import read_run
+from streamproc.read_model.reader import ModelReader
+from streamproc.read_model.rows import DecisionFilter, RunFilter
 from streamproc.report import report_of
 from streamproc.settings import Settings, load_settings
 from tests.read_model.deployment import PARTITIONS, Deployment, turn

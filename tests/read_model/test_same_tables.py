@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 from streamproc.model import wire
 from streamproc.model.fleet_command import FleetCommand, encode_command
 from streamproc.model.guard_report import GuardState, encode_guard_report
-from streamproc.read_model import ReadModel
+from streamproc.read_model.model import ReadModel
 from tests.read_model.deployment import NOON_MS, Deployment, spend, turn
 from tests.read_model.tables import rows_of
 

@@ -10,8 +10,9 @@ from hypothesis import given, strategies as st
 
 from streamproc.model import wire
 from streamproc.model.time_range import address_time, time_or_age_ms
-from streamproc.read_model import WINDOWS, DecisionFilter, ReadModel, RunFilter
-from streamproc.read_model.series import NAMES_MAX, SPARE, delay_class
+from streamproc.read_model.model import ReadModel
+from streamproc.read_model.rows import DecisionFilter, RunFilter
+from streamproc.read_model.series import NAMES_MAX, SPARE, WINDOWS, delay_class
 from tests.read_model.deployment import NOON_MS, Deployment, spend, turn
 
 

@@ -10,7 +10,9 @@ import yaml
 
 from streamproc.fleet.issuing import issue_command
 from streamproc.kafka import topics as kafka_topics
-from streamproc.read_model import DecisionFilter, ModelReader, ReadModel, RunFilter
+from streamproc.read_model.model import ReadModel
+from streamproc.read_model.reader import ModelReader
+from streamproc.read_model.rows import DecisionFilter, RunFilter
 from streamproc.replay.published import statuses
 from streamproc.settings import load_settings
 from tests.waiting import until

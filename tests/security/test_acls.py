@@ -22,8 +22,8 @@ from streamproc.kafka.reading import open_topic, partition_count
 from streamproc.model.fleet_command import FleetCommand
 from streamproc.notify.control_consumer import NotificationConsumer
 from streamproc.notify.notification_config import load_notification_config
-from streamproc.read_model import ModelReader, ReadModel
-from streamproc.read_model.reader import OPTIONAL
+from streamproc.read_model.model import ReadModel
+from streamproc.read_model.reader import OPTIONAL, ModelReader
 from streamproc.settings import Settings
 from streamproc.worker.readiness import wait_until_ready
 from tests.notify.receiver import Receiver

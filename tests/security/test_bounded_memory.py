@@ -27,7 +27,7 @@ from streamproc.model.raw_events import parse_raw
 from streamproc.model.unknown_fields import UnknownFields
 from streamproc.model.wire import WIRE_VERSION, Call, Turn, Usage, encode
 from streamproc.monitor import Monitor
-from streamproc.notify.dedup import Dedup
+from streamproc.notify.notifier import Dedup
 from streamproc.policy import load_policy
 from streamproc.worker import limits
 from streamproc.worker.limits import HALT_BYTES_MAX
@@ -270,7 +270,7 @@ UNBOUNDED = {
     "core.hash_code",  # the same, compiled
     "streamproc.policy.files.read_preset",  # names of presets; others raise, and errors are not kept
     "streamproc.cli.detector_page._standard",  # takes no arguments
-    "streamproc.report.page._asset",  # names of two files of the package
+    "streamproc.report.writing._asset",  # names of two files of the package
     "streamproc.report.markup._named",  # names of attributes, which our code writes
     "streamproc.web.layout.asset",  # names of files of the package; others raise, and errors are not kept
     "streamproc.web.layout.asset_href",  # the same

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from streamproc.errors import InvalidSettings
 from streamproc.fleet.commands import signing_first
-from streamproc.read_model import ReadModel
+from streamproc.read_model.model import ReadModel
 from streamproc.read_model.rows import LiveRun
 from streamproc.settings import Settings
 from streamproc.web.access import AccessOptions

@@ -8,7 +8,8 @@ from urllib.parse import quote
 import pytest
 from aiohttp import web
 
-from streamproc.read_model import ModelReader, ReadModel
+from streamproc.read_model.model import ReadModel
+from streamproc.read_model.reader import ModelReader
 from streamproc.report.markup import tag
 from streamproc.settings import load_settings
 from streamproc.web.access import AccessOptions

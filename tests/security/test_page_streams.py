@@ -10,7 +10,9 @@ import pytest
 from aiohttp import web
 
 from streamproc.metrics.bounded_http import BoundedRunner
-from streamproc.read_model import Changes, ChangeSubscription, ReadModel, RunFilter
+from streamproc.read_model.model import ReadModel
+from streamproc.read_model.reader import ChangeSubscription
+from streamproc.read_model.rows import Changes, RunFilter
 from streamproc.web import connections, live
 from streamproc.web.access import Session
 from streamproc.web.connections import LiveViews

@@ -10,14 +10,14 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from streamproc.tracing import halt_spans
+from streamproc.tracing import guard_spans
 
 
 class Exported:
     """The provider of the program, and the spans that have ended."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
-        halt_spans._recorded.clear()
+        guard_spans._recorded.clear()
         self._exporter = InMemorySpanExporter()
         self.provider = TracerProvider(**options)
         self.provider.add_span_processor(SimpleSpanProcessor(self._exporter))

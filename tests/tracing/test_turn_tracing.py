@@ -15,9 +15,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from streamproc.errors import InvalidSettings
 from streamproc.settings import Settings, load_settings
-from streamproc.worker.otlp_spans import spans_request
 from streamproc.worker.publishing import OutgoingRecord
-from streamproc.worker.turn_tracing import LINKS_MAX, SLICES_MAX, SPANS_MAX, TurnTracing, tracing_turns
+from streamproc.worker.turn_tracing import LINKS_MAX, SLICES_MAX, SPANS_MAX, TurnTracing, spans_request, tracing_turns
 from tests.metrics.test_otlp import Receiver
 from tests.notify.test_on_kafka import Start, settings, start
 from tests.waiting import until

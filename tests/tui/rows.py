@@ -28,7 +28,7 @@ from streamproc.read_model.rows import (
 from streamproc.report.model import RunReport
 from streamproc.settings import load_settings
 from streamproc.tui.app import FleetApp
-from streamproc.tui.orders import TerminalOrders
+from streamproc.tui.host import TerminalOrders
 
 SENTENCE = "Bash returned the same result for the same arguments at turns 29, 30 and 31, with nothing new in between."
 FIELDS = ("workflow", "tenant", "user", "code", "status")

@@ -10,7 +10,7 @@ from textual.widgets import Static
 
 from streamproc.read_model.rows import LiveRun
 from streamproc.tui.app import FleetApp
-from streamproc.tui.filters import parse_filter
+from streamproc.tui.fleet_screen import parse_filter
 from streamproc.tui.run_list import RunList
 from tests.fleet.heartbeats import as_record, heartbeat
 from tests.tui.rows import HandMade, fleet, watching

@@ -15,11 +15,10 @@ from textual.widgets import Static
 from deploy.local.kafka import Broker
 from streamproc.client import TurnPublisher
 from streamproc.kafka import topics as kafka_topics
-from streamproc.read_model import DecisionFilter
 from streamproc.read_model.order_progress import body_of
+from streamproc.read_model.rows import DecisionFilter
 from streamproc.settings import Settings
-from streamproc.tui.app import FleetApp
-from streamproc.tui.fleet import fleet_app
+from streamproc.tui.app import FleetApp, fleet_app
 from streamproc.tui.order_dialog import OrderDialog
 from streamproc.tui.run_list import RunList
 from streamproc.tui.run_screen import RunScreen

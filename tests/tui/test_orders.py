@@ -13,8 +13,8 @@ from streamproc.fleet.issuing import StoredAt
 from streamproc.read_model.order_progress import order_progress
 from streamproc.read_model.rows import CommandRow, LiveRun
 from streamproc.tui.app import FleetApp
+from streamproc.tui.host import TerminalOrders
 from streamproc.tui.order_dialog import OrderDialog
-from streamproc.tui.orders import TerminalOrders
 from streamproc.tui.run_list import RunList
 from tests.tui.rows import HandMade, decision, fleet, watching
 from tests.waiting import until

@@ -18,7 +18,8 @@ from streamproc.fingerprint import fingerprint
 from streamproc.model import wire
 from streamproc.model.raw_events import parse_raw
 from streamproc.policy import load_policy
-from streamproc.read_model import ModelReader, ReadModel
+from streamproc.read_model.model import ReadModel
+from streamproc.read_model.reader import ModelReader
 from streamproc.settings import Settings
 from streamproc.web.access import AccessOptions, build_access
 from streamproc.web.layout import page

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 from hypothesis import given, strategies as st
 
-from streamproc.read_model import WINDOWS, SeriesBucket, SpendShare
+from streamproc.read_model.series import WINDOWS, SeriesBucket, SpendShare
 from streamproc.report.markup import Html
 from streamproc.web.moments import time_words
 from streamproc.web.views.charts import bucket_href, charts_of, drawn_chart, scale_top, spend_list, switch, table

@@ -15,8 +15,8 @@ from streamproc.fleet.workers import Workers
 from streamproc.metrics import definitions
 from streamproc.model.fleet_command import FleetCommand, encode_command
 from streamproc.policy import load_policy
-from streamproc.read_model import ReadModel
-from streamproc.web.page_metrics import PageMetrics
+from streamproc.read_model.model import ReadModel
+from streamproc.web.process import PageMetrics
 from tests.metrics.scraped import Scraped, get
 from tests.read_model.deployment import NOON_MS, Deployment, spend, turn
 from tests.waiting import wait_until

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from streamproc.policy import load_policy
-from streamproc.read_model import (
+from streamproc.read_model.rows import (
     AccountRow,
     DecisionRow,
     FleetCounts,
@@ -35,8 +35,7 @@ from streamproc.web.views.decisions import decision_row
 from streamproc.web.views.fleet import run_list
 from streamproc.web.views.health import partitions, refused
 from streamproc.web.views.policies import seen_section, values_sections
-from streamproc.web.views.prints import fingerprints
-from streamproc.web.views.run import now_line, widths_of
+from streamproc.web.views.run import fingerprints, now_line, widths_of
 from streamproc.web.views.run_rows import ListView, group_of, more, run_row
 from streamproc.web.views.small import identicon, loop_badge, share_bar, sparkline
 from streamproc.web.views.strip import FleetStanding, headline, shown_delay, strip
@@ -271,7 +270,7 @@ def test_values_have_their_lines(tmp_path: Path) -> None:
 
 
 def test_a_forecast_is_near_far_or_over() -> None:
-    row = AccountRow(scope="user:ada", budget="maxUserCostUsd", spent=9e6, limit=1e7, unit="micro_usd")
+    row = AccountRow(scope="user:ada", budget="maxUserCostUsd", spent=9.0, limit=10.0, unit="USD")
     assert "not within a day" in account_table([row])
     assert "reached" in account_table([replace(row, spent=1e7)])
     assert 'class="sev-warn"' in account_table([replace(row, limit_at_ms=AT)])

@@ -38,13 +38,13 @@ if {old}:
 
 
 FAILS_ONCE = """
-from streamproc.worker import assignor
-accept, failures = assignor.HostlessAssignor.on_assignment, [AssertionError("a bug in the assignor")]
+from streamproc.worker import faust_app
+accept, failures = faust_app.HostlessAssignor.on_assignment, [AssertionError("a bug in the assignor")]
 def on_assignment(self, assignment):
     if failures:
         raise failures.pop()
     accept(self, assignment)
-assignor.HostlessAssignor.on_assignment = on_assignment
+faust_app.HostlessAssignor.on_assignment = on_assignment
 """
 
 

@@ -8,10 +8,10 @@ from typing import Final
 from aiohttp import web
 
 from streamproc.model.budgets import USD_MICRO
-from streamproc.model.formats import HOUR_MS, duration, grouped
-from streamproc.read_model import AccountRow
+from streamproc.model.formats import HOUR_MS, duration, grouped, money
+from streamproc.read_model.rows import AccountRow
 from streamproc.report.markup import NOTHING, Html, foreign, tag
-from streamproc.report.words import amount
+from streamproc.report.tables import captioned
 from streamproc.web.keys import MODEL
 from streamproc.web.layout import empty, page
 from streamproc.web.moments import moment
@@ -23,7 +23,8 @@ NUMERIC: Final = frozenset({"Spent", "Limit", "An hour"})
 
 async def accounts(request: web.Request) -> web.Response:
     """Serve the accounts, the fullest first."""
-    rows = sorted(request.app[MODEL].accounts(), key=_fullness)
+    found = request.app[MODEL].accounts()
+    rows = sorted(found, key=lambda one: (-one.spent / one.limit if one.limit else 0.0, -one.spent))
     lead = (
         "What sessions, users and tenants have spent of the budgets that their runs share, and when a limit comes "
         "if they go on at the rate of the last hour."
@@ -37,17 +38,11 @@ async def accounts(request: web.Request) -> web.Response:
     return page("Budgets", Html().join(parts), request, events="view=accounts")
 
 
-def _fullness(one: AccountRow) -> tuple[float, float]:
-    return (-one.spent / one.limit if one.limit else 0.0, -one.spent)
-
-
 def account_table(rows: list[AccountRow]) -> Html:
     """Return the accounts as a table."""
     now_ms = time.time_ns() // 1_000_000
-    heads = [tag("th", name, scope="col", class_="number" if name in NUMERIC else None) for name in HEADS]
-    made = tag("table", tag("caption", "Budgets, the fullest first", class_="unseen"), tag("thead", tag("tr", *heads)),
-               tag("tbody", *(_row(one, now_ms) for one in rows)))  # fmt: skip
-    return tag("section", tag("div", made, class_="scroll", tabindex="0", role="region", aria_label="budgets, table"))
+    made = (_row(one, now_ms) for one in rows)
+    return tag("section", captioned("Budgets, the fullest first", "budgets", HEADS, made, numbers=NUMERIC))
 
 
 def _row(one: AccountRow, now_ms: int) -> Html:
@@ -66,11 +61,7 @@ def _row(one: AccountRow, now_ms: int) -> Html:
 
 
 def _shown(value: float, unit: str) -> str:
-    if unit.lower() in ("usd", "micro_usd"):
-        return amount(round(value * (USD_MICRO if unit.lower() == "usd" else 1)), "micro_usd")
-    if unit == "ms":
-        return duration(round(value))
-    return f"{grouped(round(value))} {unit}".strip()
+    return money(round(value * USD_MICRO)) if unit == "USD" else f"{grouped(round(value))} {unit}"
 
 
 def _forecast(one: AccountRow, now_ms: int) -> Html:

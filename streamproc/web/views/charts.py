@@ -15,9 +15,9 @@ from aiohttp import web
 
 from streamproc.model.formats import HOUR_MS, clock, grouped, money
 from streamproc.model.time_range import address_time
-from streamproc.read_model import WINDOWS, SeriesBucket, SeriesWindow, SpendShare
-from streamproc.read_model.series import SPEND_FIELDS
+from streamproc.read_model.series import SPEND_FIELDS, WINDOWS, SeriesBucket, SeriesWindow, SpendShare
 from streamproc.report.markup import NOTHING, Html, foreign, tag
+from streamproc.report.tables import captioned
 from streamproc.report.words import percent
 from streamproc.web.keys import MODEL, field_of
 from streamproc.web.layout import page
@@ -211,11 +211,8 @@ def table(buckets: tuple[SeriesBucket, ...]) -> Html:
     """Return the figures of all charts as a table, the newest first, without buckets in which nothing happened."""
     heads = ("From", "Turns", "Spend", "Warnings", "Halts", "Stopped by people", "Decided after", "95 % within")
     rows = [_table_row(one) for one in reversed(buckets) if one.turns or one.halts or one.stops or one.delay_ms]
-    made = tag("table", tag("caption", "Figures of the charts", class_="unseen"),
-               tag("thead", tag("tr", *(tag("th", name, scope="col", class_=None if name == "From" else "number")
-                                        for name in heads))), tag("tbody", *rows))  # fmt: skip
-    scroll = tag("div", made, class_="scroll", tabindex="0", role="region", aria_label="figures of the charts, table")
-    folded = tag("details", tag("summary", "The figures as a table"), scroll, data_fold=True)
+    made = captioned("Figures of the charts", "figures of the charts", heads, rows, numbers=heads[1:])
+    folded = tag("details", tag("summary", "The figures as a table"), made, data_fold=True)
     return tag("section", folded, class_="group", id="figures")
 
 

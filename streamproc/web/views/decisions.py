@@ -8,8 +8,9 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
-from streamproc.read_model import DecisionFilter, DecisionRow
+from streamproc.read_model.rows import DecisionFilter, DecisionRow
 from streamproc.report.markup import NOTHING, Html, foreign, tag
+from streamproc.report.tables import captioned
 from streamproc.web.keys import MODEL, field_of, run_href
 from streamproc.web.layout import empty, page
 from streamproc.web.moments import moment, time_words
@@ -76,12 +77,10 @@ def _form(chosen: DecisionFilter) -> Html:
 
 
 def _table(rows: tuple[DecisionRow, ...]) -> Html:
-    heads = [tag("th", name, scope="col", class_="number" if name == "Turn" else None)
-             for name in ("When", "Severity", "Run", "Turn", "What it says", "JSON")]  # fmt: skip
-    made = tag("table", tag("caption", "Decisions, the newest first", class_="unseen"),
-               tag("thead", tag("tr", *heads)), tag("tbody", *map(decision_row, rows)), class_="runs")  # fmt: skip
-    return tag("section", tag("div", made, class_="scroll", tabindex="0", role="region", aria_label="decisions, table"),
-               class_="group")  # fmt: skip
+    heads = ("When", "Severity", "Run", "Turn", "What it says", "JSON")
+    made = captioned("Decisions, the newest first", "decisions", heads, map(decision_row, rows), numbers=("Turn",),
+                     class_="runs")  # fmt: skip
+    return tag("section", made, class_="group")
 
 
 def decision_row(one: DecisionRow) -> Html:

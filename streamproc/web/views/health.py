@@ -12,9 +12,8 @@ from aiohttp import web
 from streamproc.model.formats import grouped
 from streamproc.report.markup import Html, foreign, tag
 from streamproc.report.tables import Cell, TableRow, folded, muted, number, section, table
-from streamproc.web.bars import said
 from streamproc.web.keys import MODEL, READER
-from streamproc.web.layout import page
+from streamproc.web.layout import page, said
 from streamproc.web.moments import moment
 
 if TYPE_CHECKING:
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
 
     from streamproc.fleet.watching import Watching
     from streamproc.fleet.workers import Lag, WorkerRow
-    from streamproc.read_model import FleetCounts, RefusedRow
-    from streamproc.read_model.rows import PartitionHealth
+    from streamproc.read_model.rows import FleetCounts, PartitionHealth, RefusedRow
 
 SHOWN: Final = 50  # refused records
 READ_MAX: Final = 10_000

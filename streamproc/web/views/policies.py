@@ -19,7 +19,7 @@ from streamproc.web.moments import moment
 
 if TYPE_CHECKING:
     from streamproc.policy import Policy
-    from streamproc.read_model import PolicyRow
+    from streamproc.read_model.rows import PolicyRow
     from streamproc.report.model import PolicyValue
 
 ROLL_OUT_MS: Final = 600_000  # two policies that both decided within this time are a roll-out

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
 from aiohttp import web
@@ -18,24 +18,70 @@ from streamproc.report.drawings import TimelineForm
 from streamproc.report.markup import NOTHING, Html, foreign, tag
 from streamproc.report.model import RunReport
 from streamproc.report.run_sections import LiveParts, heading, run_sections
+from streamproc.report.tables import TableRow, muted, number, section, table
 from streamproc.report.writing import report_text
 from streamproc.web.access import session_of
 from streamproc.web.keys import LIVE, MODEL, ORDERS, RUN_LOG, SETTINGS, field_of, run_href, run_of
 from streamproc.web.layout import missing, page
 from streamproc.web.moments import moment
 from streamproc.web.order_views import SELECTED, order_form, why_not
-from streamproc.web.views.prints import fingerprints
 from streamproc.web.views.run_rows import run_state
-from streamproc.web.views.small import loop_badge, sparkline
+from streamproc.web.views.small import identicon, loop_badge, sparkline
 
 if TYPE_CHECKING:
     from streamproc.core.decision import Decision
-    from streamproc.read_model import LiveRun
+    from streamproc.model.wire import Call, Content, Turn
+    from streamproc.read_model.rows import LiveRun
     from streamproc.report.history import RunHistory
+
+ROWS_MAX: Final = 24
+CALLS_MAX: Final = 4  # of a turn
+TEXT: Final = (
+    "The log has no texts, only their hashes. Equal squares are equal texts, after numbers, times and paths have been "
+    "masked."
+)
 
 WIDTHS: Final = {"turns": "by turn", "time": "by time", "cost": "by cost"}
 TYPES: Final = {"html": "text/html", "md": "text/markdown", "json": "application/json"}
 TITLE_MAX: Final = 60
+
+
+def fingerprints(history: RunHistory, turns: Iterable[int]) -> Html:
+    """Return what these turns called, said and got, as squares; without any, of the last turns."""
+    chosen = sorted(set(turns))[-ROWS_MAX:] or list(range(max(0, history.turns - ROWS_MAX), history.turns))
+    rows = []
+    for index in chosen:
+        detail = history.details.get(index)
+        if detail is not None:
+            rows += [TableRow(cells) for cells in _rows(index, detail.turn)]
+    if not rows:
+        return NOTHING
+    heads = ["Turn", "Node", "What", "Call", "Answer", "Text"]
+    return section("Fingerprints", muted(TEXT), table(heads, rows, class_="prints"))
+
+
+def _rows(index: int, turn: Turn) -> Iterable[list[Any]]:
+    text = turn.output or turn.structured or turn.query
+    left = turn.artifact or turn.docs
+    if not turn.calls:
+        what = "said" if text else "left" if left else "tests" if turn.tests else "—"
+        shown = _content(text or left)
+        if not text and not left and turn.tests is not None and turn.tests.failing_set:
+            shown = identicon(turn.tests.failing_set)
+        yield [number(index), foreign(turn.node), what, NOTHING, NOTHING, shown]
+        return
+    for place, call in enumerate(turn.calls[:CALLS_MAX]):
+        head = [number(index), foreign(turn.node)] if not place else [NOTHING, NOTHING]
+        yield [*head, foreign(call.name, code=True), *_call(call), NOTHING if place else _content(text or left)]
+
+
+def _call(call: Call) -> tuple[Html, Html]:
+    answer = identicon(call.norm or call.exact) if call.norm or call.exact else tag("span", "none", class_="muted")
+    return identicon(call.key), answer
+
+
+def _content(content: Content | None) -> Html:
+    return identicon(content.norm or content.exact) if content is not None else NOTHING
 
 
 async def run(request: web.Request) -> web.Response:
@@ -59,12 +105,8 @@ async def run(request: web.Request) -> web.Response:
         body.insert(0, tag("div", heading(report), class_="run-head", data_live=True, id="run-head"))
         body.append(_sections(report, history, run_id, about, width if width in WIDTHS else "turns"))
     state = "HALTED" if live.status == "halted" else live.status
-    title, events = f"{state}: {run_id[:TITLE_MAX]}", f"view=run&{_query(run_id)}"
+    title, events = f"{state}: {run_id[:TITLE_MAX]}", f"view=run&{urlencode({'run': run_id}, errors='replace')}"
     return page(title, Html().join(body), request, events=events, seen=seen)
-
-
-def _query(run_id: str) -> str:
-    return urlencode({"run": run_id}, errors="replace")
 
 
 def _unknown(request: web.Request, run_id: str) -> web.Response:

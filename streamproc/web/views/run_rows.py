@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from urllib.parse import quote
 
 from streamproc.model.formats import HOUR_MS, grouped, usd
-from streamproc.read_model import FleetPage, LiveRun, RunFilter
+from streamproc.read_model.rows import FleetPage, LiveRun, RunFilter
 from streamproc.report.markup import NOTHING, Html, foreign, tag
 from streamproc.web.keys import element_id, query_of, run_href
 from streamproc.web.moments import moment
 from streamproc.web.views.small import loop_badge, sparkline
 
 if TYPE_CHECKING:
-    from streamproc.read_model import ReadModel
+    from streamproc.read_model.model import ReadModel
 
 ROWS: Final = 120  # of a group on a page
 ID_WHOLE: Final = 24  # characters of a run id that is never shortened

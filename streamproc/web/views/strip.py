@@ -9,13 +9,13 @@ from aiohttp import web
 
 from streamproc.errors import plural
 from streamproc.model.formats import HOUR_MS, duration, grouped, money
-from streamproc.read_model import FleetCounts, RunFilter
+from streamproc.read_model.rows import FleetCounts, RunFilter
 from streamproc.report.markup import NOTHING, Html, foreign, tag
 from streamproc.web.access.gate import form_fields
 from streamproc.web.order_views import own_session
 
 if TYPE_CHECKING:
-    from streamproc.read_model import ReadModel
+    from streamproc.read_model.model import ReadModel
 
 FLEET_WORDS: Final = {"CLEAR": "running", "PAUSE": "paused", "STOP": "stopped"}
 LATE_MS: Final = 5_000  # a delay of decisions that people should know of

@@ -11,7 +11,7 @@ from aiohttp import web
 from streamproc.errors import InvalidPolicy, StreamprocError, plural
 from streamproc.model.formats import grouped
 from streamproc.policy.files import preset_names
-from streamproc.read_model import RunFilter
+from streamproc.read_model.rows import RunFilter
 from streamproc.report.markup import NOTHING, Html, foreign, tag, written_lines
 from streamproc.report.tables import Cell, TableRow, muted, number, section, table
 from streamproc.web.access.gate import form_fields
@@ -24,7 +24,7 @@ from streamproc.web.trials import SECONDS_MAX, Trials, TrialState
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streamproc.read_model import ReadModel
+    from streamproc.read_model.model import ReadModel
     from streamproc.read_model.rows import RunGroup
 
 RUNS_MAX: Final = 2_000
