@@ -66,18 +66,17 @@ def _is_of_session(row: Any) -> bool:
     return isinstance(row.get("sessionId"), str) and (kind in MESSAGES or kind in ASIDE)
 
 
-def read(log: LogFile, reading: Import) -> Iterator[Imported]:
-    """Yield the raw events of a session and its sub-agents."""
-    if is_beside(Path(log.path)):
-        return
-    yield from SessionFile(log, reading).events(log)
-
-
 class SessionFile(RecordReader):
     """A session file that is read: which run each record belongs to, and what kind it is."""
 
+    name = NAME
+
+    @classmethod
+    def read(cls, log: LogFile, reading: Import) -> Iterator[Imported]:
+        return iter(()) if is_beside(Path(log.path)) else super().read(log, reading)
+
     def __init__(self, log: LogFile, reading: Import) -> None:
-        super().__init__(NAME, reading)
+        super().__init__(log, reading)
         self.messages = ClaudeMessages(self)
         self._path = Path(log.path)
         found = AGENT_FILE.match(self._path.name)
@@ -229,4 +228,4 @@ def error_message(error: Any) -> str:
     return f"{status} {text}".strip() if isinstance(status, int) else text
 
 
-FORMAT: Final = Format(NAME, "Claude Code sessions", matches, read, (".claude/projects/**/*.jsonl",))
+FORMAT: Final = Format(NAME, "Claude Code sessions", matches, SessionFile.read, (".claude/projects/**/*.jsonl",))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from streamproc.importers.claude_messages import AGENT_TOOLS, ClaudeMessages, is_message, session_scope
 from streamproc.importers.content import at_path, first_text, items, mapping, string
-from streamproc.importers.imported import Format, Import, Imported, any_row
+from streamproc.importers.imported import Format, Import, any_row
 from streamproc.importers.log_file import LogFile
 from streamproc.importers.raw_turns import NO_TIMES, RecordReader, RunScope
 
@@ -30,16 +29,13 @@ def is_of_stream(row: dict[str, Any]) -> bool:
     return kind in ("assistant", "user") and is_message(row)
 
 
-def read(log: LogFile, reading: Import) -> Iterator[Imported]:
-    """Yield the raw events of the sessions of a stream."""
-    yield from MessageStream(log, reading).events(log)
-
-
 class MessageStream(RecordReader):
     """A stream that is read: sessions, their sub-agents, and where the next prompt began."""
 
+    name = NAME
+
     def __init__(self, log: LogFile, reading: Import) -> None:
-        super().__init__(NAME, reading)
+        super().__init__(log, reading)
         self.messages = ClaudeMessages(self)
         self._session = Path(log.path).name.partition(".")[0]  # until a row has one
         self._agents: dict[str, str] = {}  # types of sub-agents by the calls that started them
@@ -97,4 +93,4 @@ class MessageStream(RecordReader):
         return session_scope(self._session, call_id, (self._agents.get(call_id) or call_id) if call_id else "main")
 
 
-FORMAT: Final = Format(NAME, "Claude Code's stream-json output", any_row(is_of_stream), read)
+FORMAT: Final = Format(NAME, "Claude Code's stream-json output", any_row(is_of_stream), MessageStream.read)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from streamproc.importers.codex_results import ToolAnswer
 from streamproc.importers.codex_turns import CodexTurns, difference, usage_of
 from streamproc.importers.content import at_path, exited, first_text, mapping, string
-from streamproc.importers.imported import Format, Import, Imported, any_row
+from streamproc.importers.imported import Format, Import, any_row
 from streamproc.importers.log_file import LogFile
 from streamproc.importers.raw_turns import NO_TIMES, RecordReader, RunScope, result_text, scope_name, time_ms
 
@@ -33,16 +32,13 @@ def is_event(row: dict[str, Any]) -> bool:
     return kind in ITEMS and isinstance(row.get("item"), dict)
 
 
-def read(log: LogFile, reading: Import) -> Iterator[Imported]:
-    """Yield the raw events of the threads of an output."""
-    yield from ExecOutput(log, reading).events(log)
-
-
 class ExecOutput(RecordReader):
     """An output that is read."""
 
+    name = NAME
+
     def __init__(self, log: LogFile, reading: Import) -> None:
-        super().__init__(NAME, reading)
+        super().__init__(log, reading)
         thread = Path(log.path).name.partition(".")[0] or "unknown"
         self.turns = CodexTurns(RunScope(thread, NODE, scope_name(thread)), self.buffer)
         self._calls: set[str] = set()  # items that have begun
@@ -146,4 +142,4 @@ def answer_of(kind: str, item: dict[str, Any]) -> ToolAnswer | None:
     return None
 
 
-FORMAT: Final = Format(NAME, "events of codex exec --json", any_row(is_event), read)
+FORMAT: Final = Format(NAME, "events of codex exec --json", any_row(is_event), ExecOutput.read)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import xxhash
 
@@ -245,14 +245,22 @@ class TurnBuffer:
 class RecordReader:
     """Reads a log record by record into turns of a buffer. A format says what its records mean."""
 
-    def __init__(self, format_name: str, reading: Import) -> None:
-        self.tally = reading.tally(format_name)
+    name: ClassVar[str]  # of the format
+
+    def __init__(self, log: LogFile, reading: Import) -> None:
+        self.log = log
+        self.tally = reading.tally(self.name)
         self.reading = reading
         self.buffer = TurnBuffer()
 
-    def events(self, log: LogFile) -> Iterator[Imported]:
+    @classmethod
+    def read(cls, log: LogFile, reading: Import) -> Iterator[Imported]:
         """Yield the raw events of a log."""
-        for row in log.rows():
+        return cls(log, reading).events()
+
+    def events(self) -> Iterator[Imported]:
+        """Yield the raw events of the log."""
+        for row in self.log.rows():
             self.take(row)
             yield from self.buffer.ready()
         self.end()
