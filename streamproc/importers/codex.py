@@ -6,8 +6,15 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
-from streamproc.importers.codex_results import answer_of, arguments_of, spawned_agent, tool_name
-from streamproc.importers.codex_turns import CodexTurns, difference, usage_of
+from streamproc.importers.codex_turns import (
+    CodexTurns,
+    answer_of,
+    arguments_of,
+    difference,
+    spawned_agent,
+    tool_name,
+    usage_of,
+)
 from streamproc.importers.content import at_path, first_text, items, mapping, string, text_of
 from streamproc.importers.imported import Format, Import
 from streamproc.importers.log_file import LogFile, Sample

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from streamproc.importers.codex_results import ToolAnswer
-from streamproc.importers.codex_turns import CodexTurns, difference, usage_of
+from streamproc.importers.codex_turns import CodexTurns, ToolAnswer, difference, usage_of
 from streamproc.importers.content import at_path, exited, first_text, mapping, string
 from streamproc.importers.imported import Format, Import, any_row
 from streamproc.importers.log_file import LogFile

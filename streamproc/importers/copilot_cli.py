@@ -9,7 +9,6 @@ from streamproc.importers.content import at_path, first_text, items, mapping, st
 from streamproc.importers.imported import Format, Import
 from streamproc.importers.log_file import STDIN, LogFile, Sample
 from streamproc.importers.raw_turns import PendingTurn, RecordReader, RunScope, name, scope_name, time_ms, tokens
-from streamproc.importers.run_names import stem
 
 NAME: Final = "copilot-cli"
 NODE: Final = "copilot"
@@ -44,7 +43,7 @@ class CopilotSession(RecordReader):
 
     def __init__(self, log: LogFile, reading: Import) -> None:
         super().__init__(log, reading)
-        self._session = stem(log)
+        self._session = log.stem
         if self._session == EVENTS and log.path != STDIN:
             self._session = Path(log.path).resolve().parent.name
         self._model = ""

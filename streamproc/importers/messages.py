@@ -24,7 +24,6 @@ from streamproc.importers.message_shapes import (
     read_message,
 )
 from streamproc.importers.pairing import Pairing
-from streamproc.importers.run_names import run_name
 
 NAME: Final = "messages"
 UNIT: Final = "message"
@@ -60,7 +59,7 @@ def _conversation(row: dict[str, Any]) -> list[Any] | None:
 def read(log: LogFile, reading: Import) -> Iterator[Imported]:
     """Yield a turn for each answer of a model, paired with the results of its calls. The file's name is the run's; in a
     file of several conversations, each has the number of its row, too."""
-    file_run = run_name(log, reading)
+    file_run = reading.run_name(log)
     tally, content = reading.tally(NAME), _Content()
     flat: _Conversation | None = None
     for row in log.rows():

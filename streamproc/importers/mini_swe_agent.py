@@ -12,7 +12,6 @@ from streamproc.importers.fitting import fitted, seconds
 from streamproc.importers.imported import Format, Import, Imported
 from streamproc.importers.log_file import LogFile, Sample
 from streamproc.importers.pairing import Pairing
-from streamproc.importers.run_names import run_name
 from streamproc.model.expansion import parsed
 
 NAME: Final = "mini-swe-agent"
@@ -51,7 +50,7 @@ def read(log: LogFile, reading: Import) -> Iterator[Imported]:
     """Yield a turn for each answer of the model, paired with what its commands returned."""
     document = log.document()
     messages = document if isinstance(document, list) else items(at_path(document, "messages"))
-    run = _Run(run_name(log, reading), mapping(at_path(document, "info")))
+    run = _Run(reading.run_name(log), mapping(at_path(document, "info")))
     for number, message in enumerate(messages, start=1):
         if isinstance(message, dict):
             yield from run.take(number, message, reading)

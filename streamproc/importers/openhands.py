@@ -13,7 +13,6 @@ from streamproc.importers.log_bytes import read_beside
 from streamproc.importers.log_file import LogFile, Sample
 from streamproc.importers.openhands_v0 import RUNNING, are_events, read_rows, stripped
 from streamproc.importers.pairing import Pairing
-from streamproc.importers.run_names import run_name
 from streamproc.model.expansion import parsed
 
 NAME: Final = "openhands"
@@ -55,7 +54,7 @@ def read(log: LogFile, reading: Import) -> Iterator[Imported]:
         folder = Path(log.path).resolve()
         state = _state(folder)
         base = _base(folder, state)
-    run_id = base.get("run_id") or run_name(log, reading)
+    run_id = base.get("run_id") or reading.run_name(log)
     yield from read_rows(log, run_id, lambda run_id: Conversation({"run_id": run_id, **base}, reading, state))
 
 

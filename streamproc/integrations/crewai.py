@@ -30,8 +30,7 @@ from crewai.types.usage_metrics import UsageMetrics
 
 from streamproc.errors import Halted
 from streamproc.integrations._answers import Answers, content
-from streamproc.integrations._crewai_calls import CrewCalls, asked, call_of
-from streamproc.integrations._crewai_results import BLOCKED, Outcomes
+from streamproc.integrations._crewai_calls import BLOCKED, CrewCalls, Outcomes, asked, call_of
 from streamproc.integrations._steps import model_field
 from streamproc.integrations.watch import Watch
 

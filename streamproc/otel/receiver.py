@@ -2,7 +2,8 @@
 
 Answers follow the protocol, because exporters act on them: 200 with a partial success for spans that cannot be used,
 400 for a body that is no OTLP (not sent again), 503 with `Retry-After` while the turns have nowhere to go, or too many
-bodies are being read (sent again).
+bodies are being read (sent again). An agent that is only traced asks whether its run is halted, before it calls a model
+or a tool: a span is a report, and OTLP has no way back.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from streamproc.metrics.bounded_http import BoundedRunner
 from streamproc.otel.decoding import SPANS_MAX, Encoding, TooManyValues, UnreadableSpans, read_spans, unpacked
-from streamproc.otel.halt_answers import PATH, halt_answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -38,6 +38,8 @@ BODY_S: Final = 30.0  # for a body to arrive
 STOP_TIMEOUT_S: Final = 3.0  # for requests that are being read at a stop
 CONTENT_TYPES: Final[dict[str, Encoding]] = {"application/x-protobuf": "protobuf", "application/json": "json"}
 TYPE_OF: Final = {encoding: content_type for content_type, encoding in CONTENT_TYPES.items()}
+PATH: Final = "/halted/{run:[\\s\\S]+}"  # ids may have slashes and line breaks
+NOT_CURRENT: Final = "halts are not received now: see the log, or run `streamproc doctor`"
 
 
 class SpanReceiver:
@@ -193,3 +195,29 @@ def _varint(number: int) -> Iterable[int]:
         yield number & 0x7F | 0x80
         number >>= 7
     yield number
+
+
+def halt_answer(listener: HaltListener, run_id: str) -> web.Response:
+    """Return 200 with ``{"run_id": …, "halted": …}``, and for a halted run `message` and, if it is known, `control`.
+
+    A halt that is known is told without a broker, too. Otherwise, as long as no halts are received, the answer is 503:
+    the caller decides whether to go on.
+    """
+    halted = listener.error(run_id)
+    if halted is None and not (listener.connected and listener.caught_up.is_set()):
+        return _json({"message": NOT_CURRENT}, 503)
+    answer: dict[str, object] = {"run_id": run_id, "halted": halted is not None}
+    if halted is not None:
+        answer["message"] = str(halted)
+        if halted.control is not None:
+            answer["control"] = orjson.Fragment(halted.control.model_dump_json(exclude_none=True))
+    return _json(answer, 200)
+
+
+def _json(content: dict[str, object], status: int) -> web.Response:
+    return web.Response(
+        body=orjson.dumps(content),
+        status=status,
+        content_type="application/json",
+        headers={"Cache-Control": "no-store"},
+    )
