@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from agent_framework import (
     AgentContext,
@@ -22,7 +22,6 @@ from agent_framework import (
 
 from streamproc.errors import Halted
 from streamproc.integrations._answers import Answers, arguments
-from streamproc.integrations._instances import Instances
 from streamproc.integrations._requests import request_of
 from streamproc.integrations._steps import model_field, sparing
 from streamproc.integrations.watch import Watch
@@ -32,6 +31,7 @@ CALLS_MAX: Final = 10_000  # calls that models asked for and that have no result
 UNSENT: Final = "streamproc.unsent"  # in the state of a session: results that its history has not got
 
 Next = Callable[[], Awaitable[None]]
+Pending = Newest[tuple[str, str], Content]  # calls that models asked for, by run and id, until their results are known
 
 
 class _sparing(sparing):  # noqa: N801
@@ -47,22 +47,6 @@ class _sparing(sparing):  # noqa: N801
             raise MiddlewareFailure(f"a step was not watched: {fault}") from fault
 
 
-class PendingCalls:
-    """The calls that models asked for, by run and id, until their results are known."""
-
-    def __init__(self) -> None:
-        self._calls: Newest[tuple[str, str], Content] = Newest(CALLS_MAX)
-
-    def add(self, run_id: str, calls: list[Content]) -> None:
-        """Remember the calls of an answer."""
-        for call in calls:
-            self._calls[run_id, call.call_id] = call
-
-    def take(self, run_id: str, call_id: str) -> Content | None:
-        """Return and forget a call; None if its result is known already."""
-        return self._calls.pop((run_id, call_id), None)
-
-
 class CallKey:
     """What a call of an agent is known by. It is gone with its context, also of a stream that is never read."""
 
@@ -72,35 +56,19 @@ class CallKey:
         self.id = str(uuid.uuid4())
 
 
-class CallName(NamedTuple):
-    """The node of a call: the agent's name, with a number for a call beside others of its name."""
-
-    instances: Instances
-    run_id: str
-    agent: str
-    key: CallKey
-
-    def taken(self) -> str:
-        """Return the node, which is taken until it is free."""
-        return self.instances.name(self.run_id, self.agent, self.key)
-
-    def free(self) -> None:
-        """Give the name to the next call."""
-        self.instances.done(self.run_id, self.agent, self.key)
-
-
 class AgentCall:
     """Reports the steps of one call of an agent's `run`. If it stops, `ends` raises `Halted`."""
 
     def __init__(
-        self, watch: Watch, answers: Answers, pending: PendingCalls, name: CallName, context: AgentContext
+        self, watch: Watch, answers: Answers, pending: Pending, run_id: str, key: CallKey, context: AgentContext
     ) -> None:
         self._watch = watch
         self._answers = answers
         self._pending = pending
-        self._name = name
-        self._run_id = name.run_id
-        self._node = name.taken()
+        self._run_id = run_id
+        self._key = key
+        self._agent = context.agent.name or "agent"
+        self._node = watch.instances.name(run_id, self._agent, key)  # with a number beside others of its name
         self._session = context.session
         self._stopped: Halted | None = None
         with _sparing(watch):
@@ -139,7 +107,7 @@ class AgentCall:
     def is_over(self) -> None:
         """Free the name of the node for the next call."""
         with _sparing(self._watch):
-            self._name.free()
+            self._watch.instances.done(self._run_id, self._agent, self._key)
 
     async def around_model(self, context: ChatContext, call_next: Next) -> None:
         """Middleware: report results that came another way, then the model's answer."""
@@ -197,7 +165,7 @@ class AgentCall:
             calls = [
                 one for one in contents if one.type == "function_call" and not (one.hosted or one.informational_only)
             ]
-            self._pending.add(self._run_id, calls)
+            self._pending |= {(self._run_id, call.call_id): call for call in calls}
             ids = [call.call_id for call in calls]
             about = model_field(response.model or model, "a client of Agent Framework")
             self._answers.said(self._run_id, self._node, response.text, ids, **about)
@@ -209,14 +177,16 @@ class AgentCall:
                 return
             call = {"id": context.metadata.get("call_id"), "name": context.function.name}
             call["args"] = arguments(context.arguments)
-            self._pending.take(self._run_id, call["id"])
+            self._pending.pop((self._run_id, call["id"]), None)
             outcome = failed or {"result": _told(Content.from_function_result("", result=result), result is None)}
             self._answers.returned(self._run_id, self._node, call | outcome)
 
     def _results(self, context: ChatContext) -> None:
         """Report results of calls that no tool here returned: of unknown tools, and of those that the caller runs."""
         for content in (content for message in context.messages for content in message.contents):
-            if content.type == "function_result" and (asked := self._pending.take(self._run_id, content.call_id)):
+            if content.type != "function_result":
+                continue
+            if (asked := self._pending.pop((self._run_id, content.call_id), None)) is not None:
                 call = {"id": asked.call_id, "name": asked.name or "?", "args": arguments(asked.arguments)}
                 call["result" if content.exception is None else "error"] = _told(content)
                 self._answers.returned(self._run_id, self._node, call)

@@ -15,7 +15,7 @@ from streamproc.errors import Halted
 from streamproc.integrations._client_loop import Loop
 from streamproc.integrations._history import Reply, RequestedCall
 from streamproc.integrations._requests import request_of
-from streamproc.integrations._steps import model_field, sparing
+from streamproc.integrations._steps import model_field, passing, sparing
 
 SPOKEN: Final = ("AssistantMessage", "FunctionExecutionResultMessage")  # messages of a request with calls and results
 
@@ -23,11 +23,6 @@ CLIENTS_MAX: Final = 10  # clients around each other
 
 _END: Final = object()
 _call: ContextVar[str] = ContextVar("streamproc_autogen_call", default="")  # of the outermost guarded client
-
-
-class HaltedCall(Halted, Exception):
-    """`Halted` as it leaves a model client. A team, or an agent that runs another one as a tool, would wait for ever
-    for what ended by anything but an `Exception`."""
 
 
 class GuardedClient:
@@ -95,9 +90,7 @@ class GuardedClient:
             run_id, _, request = self._loop.before({"messages": spoken})
         except Halted as halted:
             if not self._ends() or options.get("json_output"):  # a text is no structured output
-                call = HaltedCall(halted.run_id, halted.control)
-                call.args = halted.args
-                raise call from None
+                raise passing(halted) from None
             text, nothing = f"HALTED: {halted}", RequestUsage(prompt_tokens=0, completion_tokens=0)
             return "", {}, (), CreateResult(finish_reason="stop", content=text, usage=nothing, cached=False)
         told = [UserMessage(content=one["content"], source="streamproc") for one in request["messages"][len(spoken) :]]

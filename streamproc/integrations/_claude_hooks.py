@@ -13,7 +13,6 @@ from claude_agent_sdk import AssistantMessage, ClaudeAgentOptions, HookMatcher, 
 
 from streamproc.integrations._answers import content, result_of
 from streamproc.integrations._history import parts, text_of, usage_of
-from streamproc.integrations._instances import instances_of
 from streamproc.integrations._requests import request_of
 from streamproc.integrations._steps import sparing
 from streamproc.integrations.watch import Watch
@@ -59,7 +58,7 @@ class Connection:
         self.watch = watch
         self._given = given
         self._main = "main"
-        self._instances = instances_of(watch)
+        self._instances = watch.instances
         self._is_heard = True  # else its hooks may serve several sessions at once
         self._at_work: dict[Connection | str, tuple[str, str]] = {}  # runs and names of agents; the main one: this
         self._requests = PromptRequests()

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from streamproc.errors import Halted
 from streamproc.integrations._history import CallResult, Reply, RequestedCall, asked_of, results, told
-from streamproc.integrations._instances import instances_of
 from streamproc.integrations._requests import Requests
 from streamproc.integrations._steps import Steps, sparing
 from streamproc.integrations.watch import Watch
@@ -38,7 +37,6 @@ class Loop:
         self._shared = shared
         self._own = own or str(uuid.uuid4())  # the run, unless there is another id
         self._steps = Steps(self.watch)
-        self._instances = instances_of(self.watch)
         self._seen: Newest[str, Newest[str, None]] = Newest(RUNS_MAX)  # ids of results, by run
         self._requests = Requests()
         self._lock = threading.Lock()
@@ -130,11 +128,11 @@ class Loop:
             self._rest(run_id)
 
     def _node(self, run_id: str) -> str:
-        return self.node if self._shared else self._instances.name(run_id, self.node, self)
+        return self.node if self._shared else self.watch.instances.name(run_id, self.node, self)
 
     def _rest(self, run_id: str) -> None:
         """Give the name of the node to the next loop: this one has its answer."""
-        self._instances.done(run_id, self.node, self)
+        self.watch.instances.done(run_id, self.node, self)
 
     def _unseen(self, run_id: str, request: Mapping[str, Any]) -> list[CallResult]:
         """Return the results that were not fed. What an older process heard comes with the first request: it is not

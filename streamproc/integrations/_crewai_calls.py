@@ -11,7 +11,6 @@ from crewai.tools.tool_failure import ToolFailure
 from crewai.utilities.i18n import I18N_DEFAULT
 
 from streamproc.integrations._answers import result_of
-from streamproc.integrations._instances import instances_of
 from streamproc.integrations._requests import request_of
 from streamproc.integrations.watch import Watch
 from streamproc.model.newest import Newest
@@ -48,7 +47,7 @@ class CrewCalls:
     """
 
     def __init__(self, watch: Watch) -> None:
-        self._instances = instances_of(watch)
+        self._instances = watch.instances
         self._at_work: dict[str, _Call] = {}
         self._nodes: Newest[str, str] = Newest(CALLS_MAX)  # by call
         self._lock = threading.Lock()

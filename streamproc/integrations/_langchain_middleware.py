@@ -13,7 +13,6 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.channels.untracked_value import UntrackedValue
 from langgraph.config import get_config
 
-from streamproc.integrations._instances import instances_of
 from streamproc.integrations._langchain_messages import (
     WARNING_ID,
     answer_of,
@@ -67,7 +66,6 @@ class BreakerMiddleware(AgentMiddleware[BreakerState, Any, Any]):
         self._node = node
         self._steps = Steps(self.watch)
         self._requests = Requests()
-        self._instances = instances_of(self.watch)
 
     def before_agent(self, state: BreakerState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         with sparing(self.watch):
@@ -230,11 +228,11 @@ class BreakerMiddleware(AgentMiddleware[BreakerState, Any, Any]):
         at_work = state.get("streamproc_at_work")
         if at_work is None:
             return self._name()
-        return self._instances.name(self._run(state)[0], self._name(), at_work)
+        return self.watch.instances.name(self._run(state)[0], self._name(), at_work)
 
     def _free(self, state: Any) -> None:
         if at_work := state.get("streamproc_at_work"):
-            self._instances.done(self._run(state)[0], self._name(), at_work)
+            self.watch.instances.done(self._run(state)[0], self._name(), at_work)
 
     @contextmanager
     def _freeing(self, state: Any) -> Iterator[None]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
+from streamproc.errors import Halted
 from streamproc.model.newest import Newest
 
 if TYPE_CHECKING:
@@ -42,6 +43,18 @@ class sparing:  # noqa: N801  # reads as the statement that it is: `with sparing
             return False
         self._watch.fault(problem)
         return True
+
+
+class PassedHalt(Halted, Exception):
+    """`Halted` as it leaves a framework that handles nothing but an `Exception`: AG2 would never unlock the stream of a
+    turn, and a team of AutoGen, or an agent that runs another one as a tool, would wait for ever."""
+
+
+def passing(halted: Halted) -> PassedHalt:
+    """Return a halt as such an exception."""
+    passed = PassedHalt(halted.run_id, halted.control)
+    passed.args = halted.args
+    return passed
 
 
 def text_of_object(value: object) -> str:

@@ -18,11 +18,11 @@ from typing import Any, Final
 
 from agent_framework import AgentContext, AgentMiddleware
 
-from streamproc.integrations._agent_framework_calls import AgentCall, CallKey, CallName, PendingCalls
+from streamproc.integrations._agent_framework_calls import CALLS_MAX, AgentCall, CallKey, Pending
 from streamproc.integrations._answers import Answers
-from streamproc.integrations._instances import instances_of
 from streamproc.integrations._steps import sparing
 from streamproc.integrations.watch import Watch
+from streamproc.model.newest import Newest
 
 __all__ = ["Breaker"]
 
@@ -41,8 +41,7 @@ class Breaker(AgentMiddleware):
         self.watch = watch or Watch(**options)
         self._run_id = run_id
         self._answers = Answers(self.watch)
-        self._pending = PendingCalls()
-        self._instances = instances_of(self.watch)
+        self._pending: Pending = Newest(CALLS_MAX)
 
     def run_id(self, context: AgentContext) -> str:
         """Return the id of the run that a call of an agent belongs to."""
@@ -66,8 +65,7 @@ class Breaker(AgentMiddleware):
             key = context.metadata.setdefault(CALL, CallKey())
             if not self.watch.owns(("agent-framework", key.id), self):
                 return None
-            name = CallName(self._instances, self.run_id(context), context.agent.name or "agent", key)
-            call = AgentCall(self.watch, self._answers, self._pending, name, context)
+            call = AgentCall(self.watch, self._answers, self._pending, self.run_id(context), key, context)
             if self.watch.on_halt == "raise" and (halt := call.halt()) is not None:
                 call.is_over()
                 raise halt

@@ -19,12 +19,14 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from streamproc.errors import Halted, StreamprocError
-from streamproc.integrations.backends import Backend, MonitorBackend
+from streamproc.integrations._instances import Instances
+from streamproc.integrations.backends import MonitorBackend
 from streamproc.model.newest import Newest
 from streamproc.tracing.halt_spans import record_halt
 
 if TYPE_CHECKING:
     from streamproc.client.waits import Waits
+    from streamproc.integrations.kafka_backend import KafkaBackend
     from streamproc.model.controls import ControlEvent, RunStatus
     from streamproc.monitor import Monitor
 
@@ -90,7 +92,9 @@ class Watch:
         self._lock = threading.Lock()
         self._runs: Newest[str, _Known] = Newest(RUNS_MAX)
         self._logged: set[type[Exception]] = set()
-        self._backend: Backend
+        self.instances = Instances()
+        """Names of the agents at work that report to this watch, by one adapter or by several."""
+        self._backend: MonitorBackend | KafkaBackend
         if monitor is None and (brokers or os.environ.get("STREAMPROC_BROKERS")):
             from streamproc.integrations.kafka_backend import KafkaBackend  # takes the Kafka client with it
 
