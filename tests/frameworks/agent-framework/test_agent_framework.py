@@ -32,8 +32,7 @@ from agent_framework import (
 )
 
 from streamproc import Halted, Monitor, Watch
-from streamproc.integrations._agent_framework_calls import UNSENT
-from streamproc.integrations.agent_framework import Breaker
+from streamproc.integrations.agent_framework import UNSENT, Breaker
 from tests.integrations.examples import printed, run_blocks, shown
 
 STEPS = 12  # of a model that would never end by itself
