@@ -145,15 +145,12 @@ class SessionFile(RecordReader):
             return
         if scope.parent_run_id or not is_person(attached) or not is_human(attached.get("prompt")):
             return
-        if self._is_new(data):
+        if self.messages.is_new(data, self._place(data)):
             self.buffer.user_message(scope, number, string(data.get("uuid")), time_ms(data.get("timestamp")))
 
     def _api_error(self, data: dict[str, Any], number: int) -> None:
-        if self._is_new(data):
+        if self.messages.is_new(data, self._place(data)):
             self.messages.failure(self._scope(data), data, number, error_message(data.get("error")), "api_error")
-
-    def _is_new(self, data: dict[str, Any]) -> bool:
-        return self.messages.is_new(data, self._place(data))
 
     def _place(self, data: dict[str, Any]) -> str:
         return f"{data.get('sessionId')}/{self._agent}"

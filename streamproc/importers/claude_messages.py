@@ -15,7 +15,7 @@ from streamproc.importers.raw_turns import (
     result_text,
     scope_name,
     time_ms,
-    tokens,
+    usage_of,
 )
 
 UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
@@ -191,19 +191,6 @@ def is_human(content: Any) -> bool:
 def is_text(block: Any) -> bool:
     """Whether a content block is a text."""
     return isinstance(block, str) or (isinstance(block, dict) and block.get("type") == "text")
-
-
-def usage_of(usage: Any) -> dict[str, int]:
-    """Return the usage of a response; `input_tokens` then includes cached ones, unlike in the log."""
-    found = mapping(usage)
-    cached, written = tokens(found.get("cache_read_input_tokens")), tokens(found.get("cache_creation_input_tokens"))
-    numbers = {
-        "input_tokens": tokens(found.get("input_tokens"), written, cached),
-        "cached_tokens": cached,
-        "cache_write_tokens": written,
-        "output_tokens": tokens(found.get("output_tokens")),
-    }
-    return {name: number for name, number in numbers.items() if number}
 
 
 def without_reminders(text: str) -> str:

@@ -9,7 +9,7 @@ from streamproc.importers.claude_messages import AGENT_TOOLS, ClaudeMessages, is
 from streamproc.importers.content import at_path, first_text, items, mapping, string
 from streamproc.importers.imported import Format, Import, any_row
 from streamproc.importers.log_file import LogFile
-from streamproc.importers.raw_turns import NO_TIMES, RecordReader, RunScope
+from streamproc.importers.raw_turns import RecordReader, RunScope
 
 NAME: Final = "claude-stream"
 # Status of the run and parts of messages that follow as a whole.
@@ -39,13 +39,13 @@ class MessageStream(RecordReader):
         self.messages = ClaudeMessages(self)
         self._session = Path(log.path).name.partition(".")[0]  # until a row has one
         self._agents: dict[str, str] = {}  # types of sub-agents by the calls that started them
-        self._timed = False  # whether a row has a time
+        self.timed = False
         self._ended: set[str] = set()  # sessions that have answered: what follows answers a new prompt
 
     def record(self, data: dict[str, Any], number: int) -> None:
         kind = data.get("type")
         self._session = string(data.get("session_id")) or self._session
-        self._timed |= "timestamp" in data
+        self.timed |= "timestamp" in data
         if kind in ("assistant", "user"):
             self._message(data, number)
         elif kind == "result":
@@ -54,10 +54,6 @@ class MessageStream(RecordReader):
             self._system(data, number)
         elif not isinstance(kind, str) or kind not in ASIDE:
             self.tally.ignore(kind)
-
-    def end(self) -> None:
-        if not self._timed:
-            self.tally.notes[NO_TIMES] = None
 
     def _message(self, data: dict[str, Any], number: int) -> None:
         if not self.messages.is_unread(data, self._session):

@@ -6,19 +6,11 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
-from streamproc.importers.codex_turns import (
-    CodexTurns,
-    answer_of,
-    arguments_of,
-    difference,
-    spawned_agent,
-    tool_name,
-    usage_of,
-)
+from streamproc.importers.codex_turns import CodexTurns, answer_of, arguments_of, difference, spawned_agent, tool_name
 from streamproc.importers.content import at_path, first_text, items, mapping, string, text_of
 from streamproc.importers.imported import Format, Import
 from streamproc.importers.log_file import LogFile, Sample
-from streamproc.importers.raw_turns import RecordReader, RunScope, is_human_text, scope_name, time_ms
+from streamproc.importers.raw_turns import RecordReader, RunScope, is_human_text, scope_name, time_ms, usage_of
 
 NAME: Final = "codex"
 ROLLOUT_ID: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})", re.IGNORECASE)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from streamproc.importers.codex_turns import CodexTurns, ToolAnswer, difference, usage_of
+from streamproc.importers.codex_turns import CodexTurns, ToolAnswer, difference
 from streamproc.importers.content import at_path, exited, first_text, mapping, string
 from streamproc.importers.imported import Format, Import, any_row
 from streamproc.importers.log_file import LogFile
-from streamproc.importers.raw_turns import NO_TIMES, RecordReader, RunScope, result_text, scope_name, time_ms
+from streamproc.importers.raw_turns import RecordReader, RunScope, result_text, scope_name, time_ms, usage_of
 
 NAME: Final = "codex-exec"
 NODE: Final = "codex"
@@ -43,11 +43,11 @@ class ExecOutput(RecordReader):
         self._calls: set[str] = set()  # items that have begun
         self._totals: dict[str, dict[str, int]] = {}  # tokens by thread, until its last prompt was answered
         self._error = ""
-        self._timed = False  # whether a row has a time
+        self.timed = False
 
     def record(self, data: dict[str, Any], number: int) -> None:
         kind, at = data.get("type"), time_ms(data.get("timestamp"))
-        self._timed |= at is not None
+        self.timed |= at is not None
         if kind in ("thread.started", "session.created"):
             self._thread(first_text(data, "thread_id", "session_id"))
         elif kind == "turn.started":
@@ -60,10 +60,6 @@ class ExecOutput(RecordReader):
             self._item(kind, mapping(data.get("item")), number, at)
         elif not (isinstance(kind, str) and kind in ASIDE):
             self.tally.ignore(kind)
-
-    def end(self) -> None:
-        if not self._timed:
-            self.tally.notes[NO_TIMES] = None
 
     def _thread(self, thread: str) -> None:
         self.buffer.end_runs()

@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final, NamedTuple
 
-from streamproc.importers.content import at_path, exited, first_text, string
-from streamproc.importers.raw_turns import PendingTurn, RunScope, TurnBuffer, is_too_deep, name, result_text, tokens
+from streamproc.importers.content import exited, first_text, string
+from streamproc.importers.raw_turns import PendingTurn, RunScope, TurnBuffer, is_too_deep, name, result_text
 from streamproc.model.expansion import parsed
 
 BODY: Final = "Output:\n"  # ends the header of an envelope
@@ -141,12 +141,6 @@ class CodexTurns:
 
     def _event_id(self, number: int) -> str:
         return f"{name(self.scope.run_id)}/{number}"
-
-
-def usage_of(usage: Any) -> dict[str, int]:
-    """Return numbers of tokens; those of the input include cached ones, those of the output reasoning."""
-    places = {"input_tokens": "input_tokens", "cached_tokens": "cached_input_tokens", "output_tokens": "output_tokens"}
-    return {name: number for name, place in places.items() if (number := tokens(at_path(usage, place)))}
 
 
 def difference(usage: dict[str, int], former: dict[str, int]) -> dict[str, int]:

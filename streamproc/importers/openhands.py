@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from streamproc.importers.content import at_path, exited, first_text, items, mapping, string, text_of, usage_of, utc
+from streamproc.importers.content import at_path, exited, first_text, items, mapping, string, text_of, usage_at, utc
 from streamproc.importers.fitting import fitted, name
 from streamproc.importers.imported import Format, Import, Imported, ImportTally
 from streamproc.importers.log_bytes import read_beside
@@ -226,7 +226,7 @@ def _usage_by_response(state: dict[str, Any]) -> dict[str, dict[str, Any]]:
         spent, costs = items(mapping(metrics).get("token_usages")), items(mapping(metrics).get("costs"))
         for place, usage in enumerate(map(mapping, spent)):
             cost = mapping(costs[place]).get("cost") if len(costs) == len(spent) else None
-            found[string(usage.get("response_id"))] = usage_of(usage, USAGE, cost_usd=cost)
+            found[string(usage.get("response_id"))] = usage_at(usage, USAGE, cost_usd=cost)
     found.pop("", None)
     return found
 

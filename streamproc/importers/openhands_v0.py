@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from streamproc.importers.content import at_path, exited, first_text, items, mapping, string, text_of, usage_of, utc
+from streamproc.importers.content import at_path, exited, first_text, items, mapping, string, text_of, utc
 from streamproc.importers.fitting import fitted, name
 from streamproc.importers.imported import Format, Import, Imported, ImportTally
 from streamproc.importers.log_file import LogFile, Sample
 from streamproc.importers.pairing import Pairing
+from streamproc.importers.raw_turns import usage_of
 from streamproc.model.expansion import parsed
 
 NAME: Final = "openhands-v0"
@@ -229,7 +230,7 @@ class _Agent:
             "output": _said(event) if says else first_text(event, "args.thought"),
             "tool_calls": calls,
             "model": string(response.get("model")),
-            "usage": usage_of(response.get("usage"), cost_usd=cost),
+            "usage": {**usage_of(response.get("usage")), "cost_usd": cost},
         }
         self.pairing.add(turn, number, UNIT, response_id)
 

@@ -9,15 +9,17 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 import xxhash
 
-from streamproc.importers.content import count, items, string, text_of, without_blanks
+from streamproc.importers.content import count, items, mapping, string, text_of, without_blanks
 from streamproc.importers.imported import Import, Imported
 from streamproc.importers.log_file import LogFile, LogRow
+from streamproc.model.aliases import rename_usage
 from streamproc.model.budgets import INTEGER_MAX
 from streamproc.model.nesting import depth_exceeds
 from streamproc.model.raw_events import CALLS_MAX
 from streamproc.model.raw_fields import NAME_MAX, SCOPE_MAX, read_time_ms
 
 NAME_KEPT: Final = 40  # characters kept of a longer one, before its hash
+TOKENS: Final = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens")
 DEPTH_MAX: Final = 64  # levels of a record; raw events may have 100
 WAITING_MAX: Final = 32  # events of a run behind a turn whose calls have no results; results come long before that
 RUNS_MAX: Final = 256  # interleaved runs of one log with turns that wait
@@ -66,6 +68,13 @@ def time_ms(value: Any) -> int | None:
 def tokens(*values: Any) -> int:
     """Return the sum of numbers of tokens, each of which may be anything."""
     return min(sum(map(count, values)), INTEGER_MAX)
+
+
+def usage_of(usage: Any) -> dict[str, int]:
+    """Return the numbers of tokens of a response, by whichever names a log has them; those of the input include what
+    was read from and written to a cache."""
+    found = rename_usage(mapping(usage))
+    return {name: number for name in TOKENS if (number := tokens(found.get(name)))}
 
 
 def is_too_deep(record: Any) -> bool:
@@ -246,6 +255,7 @@ class RecordReader:
     """Reads a log record by record into turns of a buffer. A format says what its records mean."""
 
     name: ClassVar[str]  # of the format
+    timed = True  # whether a row has a time
 
     def __init__(self, log: LogFile, reading: Import) -> None:
         self.log = log
@@ -264,6 +274,8 @@ class RecordReader:
             self.take(row)
             yield from self.buffer.ready()
         self.end()
+        if not self.timed:
+            self.tally.notes[NO_TIMES] = None
         yield from self.buffer.close()
 
     def take(self, row: LogRow) -> None:

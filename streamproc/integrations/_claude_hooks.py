@@ -12,7 +12,7 @@ from typing import Any, Final
 from claude_agent_sdk import AssistantMessage, ClaudeAgentOptions, HookMatcher, ResultMessage
 
 from streamproc.integrations._answers import content, result_of
-from streamproc.integrations._history import parts, text_of, usage_of
+from streamproc.integrations._history import TOKENS, parts, text_of, usage_of
 from streamproc.integrations._requests import request_of
 from streamproc.integrations._steps import sparing
 from streamproc.integrations.watch import Watch
@@ -31,7 +31,6 @@ Answer = Callable[[str, Data], dict[str, Any] | None]
 Totals = Newest[str, dict[str, Decimal]]  # tokens and USD of each session at its last result
 AGENTS_MAX: Final = 1_000  # agents of one connection whose request is remembered, and sub-agents that have not begun
 SESSIONS_MAX: Final = 10_000  # sessions whose total is remembered
-TOKENS: Final = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens")
 
 
 class Hook:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -122,10 +123,15 @@ class Loop:
         """Whether this loop waits for the result of a call."""
         return self._steps.knows(run_id, call_id)
 
-    def failed(self, run_id: str) -> None:
-        """Take note that a request has no answer, so that the next loop has the name of this one."""
-        with sparing(self.watch):
-            self._rest(run_id)
+    @contextmanager
+    def sending(self, run_id: str) -> Iterator[None]:
+        """Send a request inside. One that gets no answer leaves the name of this loop to the next one."""
+        try:
+            yield
+        except BaseException:
+            with sparing(self.watch):
+                self._rest(run_id)
+            raise
 
     def _node(self, run_id: str) -> str:
         return self.node if self._shared else self.watch.instances.name(run_id, self.node, self)

@@ -151,11 +151,8 @@ def _wrap(resource: Any, name: str, loop: Loop, *, is_async: bool) -> None:
     @functools.wraps(send)
     def call(*args: Any, **request: Any) -> Any:
         run_id, about, request = loop.before(request)
-        try:
+        with loop.sending(run_id):
             response = send(*args, **request)
-        except BaseException:
-            loop.failed(run_id)
-            raise
         listen = functools.partial(heard, run_id, about)
         return _Manager(response, listen) if name == "stream" else listen(response)
 
@@ -163,11 +160,8 @@ def _wrap(resource: Any, name: str, loop: Loop, *, is_async: bool) -> None:
     async def call_async(*args: Any, **request: Any) -> Any:
         await loop.waited()
         run_id, about, request = loop.before(request)
-        try:
+        with loop.sending(run_id):
             response = await send(*args, **request)
-        except BaseException:
-            loop.failed(run_id)
-            raise
         return heard(run_id, about, response)
 
     setattr(resource, name, call_async if is_async and name != "stream" else call)

@@ -7,9 +7,11 @@ A request carries the results of the last tool calls and, but for stored convers
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-TOKENS = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens"}
+from streamproc.model.aliases import rename_usage
+
+TOKENS: Final = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens")
 TEXTS = ("text", "input_text", "output_text", "refusal")
 
 
@@ -156,17 +158,8 @@ def reply(response: Any) -> Reply | None:
 
 def usage_of(found: Any) -> dict[str, int]:
     """Return tokens as we count them: what a cache held is a part of the input, as at OpenAI and not at Anthropic."""
-    found = as_dict(found)
-    usage: dict[str, int] = {}
-    for name, ours in (*TOKENS.items(), ("input_tokens", "input_tokens"), ("output_tokens", "output_tokens")):
-        if found.get(name):
-            usage[ours] = found[name]
-    details = as_dict(found.get("prompt_tokens_details") or found.get("input_tokens_details"))
-    beside = [found.get(f"cache_{what}_input_tokens") or 0 for what in ("read", "creation")]
-    if any(beside):
-        usage["input_tokens"] = usage.get("input_tokens", 0) + sum(beside)
-    cache = {"cached_tokens": details.get("cached_tokens") or beside[0], "cache_write_tokens": beside[1]}
-    return usage | {name: number for name, number in cache.items() if number}
+    usage = rename_usage(as_dict(found))
+    return {name: usage[name] for name in TOKENS if usage.get(name)}
 
 
 def told(request: Mapping[str, Any], sentence: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
+from streamproc.integrations._history import usage_of
 from streamproc.integrations._requests import ASKED_MAX, as_json
 
 WARNING_ID: Final = "streamproc:warning"  # of a message that tells a warning to the model, which is no request
@@ -33,22 +34,13 @@ def answer_of(generated: Any) -> Answer:
     calls: list[tuple[str, str, Any]] = [(call["id"] or "", call["name"], call["args"]) for call in message.tool_calls]
     calls += [(call["id"] or "", call["name"] or "?", call["args"]) for call in message.invalid_tool_calls]
     model = message.response_metadata.get("model_name") or message.response_metadata.get("model") or ""
-    return Answer(str(message.text), calls, _usage(message.usage_metadata), str(model))
+    return Answer(str(message.text), calls, usage_of(message.usage_metadata), str(model))
 
 
 def model_name(model: Any) -> str:
     """Return the name of a chat model; an empty text if it has none."""
     found = (getattr(model, name, None) for name in ("model_name", "model", "model_id"))
     return next((name for name in found if isinstance(name, str)), "")
-
-
-def _usage(found: Mapping[str, Any] | None) -> dict[str, int]:
-    if not found:
-        return {}
-    usage = {name: found[name] for name in ("input_tokens", "output_tokens") if found.get(name)}
-    details = found.get("input_token_details") or {}
-    cache = {"cached_tokens": details.get("cache_read"), "cache_write_tokens": details.get("cache_creation")}
-    return usage | {name: number for name, number in cache.items() if number}
 
 
 class Asked(NamedTuple):

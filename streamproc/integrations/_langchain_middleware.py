@@ -113,11 +113,8 @@ class BreakerMiddleware(AgentMiddleware[BreakerState, Any, Any]):
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         with self._freeing(request.state):
             self._before_tool(request)
-            try:
+            with self._failing(request):
                 output = handler(request)
-            except Exception as error:
-                self._failed(request, error)
-                raise
             return self._returned(request, output)
 
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
@@ -125,11 +122,8 @@ class BreakerMiddleware(AgentMiddleware[BreakerState, Any, Any]):
             with sparing(self.watch):
                 await self.watch.waited(self._run(request.state)[0])
             self._before_tool(request)
-            try:
+            with self._failing(request):
                 output = await handler(request)
-            except Exception as error:
-                self._failed(request, error)
-                raise
             return self._returned(request, output)
 
     def after_agent(self, state: BreakerState, runtime: Runtime[Any]) -> dict[str, Any] | None:
@@ -196,10 +190,16 @@ class BreakerMiddleware(AgentMiddleware[BreakerState, Any, Any]):
                 self._free(request.state)  # it hands over to another node of the graph around it, and ends here
         return output
 
-    def _failed(self, request: Any, error: Exception) -> None:
-        with sparing(self.watch):
-            if not is_control_flow(error):
-                self._tool(request, error=f"{type(error).__name__}: {error}")
+    @contextmanager
+    def _failing(self, request: Any) -> Iterator[None]:
+        """Report what the tool inside raises, which goes on to the agent."""
+        try:
+            yield
+        except Exception as error:
+            with sparing(self.watch):
+                if not is_control_flow(error):
+                    self._tool(request, error=f"{type(error).__name__}: {error}")
+            raise
 
     def _tool(self, request: Any, **found: Any) -> None:
         if not self._reports():

@@ -83,10 +83,8 @@ class GuardedClient:
             return ended
         token = _call.set(call)
         try:
-            result = await self._client.create(messages, **options)
-        except BaseException:
-            self._loop.failed(run_id)
-            raise
+            with self._loop.sending(run_id):
+                result = await self._client.create(messages, **options)
         finally:
             _call.reset(token)
         return self._heard(run_id, about, result)
@@ -104,12 +102,9 @@ class GuardedClient:
             yield ended
             return
         async with aclosing(_within(call, self._client.create_stream(messages, **options))) as stream:
-            try:
+            with self._loop.sending(run_id):
                 async for part in stream:
                     yield self._heard(run_id, about, part) if isinstance(part, CreateResult) else part
-            except BaseException:
-                self._loop.failed(run_id)
-                raise
 
     def _reports(self, call: str) -> bool:
         """Return whether this client reports a call: another one around it may do so."""
