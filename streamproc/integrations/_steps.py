@@ -28,18 +28,19 @@ _nameless: Final[set[str]] = set()  # sources of answers that name no model, of 
 
 
 class sparing:  # noqa: N801  # reads as the statement that it is: `with sparing(watch):`
-    """Report what fails inside to `watch`, so that it never reaches the agent. `Halted` passes."""
+    """Report what fails inside to `watch`, so that it never reaches the agent. `Halted` passes, and so does `but`."""
 
-    __slots__ = ("_watch",)
+    __slots__ = ("_but", "_watch")
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: Watch, but: type[Exception] | tuple[()] = ()) -> None:
         self._watch = watch
+        self._but = but
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: object) -> bool:
-        if not isinstance(problem, Exception):
+        if not isinstance(problem, Exception) or isinstance(problem, self._but):
             return False
         self._watch.fault(problem)
         return True

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from streamproc.errors import Halted, StreamprocError
 from streamproc.integrations._instances import Instances
+from streamproc.integrations._steps import sparing
 from streamproc.integrations.backends import MonitorBackend
 from streamproc.model.newest import Newest
 from streamproc.tracing.halt_spans import record_halt
@@ -107,7 +108,7 @@ class Watch:
     def started(self, run_id: str, **fields: Any) -> None:
         """Report that a run starts: its graph, budgets and scope (see ``run.started``). A graph with an unsafe cycle
         raises `UnsafeCycle`."""
-        with self._spared(but=StreamprocError):  # what cannot be used is the caller's to fix
+        with sparing(self, but=StreamprocError):  # what cannot be used is the caller's to fix
             self._backend.feed({"type": "run.started", "run_id": run_id, **fields})
 
     def turn(self, run_id: str, node: str, **fields: Any) -> None:
@@ -116,7 +117,7 @@ class Watch:
         The sender of a turn is the node of the turn before, unless `from_` says otherwise; ``from_=None`` names none.
         Equal answers are no repeats if their `request` differs, or their task (`task`).
         """
-        with self._spared():
+        with sparing(self):
             if "from_" in fields:
                 sender = fields.pop("from_")
             else:
@@ -133,20 +134,20 @@ class Watch:
 
     def spent(self, run_id: str, node: str, **usage: Any) -> None:
         """Report tokens, cost or time (the fields of ``usage``) of a node's model call; sent with its next turn."""
-        with self._spared():
+        with sparing(self):
             known = self._known(run_id).usage
             known[node] = _added(known.get(node, {}), usage)
 
     def person(self, run_id: str, **fields: Any) -> None:
         """Report that a person wrote a message or approved a step: streaks start again."""
-        with self._spared():
+        with sparing(self):
             self._backend.feed({"type": "user.message", "run_id": run_id, **fields})
 
     def finished(self, run_id: str, status: str = "") -> None:
         """Report that a run ended by itself."""
-        with self._spared():
+        with sparing(self):
             self._backend.feed({"type": "run.finished", "run_id": run_id, "status": status})
-        with self._spared(), self._lock:
+        with sparing(self), self._lock:
             self._runs.pop(run_id, None)
 
     # What to do.
@@ -176,42 +177,36 @@ class Watch:
         """
         waits = self._waits(run_id)
         if waits is not None and not _in_event_loop():
-            with self._spared(), suppress(Halted):  # `check` and `halted` say so
+            with sparing(self), suppress(Halted):  # `check` and `halted` say so
                 waits.watched_blocking(lambda: self._backend.check(run_id))
 
     async def waited(self, run_id: str) -> None:
         """Do the same in an event loop."""
         waits = self._waits(run_id)
         if waits is not None:
-            with self._spared(), suppress(Halted):
+            with sparing(self), suppress(Halted):
                 await waits.watched(lambda: self._backend.check(run_id))
 
     def _waits(self, run_id: str) -> Waits | None:
-        try:
+        with sparing(self):
             return self._backend.waits(run_id)
-        except Exception as problem:  # noqa: BLE001
-            self.fault(problem)
-            return None
+        return None
 
     def halted(self, run_id: str) -> ControlEvent | None:
         """Return the decision that halted a run; None if it may go on. With ``on_halt="end"`` this is where adapters
         stop a run, so the halt is an event of the current span, as of `check`."""
-        try:
+        halt = None
+        with sparing(self):
             halt = self._backend.halted(run_id)
-        except Exception as problem:  # noqa: BLE001
-            self.fault(problem)
-            return None
         if halt is not None and self.on_halt == "end":
             self._record(halt, halt.message)
         return halt
 
     def warning(self, run_id: str) -> ControlEvent | None:
         """Return the newest warning about a run that was not returned before; None if there is none."""
-        try:
+        with sparing(self):
             return self._backend.warning(run_id)
-        except Exception as problem:  # noqa: BLE001
-            self.fault(problem)
-            return None
+        return None
 
     def status(self, run_id: str) -> RunStatus | None:
         """Return the status of a run; None if it is not known. Raises `StreamprocError` on Kafka, where
@@ -265,11 +260,9 @@ class Watch:
     def owns(self, what: Hashable, owner: object) -> bool:
         """Return whether an adapter reports this agent, call or answer: the first one that asks, of all that report to
         the same engine. A framework that has the same adapter twice, or an adapter within another, counts once."""
-        try:
+        with sparing(self):
             return self._backend.reporters().owns(what, owner)
-        except Exception as problem:  # noqa: BLE001
-            self.fault(problem)
-            return True
+        return True
 
     def run_id(self, given: str | None = None, framework: str | None = None) -> str:
         """Return the id of the run at hand: the `given` one, else that of `run`, else what the framework calls it,
@@ -311,16 +304,6 @@ class Watch:
             record_halt(control, message if control is None else control.message)
         except Exception as problem:  # noqa: BLE001  # of a tracer; the halt is not lost with it, also if fail is "closed"
             self._count(problem, "a halt is missing in its span")
-
-    @contextmanager
-    def _spared(self, but: type[Exception] | tuple[()] = ()) -> Iterator[None]:
-        """Make what goes wrong inside a fault: whatever it is, the agent must not end by it."""
-        try:
-            yield
-        except but:
-            raise
-        except Exception as problem:  # noqa: BLE001
-            self.fault(problem)
 
     def _known(self, run_id: str) -> _Known:
         with self._lock:
