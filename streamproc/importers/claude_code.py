@@ -15,14 +15,13 @@ from streamproc.importers.claude_messages import (
     is_human,
     is_person,
     is_text,
-    session_scope,
     without_reminders,
 )
 from streamproc.importers.content import at_path, first_text, items, mapping, string, text_of
 from streamproc.importers.imported import Format, Import, Imported
 from streamproc.importers.log_bytes import read_beside
 from streamproc.importers.log_file import LogFile, Sample
-from streamproc.importers.raw_turns import RecordReader, RunScope, time_ms
+from streamproc.importers.raw_turns import RecordReader, RunScope, session_scope, time_ms
 
 NAME: Final = "claude-code"
 AGENT_FILE: Final = re.compile(r"agent-(.+?)\.(?:jsonl|meta\.json)")

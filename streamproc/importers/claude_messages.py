@@ -13,7 +13,6 @@ from streamproc.importers.raw_turns import (
     is_human_text,
     name,
     result_text,
-    scope_name,
     time_ms,
     usage_of,
 )
@@ -209,11 +208,3 @@ def without_place(text: str) -> str:
     """Return the excerpt of a long result without the path of the file that has it all, which is always another."""
     head, found, rest = text.partition(SAVED_TO)
     return f"{head.rstrip()}\n{rest.partition(chr(10))[2]}" if found else text
-
-
-def session_scope(session_id: str, agent_id: str, node: str) -> RunScope:
-    """Return the scope of a session, or of one of its sub-agents: a run of its own."""
-    session = session_id or "unknown"
-    if not agent_id:
-        return RunScope(session, node, scope_name(session))
-    return RunScope(f"{session}/{agent_id}", node, scope_name(session), session)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from streamproc.importers.claude_messages import AGENT_TOOLS, ClaudeMessages, is_message, session_scope
+from streamproc.importers.claude_messages import AGENT_TOOLS, ClaudeMessages, is_message
 from streamproc.importers.content import at_path, first_text, items, mapping, string
 from streamproc.importers.imported import Format, Import, any_row
 from streamproc.importers.log_file import LogFile
-from streamproc.importers.raw_turns import RecordReader, RunScope
+from streamproc.importers.raw_turns import RecordReader, RunScope, session_scope
 
 NAME: Final = "claude-stream"
 # Status of the run and parts of messages that follow as a whole.

@@ -8,7 +8,7 @@ from typing import Any, Final
 from streamproc.importers.content import at_path, first_text, items, mapping, string, text_of
 from streamproc.importers.imported import Format, Import
 from streamproc.importers.log_file import STDIN, LogFile, Sample
-from streamproc.importers.raw_turns import PendingTurn, RecordReader, RunScope, name, scope_name, time_ms, tokens
+from streamproc.importers.raw_turns import PendingTurn, RecordReader, RunScope, name, session_scope, time_ms, tokens
 
 NAME: Final = "copilot-cli"
 NODE: Final = "copilot"
@@ -97,10 +97,7 @@ class CopilotSession(RecordReader):
 
     def _scope(self, row: dict[str, Any]) -> RunScope:
         agent = _agent_of(row)
-        session = name(self._session, "unknown")
-        if not agent:
-            return RunScope(session, NODE, scope_name(session))
-        return RunScope(f"{session}/{agent}", self._agents.get(agent, agent), scope_name(session), session)
+        return session_scope(name(self._session), agent, self._agents.get(agent, agent) if agent else NODE)
 
     def _begin(self, row: dict[str, Any], number: int, event_id: str, at: int | None, key: str = "") -> PendingTurn:
         scope = self._scope(row)

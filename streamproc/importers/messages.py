@@ -5,6 +5,7 @@ One list, messages line by line, or one conversation a line. Such logs have no i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -219,7 +220,8 @@ def read(log: LogFile, reading: Import) -> Iterator[Imported]:
     """Yield a turn for each answer of a model, paired with the results of its calls. The file's name is the run's; in a
     file of several conversations, each has the number of its row, too."""
     file_run = reading.run_name(log)
-    tally, content = reading.tally(NAME), _Content()
+    tally = reading.tally(NAME)
+    content: Counter[str] = Counter()  # what the file holds, to say what cannot be seen
     flat: _Conversation | None = None
     for row in log.rows():
         messages = _conversation(row.data) if isinstance(row.data, dict) else None
@@ -234,19 +236,10 @@ def read(log: LogFile, reading: Import) -> Iterator[Imported]:
         yield from conversation.end()
     if flat is not None:
         yield from flat.end()
-    if content.turns and not content.calls:
+    if content["turns"] and not content["calls"]:
         tally.notes[NO_TOOLS] = None
-    elif content.calls and not content.answers:
+    elif content["calls"] and not content["answers"]:
         tally.notes[NO_RESULTS] = None
-
-
-@dataclass(slots=True)
-class _Content:
-    """What a file holds, to say what cannot be seen."""
-
-    turns: int = 0
-    calls: int = 0
-    answers: int = 0
 
 
 def _scope(row: dict[str, Any]) -> dict[str, Any]:
@@ -256,7 +249,7 @@ def _scope(row: dict[str, Any]) -> dict[str, Any]:
 class _Conversation:
     """The messages of one run."""
 
-    def __init__(self, run_id: str, base: dict[str, Any], tally: ImportTally, content: _Content) -> None:
+    def __init__(self, run_id: str, base: dict[str, Any], tally: ImportTally, content: Counter[str]) -> None:
         self._base = {"run_id": run_id, "node": "assistant", **base}
         self._pairing = Pairing()
         self._tally = tally
@@ -280,13 +273,13 @@ class _Conversation:
         for result in message.results:
             at = message.fields.get("at")
             if self._pairing.answer(result.call_id, result.text, failed=result.failed, at=at, name=result.name):
-                self._content.answers += 1
+                self._content["answers"] += 1
             else:
                 self._tally.ignore("result without a call")
         yield from self._pairing.complete()
 
     def _add_turn(self, message: ChatMessage, number: int, unit: str) -> None:
-        self._content.calls += len(message.calls)
+        self._content["calls"] += len(message.calls)
         if message.is_item and message.calls and self._is_item and self._pairing.newest is not None:
             for call in message.calls:
                 self._pairing.add_call(call)
@@ -294,7 +287,7 @@ class _Conversation:
         turn = {**self._base, **{key: value for key, value in message.fields.items() if value}}
         turn |= {"output": message.text, "tool_calls": message.calls}
         turn["event_id"] = f"{self._base['run_id']}/{number}"  # ids of messages may repeat
-        self._content.turns += 1
+        self._content["turns"] += 1
         self._pairing.add(turn, number, unit)
 
     def end(self) -> Iterator[Imported]:

@@ -55,6 +55,14 @@ def scope_name(value: Any) -> str:
     return text if len(text) <= SCOPE_MAX else f"{text[:NAME_KEPT]}~{xxhash.xxh3_64_hexdigest(text.encode())}"
 
 
+def session_scope(session_id: str, agent_id: str, node: str) -> RunScope:
+    """Return the scope of a session, or of one of its sub-agents: a run of its own."""
+    session = session_id or "unknown"
+    if not agent_id:
+        return RunScope(session, node, scope_name(session))
+    return RunScope(f"{session}/{agent_id}", node, scope_name(session), session)
+
+
 def time_ms(value: Any) -> int | None:
     """Return a time as epoch milliseconds; None for anything that is none."""
     if not isinstance(value, (str, int, float)) or value != value:  # NaN differs from itself

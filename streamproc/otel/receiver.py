@@ -16,13 +16,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 from aiohttp import web
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTracePartialSuccess,
+    ExportTraceServiceResponse,
+)
 
 from streamproc.metrics.bounded_http import BoundedRunner
 from streamproc.otel.decoding import SPANS_MAX, Encoding, TooManyValues, UnreadableSpans, read_spans, unpacked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from streamproc.client import HaltListener
     from streamproc.importers.genai_spans import SpanRecord
@@ -130,9 +133,10 @@ class SpanReceiver:
         def decode() -> Iterator[SpanRecord]:
             return read_spans(unpacked(body, self._bytes_max) if packed else body, encoding)
 
-        found = _Bounded(await asyncio.to_thread(decode))  # for a second at most, while others are answered
-        taken = await self._bridge.take(found)
-        return _accepted(encoding, taken, found.left_out())
+        spans = await asyncio.to_thread(decode)  # for a second at most, while others are answered
+        taken = await self._bridge.take(islice(spans, SPANS_MAX))
+        left_out = sum(1 for _ in islice(spans, SPANS_MAX))  # counted up to as many again
+        return _accepted(encoding, taken, left_out)
 
     def _is_allowed(self, request: web.Request) -> bool:
         if not self._token:
@@ -150,21 +154,6 @@ class SpanReceiver:
             headers["WWW-Authenticate"] = "Bearer"
         body = orjson.dumps({"message": why}) if encoding == "json" else _status_message(why)
         return web.Response(status=status, body=body, content_type=TYPE_OF[encoding], headers=headers)
-
-
-class _Bounded:
-    """The first spans of a request, and the number of the others."""
-
-    def __init__(self, spans: Iterator[SpanRecord]) -> None:
-        self._spans = spans
-
-    def __iter__(self) -> Iterator[SpanRecord]:
-        for _, span in zip(range(SPANS_MAX), self._spans, strict=False):
-            yield span
-
-    def left_out(self) -> int:
-        """Return how many more there are, counted up to as many again."""
-        return sum(1 for _ in islice(self._spans, SPANS_MAX))
 
 
 def _accepted(encoding: Encoding, taken: Taken, left_out: int) -> web.Response:
@@ -185,16 +174,9 @@ def _accepted(encoding: Encoding, taken: Taken, left_out: int) -> web.Response:
 
 
 def _status_message(text: str) -> bytes:
-    """Return a `google.rpc.Status` with a message (field 2), as OTLP asks for; its package is not needed for that."""
-    value = text.encode()
-    return b"\x12" + bytes(_varint(len(value))) + value
-
-
-def _varint(number: int) -> Iterable[int]:
-    while number > 0x7F:
-        yield number & 0x7F | 0x80
-        number >>= 7
-    yield number
+    """Return a `google.rpc.Status` with a message (field 2), as OTLP asks for. Its package is not needed: the text of a
+    partial success has the same bytes."""
+    return ExportTracePartialSuccess(error_message=text).SerializeToString()
 
 
 def halt_answer(listener: HaltListener, run_id: str) -> web.Response:
