@@ -12,7 +12,7 @@ import xxhash
 from streamproc.importers.content import count, items, mapping, string, text_of, without_blanks
 from streamproc.importers.imported import Import, Imported
 from streamproc.importers.log_file import LogFile, LogRow
-from streamproc.model.aliases import rename_usage
+from streamproc.model.aliases import BREAKDOWNS, rename_usage
 from streamproc.model.budgets import INTEGER_MAX
 from streamproc.model.nesting import depth_exceeds
 from streamproc.model.raw_events import CALLS_MAX
@@ -81,7 +81,8 @@ def tokens(*values: Any) -> int:
 def usage_of(usage: Any) -> dict[str, int]:
     """Return the numbers of tokens of a response, by whichever names a log has them; those of the input include what
     was read from and written to a cache."""
-    found = rename_usage(mapping(usage))
+    told = {part: value if part in BREAKDOWNS else tokens(value) for part, value in mapping(usage).items()}
+    found = rename_usage(told if "prompt_tokens" in told else {"input_tokens": 0, **told})
     return {name: number for name in TOKENS if (number := tokens(found.get(name)))}
 
 
