@@ -12,14 +12,13 @@ import xxhash
 from streamproc.importers.content import count, items, mapping, string, text_of, without_blanks
 from streamproc.importers.imported import Import, Imported
 from streamproc.importers.log_file import LogFile, LogRow
-from streamproc.model.aliases import BREAKDOWNS, rename_usage
+from streamproc.model.aliases import BREAKDOWNS, tokens_in
 from streamproc.model.budgets import INTEGER_MAX
 from streamproc.model.nesting import depth_exceeds
 from streamproc.model.raw_events import CALLS_MAX
 from streamproc.model.raw_fields import NAME_MAX, SCOPE_MAX, read_time_ms
 
 NAME_KEPT: Final = 40  # characters kept of a longer one, before its hash
-TOKENS: Final = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens")
 DEPTH_MAX: Final = 64  # levels of a record; raw events may have 100
 WAITING_MAX: Final = 32  # events of a run behind a turn whose calls have no results; results come long before that
 RUNS_MAX: Final = 256  # interleaved runs of one log with turns that wait
@@ -82,8 +81,7 @@ def usage_of(usage: Any) -> dict[str, int]:
     """Return the numbers of tokens of a response, by whichever names a log has them; those of the input include what
     was read from and written to a cache."""
     told = {part: value if part in BREAKDOWNS else tokens(value) for part, value in mapping(usage).items()}
-    found = rename_usage(told if "prompt_tokens" in told else {"input_tokens": 0, **told})
-    return {name: number for name in TOKENS if (number := tokens(found.get(name)))}
+    return {name: min(number, INTEGER_MAX) for name, number in tokens_in(told).items()}
 
 
 def is_too_deep(record: Any) -> bool:

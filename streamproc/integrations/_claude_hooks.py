@@ -12,10 +12,11 @@ from typing import Any, Final
 from claude_agent_sdk import AssistantMessage, ClaudeAgentOptions, HookMatcher, ResultMessage
 
 from streamproc.integrations._answers import content, result_of
-from streamproc.integrations._history import TOKENS, parts, text_of, usage_of
+from streamproc.integrations._history import parts, text_of, usage_of
 from streamproc.integrations._requests import request_of
 from streamproc.integrations._steps import sparing
 from streamproc.integrations.watch import Watch
+from streamproc.model.aliases import TOKENS
 from streamproc.model.newest import Newest
 
 # For the answer of a hook, which takes no longer than the event loop is blocked. The CLI does not go on without it: a

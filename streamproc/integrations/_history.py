@@ -7,11 +7,10 @@ A request carries the results of the last tool calls and, but for stored convers
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-from streamproc.model.aliases import rename_usage
+from streamproc.model.aliases import tokens_in
 
-TOKENS: Final = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens")
 TEXTS = ("text", "input_text", "output_text", "refusal")
 
 
@@ -158,8 +157,7 @@ def reply(response: Any) -> Reply | None:
 
 def usage_of(found: Any) -> dict[str, int]:
     """Return tokens as we count them: what a cache held is a part of the input, as at OpenAI and not at Anthropic."""
-    usage = rename_usage(as_dict(found))
-    return {name: usage[name] for name in TOKENS if usage.get(name)}
+    return tokens_in(as_dict(found))
 
 
 def told(request: Mapping[str, Any], sentence: str) -> dict[str, Any]:
