@@ -14,8 +14,7 @@ from claude_agent_sdk import AssistantMessage, ClaudeAgentOptions, HookMatcher, 
 from streamproc.integrations._answers import content, result_of
 from streamproc.integrations._history import parts, text_of, usage_of
 from streamproc.integrations._requests import request_of
-from streamproc.integrations._steps import sparing
-from streamproc.integrations.watch import Watch
+from streamproc.integrations.watch import Watch, sparing
 from streamproc.model.aliases import TOKENS
 from streamproc.model.newest import Newest
 

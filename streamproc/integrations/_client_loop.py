@@ -12,8 +12,8 @@ from typing import Any, Final
 from streamproc.errors import Halted
 from streamproc.integrations._history import CallResult, Reply, RequestedCall, asked_of, results, told
 from streamproc.integrations._requests import Requests
-from streamproc.integrations._steps import Steps, sparing
-from streamproc.integrations.watch import Watch
+from streamproc.integrations._steps import Steps
+from streamproc.integrations.watch import Watch, sparing
 from streamproc.model.newest import Newest
 
 RUNS_MAX: Final = 1_000  # runs of one client

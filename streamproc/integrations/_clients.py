@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from streamproc.integrations._client_loop import Loop
 from streamproc.integrations._history import Reply, RequestedCall, as_dict, parts, reply, usage_of
-from streamproc.integrations._steps import sparing
+from streamproc.integrations.watch import sparing
 
 
 class Collector:

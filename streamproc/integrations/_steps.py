@@ -27,25 +27,6 @@ CALLS_MAX: Final = 20_000  # ids of calls that were fed, each with its run
 _nameless: Final[set[str]] = set()  # sources of answers that name no model, of those that were logged
 
 
-class sparing:  # noqa: N801  # reads as the statement that it is: `with sparing(watch):`
-    """Report what fails inside to `watch`, so that it never reaches the agent. `Halted` passes, and so does `but`."""
-
-    __slots__ = ("_but", "_watch")
-
-    def __init__(self, watch: Watch, but: type[Exception] | tuple[()] = ()) -> None:
-        self._watch = watch
-        self._but = but
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: object) -> bool:
-        if not isinstance(problem, Exception) or isinstance(problem, self._but):
-            return False
-        self._watch.fault(problem)
-        return True
-
-
 class PassedHalt(Halted, Exception):
     """`Halted` as it leaves a framework that handles nothing but an `Exception`: AG2 would never unlock the stream of a
     turn, and a team of AutoGen, or an agent that runs another one as a tool, would wait for ever."""

@@ -35,8 +35,8 @@ from agent_framework import (
 from streamproc.errors import Halted
 from streamproc.integrations._answers import Answers, arguments
 from streamproc.integrations._requests import request_of
-from streamproc.integrations._steps import model_field, sparing
-from streamproc.integrations.watch import Watch
+from streamproc.integrations._steps import model_field
+from streamproc.integrations.watch import Watch, sparing
 from streamproc.model.newest import Newest
 
 __all__ = ["Breaker"]

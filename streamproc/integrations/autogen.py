@@ -46,8 +46,8 @@ from streamproc.errors import Halted
 from streamproc.integrations._client_loop import Loop
 from streamproc.integrations._history import Reply, RequestedCall
 from streamproc.integrations._requests import request_of
-from streamproc.integrations._steps import model_field, passing, sparing
-from streamproc.integrations.watch import Watch
+from streamproc.integrations._steps import model_field, passing
+from streamproc.integrations.watch import Watch, sparing
 from streamproc.model.newest import Newest
 
 __all__ = ["Breaker", "guarded"]

@@ -23,8 +23,7 @@ from typing import Any, Final
 import claude_agent_sdk as sdk
 
 from streamproc.integrations._claude_hooks import SESSIONS_MAX, Connection, Totals
-from streamproc.integrations._steps import sparing
-from streamproc.integrations.watch import Watch
+from streamproc.integrations.watch import Watch, sparing
 from streamproc.model.newest import Newest
 
 __all__ = ["Breaker", "WatchedClient"]

@@ -29,8 +29,7 @@ from litellm.integrations.custom_logger import CustomLogger
 from streamproc.errors import Halted
 from streamproc.integrations._client_loop import Loop
 from streamproc.integrations._history import reply, usage_of
-from streamproc.integrations._steps import sparing
-from streamproc.integrations.watch import Watch
+from streamproc.integrations.watch import Watch, sparing
 from streamproc.model.newest import Newest
 
 __all__ = ["Breaker", "breaker"]

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from streamproc.errors import Halted, StreamprocError
 from streamproc.integrations._instances import Instances
-from streamproc.integrations._steps import sparing
 from streamproc.integrations.backends import MonitorBackend
 from streamproc.model.newest import Newest
 from streamproc.tracing.halt_spans import record_halt
@@ -311,6 +310,25 @@ class Watch:
             if known is None:
                 known = self._runs[run_id] = _Known()
             return known
+
+
+class sparing:  # noqa: N801  # reads as the statement that it is: `with sparing(watch):`
+    """Report what fails inside to `watch`, so that it never reaches the agent. `Halted` passes, and so does `but`."""
+
+    __slots__ = ("_but", "_watch")
+
+    def __init__(self, watch: Watch, but: type[Exception] | tuple[()] = ()) -> None:
+        self._watch = watch
+        self._but = but
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: object) -> bool:
+        if not isinstance(problem, Exception) or isinstance(problem, self._but):
+            return False
+        self._watch.fault(problem)
+        return True
 
 
 def _in_event_loop() -> bool:

@@ -22,7 +22,7 @@ from pydantic_ai.models.instrumented import InstrumentationSettings
 from streamproc import Halted
 from streamproc.importers.genai_spans import SpanRecord, step_of
 from streamproc.importers.otlp import spans_of
-from streamproc.integrations._steps import sparing
+from streamproc.integrations.watch import sparing
 from streamproc.otel.assembly import TraceAssembly
 from tests.conformance.driver import Driver, Job, Model, Say
 from tests.conformance.suite import HonestWork, stuck
