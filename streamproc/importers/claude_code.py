@@ -15,14 +15,13 @@ from streamproc.importers.claude_messages import (
     is_human,
     is_person,
     is_text,
-    session_scope,
     without_reminders,
 )
 from streamproc.importers.content import at_path, first_text, items, mapping, string, text_of
 from streamproc.importers.imported import Format, Import, Imported
 from streamproc.importers.log_bytes import read_beside
 from streamproc.importers.log_file import LogFile, Sample
-from streamproc.importers.raw_turns import RecordReader, RunScope, time_ms
+from streamproc.importers.raw_turns import RecordReader, RunScope, session_scope, time_ms
 
 NAME: Final = "claude-code"
 AGENT_FILE: Final = re.compile(r"agent-(.+?)\.(?:jsonl|meta\.json)")
@@ -66,18 +65,17 @@ def _is_of_session(row: Any) -> bool:
     return isinstance(row.get("sessionId"), str) and (kind in MESSAGES or kind in ASIDE)
 
 
-def read(log: LogFile, reading: Import) -> Iterator[Imported]:
-    """Yield the raw events of a session and its sub-agents."""
-    if is_beside(Path(log.path)):
-        return
-    yield from SessionFile(log, reading).events(log)
-
-
 class SessionFile(RecordReader):
     """A session file that is read: which run each record belongs to, and what kind it is."""
 
+    name = NAME
+
+    @classmethod
+    def read(cls, log: LogFile, reading: Import) -> Iterator[Imported]:
+        return iter(()) if is_beside(Path(log.path)) else super().read(log, reading)
+
     def __init__(self, log: LogFile, reading: Import) -> None:
-        super().__init__(NAME, reading)
+        super().__init__(log, reading)
         self.messages = ClaudeMessages(self)
         self._path = Path(log.path)
         found = AGENT_FILE.match(self._path.name)
@@ -146,15 +144,12 @@ class SessionFile(RecordReader):
             return
         if scope.parent_run_id or not is_person(attached) or not is_human(attached.get("prompt")):
             return
-        if self._is_new(data):
+        if self.messages.is_new(data, self._place(data)):
             self.buffer.user_message(scope, number, string(data.get("uuid")), time_ms(data.get("timestamp")))
 
     def _api_error(self, data: dict[str, Any], number: int) -> None:
-        if self._is_new(data):
+        if self.messages.is_new(data, self._place(data)):
             self.messages.failure(self._scope(data), data, number, error_message(data.get("error")), "api_error")
-
-    def _is_new(self, data: dict[str, Any]) -> bool:
-        return self.messages.is_new(data, self._place(data))
 
     def _place(self, data: dict[str, Any]) -> str:
         return f"{data.get('sessionId')}/{self._agent}"
@@ -229,4 +224,4 @@ def error_message(error: Any) -> str:
     return f"{status} {text}".strip() if isinstance(status, int) else text
 
 
-FORMAT: Final = Format(NAME, "Claude Code sessions", matches, read, (".claude/projects/**/*.jsonl",))
+FORMAT: Final = Format(NAME, "Claude Code sessions", matches, SessionFile.read, (".claude/projects/**/*.jsonl",))

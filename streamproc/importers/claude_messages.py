@@ -13,9 +13,8 @@ from streamproc.importers.raw_turns import (
     is_human_text,
     name,
     result_text,
-    scope_name,
     time_ms,
-    tokens,
+    usage_of,
 )
 
 UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
@@ -193,19 +192,6 @@ def is_text(block: Any) -> bool:
     return isinstance(block, str) or (isinstance(block, dict) and block.get("type") == "text")
 
 
-def usage_of(usage: Any) -> dict[str, int]:
-    """Return the usage of a response; `input_tokens` then includes cached ones, unlike in the log."""
-    found = mapping(usage)
-    cached, written = tokens(found.get("cache_read_input_tokens")), tokens(found.get("cache_creation_input_tokens"))
-    numbers = {
-        "input_tokens": tokens(found.get("input_tokens"), written, cached),
-        "cached_tokens": cached,
-        "cache_write_tokens": written,
-        "output_tokens": tokens(found.get("output_tokens")),
-    }
-    return {name: number for name, number in numbers.items() if number}
-
-
 def without_reminders(text: str) -> str:
     """Return a text without the reminders that the harness adds to it: they differ between equal results."""
     opening, closing = REMINDER
@@ -222,11 +208,3 @@ def without_place(text: str) -> str:
     """Return the excerpt of a long result without the path of the file that has it all, which is always another."""
     head, found, rest = text.partition(SAVED_TO)
     return f"{head.rstrip()}\n{rest.partition(chr(10))[2]}" if found else text
-
-
-def session_scope(session_id: str, agent_id: str, node: str) -> RunScope:
-    """Return the scope of a session, or of one of its sub-agents: a run of its own."""
-    session = session_id or "unknown"
-    if not agent_id:
-        return RunScope(session, node, scope_name(session))
-    return RunScope(f"{session}/{agent_id}", node, scope_name(session), session)

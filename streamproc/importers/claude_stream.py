@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from streamproc.importers.claude_messages import AGENT_TOOLS, ClaudeMessages, is_message, session_scope
+from streamproc.importers.claude_messages import AGENT_TOOLS, ClaudeMessages, is_message
 from streamproc.importers.content import at_path, first_text, items, mapping, string
-from streamproc.importers.imported import Format, Import, Imported, any_row
+from streamproc.importers.imported import Format, Import, any_row
 from streamproc.importers.log_file import LogFile
-from streamproc.importers.raw_turns import NO_TIMES, RecordReader, RunScope
+from streamproc.importers.raw_turns import RecordReader, RunScope, session_scope
 
 NAME: Final = "claude-stream"
 # Status of the run and parts of messages that follow as a whole.
@@ -30,26 +29,23 @@ def is_of_stream(row: dict[str, Any]) -> bool:
     return kind in ("assistant", "user") and is_message(row)
 
 
-def read(log: LogFile, reading: Import) -> Iterator[Imported]:
-    """Yield the raw events of the sessions of a stream."""
-    yield from MessageStream(log, reading).events(log)
-
-
 class MessageStream(RecordReader):
     """A stream that is read: sessions, their sub-agents, and where the next prompt began."""
 
+    name = NAME
+
     def __init__(self, log: LogFile, reading: Import) -> None:
-        super().__init__(NAME, reading)
+        super().__init__(log, reading)
         self.messages = ClaudeMessages(self)
         self._session = Path(log.path).name.partition(".")[0]  # until a row has one
         self._agents: dict[str, str] = {}  # types of sub-agents by the calls that started them
-        self._timed = False  # whether a row has a time
+        self.timed = False
         self._ended: set[str] = set()  # sessions that have answered: what follows answers a new prompt
 
     def record(self, data: dict[str, Any], number: int) -> None:
         kind = data.get("type")
         self._session = string(data.get("session_id")) or self._session
-        self._timed |= "timestamp" in data
+        self.timed |= "timestamp" in data
         if kind in ("assistant", "user"):
             self._message(data, number)
         elif kind == "result":
@@ -58,10 +54,6 @@ class MessageStream(RecordReader):
             self._system(data, number)
         elif not isinstance(kind, str) or kind not in ASIDE:
             self.tally.ignore(kind)
-
-    def end(self) -> None:
-        if not self._timed:
-            self.tally.notes[NO_TIMES] = None
 
     def _message(self, data: dict[str, Any], number: int) -> None:
         if not self.messages.is_unread(data, self._session):
@@ -97,4 +89,4 @@ class MessageStream(RecordReader):
         return session_scope(self._session, call_id, (self._agents.get(call_id) or call_id) if call_id else "main")
 
 
-FORMAT: Final = Format(NAME, "Claude Code's stream-json output", any_row(is_of_stream), read)
+FORMAT: Final = Format(NAME, "Claude Code's stream-json output", any_row(is_of_stream), MessageStream.read)

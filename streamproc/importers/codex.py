@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from streamproc.importers.codex_results import answer_of, arguments_of, spawned_agent, tool_name
-from streamproc.importers.codex_turns import CodexTurns, difference, usage_of
+from streamproc.importers.codex_turns import CodexTurns, answer_of, arguments_of, difference, spawned_agent, tool_name
 from streamproc.importers.content import at_path, first_text, items, mapping, string, text_of
-from streamproc.importers.imported import Format, Import, Imported
+from streamproc.importers.imported import Format, Import
 from streamproc.importers.log_file import LogFile, Sample
-from streamproc.importers.raw_turns import RecordReader, RunScope, is_human_text, scope_name, time_ms
+from streamproc.importers.raw_turns import RecordReader, RunScope, is_human_text, scope_name, time_ms, usage_of
 
 NAME: Final = "codex"
 ROLLOUT_ID: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})", re.IGNORECASE)
@@ -56,17 +54,13 @@ def _is_record(row: Any) -> bool:
     return isinstance(kind, str) and kind in RECORDS
 
 
-def read(log: LogFile, reading: Import) -> Iterator[Imported]:
-    """Yield the raw events of a rollout."""
-    yield from Rollout(log, reading).events(log)
-
-
 class Rollout(RecordReader):
     """A rollout that is read."""
 
+    name = NAME
+
     def __init__(self, log: LogFile, reading: Import) -> None:
-        super().__init__(NAME, reading)
-        self._log = log
+        super().__init__(log, reading)
         found = ROLLOUT_ID.findall(Path(log.path).name)
         run = found[-1] if found else Path(log.path).name.partition(".")[0] or "unknown"
         self.turns = CodexTurns(RunScope(run, NAME, scope_name(run)), self.buffer)
@@ -122,7 +116,7 @@ class Rollout(RecordReader):
         former = parent or string(meta.get("forked_from_id"))
         if former:
             began = time_ms(meta.get("timestamp")) or at
-            self._copied_to = last_copied(self._log, run, former, began, self.reading)
+            self._copied_to = last_copied(self.log, run, former, began, self.reading)
 
     def _item(self, item: dict[str, Any], at: int | None) -> None:
         kind = item.get("type")
@@ -265,6 +259,6 @@ def begins_prompt(kind: Any, payload: dict[str, Any]) -> bool:
 
 
 FORMAT: Final = Format(
-    NAME, "Codex rollouts", matches, read,
+    NAME, "Codex rollouts", matches, Rollout.read,
     (".codex/sessions/**/rollout-*.jsonl*", ".codex/archived_sessions/rollout-*.jsonl*"),
 )  # fmt: skip

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from streamproc.importers.codex_results import ToolAnswer
-from streamproc.importers.codex_turns import CodexTurns, difference, usage_of
+from streamproc.importers.codex_turns import CodexTurns, ToolAnswer, difference
 from streamproc.importers.content import at_path, exited, first_text, mapping, string
-from streamproc.importers.imported import Format, Import, Imported, any_row
+from streamproc.importers.imported import Format, Import, any_row
 from streamproc.importers.log_file import LogFile
-from streamproc.importers.raw_turns import NO_TIMES, RecordReader, RunScope, result_text, scope_name, time_ms
+from streamproc.importers.raw_turns import RecordReader, RunScope, result_text, scope_name, time_ms, usage_of
 
 NAME: Final = "codex-exec"
 NODE: Final = "codex"
@@ -33,26 +31,23 @@ def is_event(row: dict[str, Any]) -> bool:
     return kind in ITEMS and isinstance(row.get("item"), dict)
 
 
-def read(log: LogFile, reading: Import) -> Iterator[Imported]:
-    """Yield the raw events of the threads of an output."""
-    yield from ExecOutput(log, reading).events(log)
-
-
 class ExecOutput(RecordReader):
     """An output that is read."""
 
+    name = NAME
+
     def __init__(self, log: LogFile, reading: Import) -> None:
-        super().__init__(NAME, reading)
+        super().__init__(log, reading)
         thread = Path(log.path).name.partition(".")[0] or "unknown"
         self.turns = CodexTurns(RunScope(thread, NODE, scope_name(thread)), self.buffer)
         self._calls: set[str] = set()  # items that have begun
         self._totals: dict[str, dict[str, int]] = {}  # tokens by thread, until its last prompt was answered
         self._error = ""
-        self._timed = False  # whether a row has a time
+        self.timed = False
 
     def record(self, data: dict[str, Any], number: int) -> None:
         kind, at = data.get("type"), time_ms(data.get("timestamp"))
-        self._timed |= at is not None
+        self.timed |= at is not None
         if kind in ("thread.started", "session.created"):
             self._thread(first_text(data, "thread_id", "session_id"))
         elif kind == "turn.started":
@@ -65,10 +60,6 @@ class ExecOutput(RecordReader):
             self._item(kind, mapping(data.get("item")), number, at)
         elif not (isinstance(kind, str) and kind in ASIDE):
             self.tally.ignore(kind)
-
-    def end(self) -> None:
-        if not self._timed:
-            self.tally.notes[NO_TIMES] = None
 
     def _thread(self, thread: str) -> None:
         self.buffer.end_runs()
@@ -146,4 +137,4 @@ def answer_of(kind: str, item: dict[str, Any]) -> ToolAnswer | None:
     return None
 
 
-FORMAT: Final = Format(NAME, "events of codex exec --json", any_row(is_event), read)
+FORMAT: Final = Format(NAME, "events of codex exec --json", any_row(is_event), ExecOutput.read)

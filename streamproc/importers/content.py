@@ -9,14 +9,6 @@ from typing import Any, Final
 import orjson
 
 TEXT_KEYS: Final = ("text", "content", "input_text", "output_text")
-# Where a response of OpenAI, or of a library that follows it, counts tokens. Its input tokens include cached ones.
-OPENAI_USAGE: Final = {
-    "input_tokens": ("prompt_tokens", "input_tokens"),
-    "output_tokens": ("completion_tokens", "output_tokens"),
-    "cached_tokens": (
-        "prompt_tokens_details.cached_tokens", "input_tokens_details.cached_tokens", "cache_read_input_tokens",
-    ),
-}  # fmt: skip
 
 
 def mapping(value: Any) -> dict[str, Any]:
@@ -58,7 +50,7 @@ def first_text(value: Any, *paths: str) -> str:
     return next((found for path in paths if (found := string(at_path(value, path)))), "")
 
 
-def usage_of(value: Any, places: Mapping[str, Sequence[str]] = OPENAI_USAGE, **fields: Any) -> dict[str, Any]:
+def usage_at(value: Any, places: Mapping[str, Sequence[str]], **fields: Any) -> dict[str, Any]:
     """Return numbers of tokens, each from the first of its paths that has one, and other fields of a usage."""
     found = {name: (count(at_path(value, path)) for path in paths) for name, paths in places.items()}
     return {name: next(filter(None, numbers), 0) for name, numbers in found.items()} | fields

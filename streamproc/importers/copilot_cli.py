@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from streamproc.importers.content import at_path, first_text, items, mapping, string, text_of
-from streamproc.importers.imported import Format, Import, Imported
+from streamproc.importers.imported import Format, Import
 from streamproc.importers.log_file import STDIN, LogFile, Sample
-from streamproc.importers.raw_turns import PendingTurn, RecordReader, RunScope, name, scope_name, time_ms, tokens
-from streamproc.importers.run_names import stem
+from streamproc.importers.raw_turns import PendingTurn, RecordReader, RunScope, name, session_scope, time_ms, tokens
 
 NAME: Final = "copilot-cli"
 NODE: Final = "copilot"
@@ -38,17 +36,14 @@ def _is_event(row: Any) -> bool:
     return isinstance(row, dict) and isinstance(row.get("data"), dict) and string(row.get("type")) in KINDS
 
 
-def read(log: LogFile, reading: Import) -> Iterator[Imported]:
-    """Yield a turn for each response of the model, with its calls and their results. A sub-agent has its own run."""
-    yield from CopilotSession(log, reading).events(log)
-
-
 class CopilotSession(RecordReader):
-    """A session that is read."""
+    """A session that is read: a turn for each response of the model. A sub-agent has its own run."""
+
+    name = NAME
 
     def __init__(self, log: LogFile, reading: Import) -> None:
-        super().__init__(NAME, reading)
-        self._session = stem(log)
+        super().__init__(log, reading)
+        self._session = log.stem
         if self._session == EVENTS and log.path != STDIN:
             self._session = Path(log.path).resolve().parent.name
         self._model = ""
@@ -102,10 +97,7 @@ class CopilotSession(RecordReader):
 
     def _scope(self, row: dict[str, Any]) -> RunScope:
         agent = _agent_of(row)
-        session = name(self._session, "unknown")
-        if not agent:
-            return RunScope(session, NODE, scope_name(session))
-        return RunScope(f"{session}/{agent}", self._agents.get(agent, agent), scope_name(session), session)
+        return session_scope(name(self._session), agent, self._agents.get(agent, agent) if agent else NODE)
 
     def _begin(self, row: dict[str, Any], number: int, event_id: str, at: int | None, key: str = "") -> PendingTurn:
         scope = self._scope(row)
@@ -161,4 +153,4 @@ def _agent_of(row: dict[str, Any]) -> str:
 
 
 PLACES: Final = (".copilot/session-state/*/events.jsonl", ".copilot/session-state/*.jsonl")
-FORMAT: Final = Format(NAME, "GitHub Copilot CLI sessions", matches, read, PLACES)
+FORMAT: Final = Format(NAME, "GitHub Copilot CLI sessions", matches, CopilotSession.read, PLACES)

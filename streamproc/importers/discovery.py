@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from streamproc.errors import InvalidEvent, Problem
+from streamproc.importers.content import items, mapping
 from streamproc.importers.imported import Format
 from streamproc.importers.log_file import EVENT_FOLDER, STDIN, LogFile, Sample, event_files
-from streamproc.importers.not_read import known_as
 
 LOG_NAME: Final = re.compile(r"\.(jsonl|ndjson|json|traj)(\.gz|\.zst)?$|\.jsonl\.\d+$|^opencode\.db$", re.IGNORECASE)
 MESSAGES: Final = "messages"
@@ -161,3 +161,25 @@ def named(name: str, formats: Sequence[Format]) -> Format | None:
 def names(formats: Sequence[Format]) -> list[str]:
     """Return what `--from` takes."""
     return [RAW, *(one.name for one in formats)]
+
+
+def known_as(sample: Sample) -> str:
+    """Return what a log is that no importer reads, and why; empty for any other."""
+    document = mapping(sample.document)
+    if {"history", "mistake_step"} <= document.keys():
+        return "a failure of the Who&When data set, which has messages of agents and no calls"
+    if {"simulations", "tasks", "info"} <= document.keys():
+        return "results of tau2-bench, whose messages are nested in simulations"
+    if document.get("type") == "TeamState" and "agent_states" in document:
+        return "the state of an AutoGen team, and no log of its turns"
+    rows = [mapping(row) for row in sample.rows]
+    if any(row.get("type") == "OrchestrationEvent" and "source" in row for row in rows):
+        return "a log of Magentic-One, which has messages of agents and no calls"
+    if any(map(_is_of_cursor, rows)):
+        return "a transcript of Cursor, which has no results of calls"
+    return ""
+
+
+def _is_of_cursor(row: dict[str, Any]) -> bool:
+    content = items(mapping(row.get("message")).get("content"))
+    return row.keys() <= {"role", "message"} and "role" in row and any("type" in mapping(block) for block in content)

@@ -10,7 +10,6 @@ from streamproc.importers.content import at_path, count, exited, items, mapping,
 from streamproc.importers.fitting import fitted, name
 from streamproc.importers.imported import Format, Import, Imported, ImportTally
 from streamproc.importers.log_file import LogFile, Sample
-from streamproc.importers.run_names import run_name
 
 NAME: Final = "gemini-cli"
 UNIT: Final = "message"
@@ -57,7 +56,7 @@ def read(log: LogFile, reading: Import) -> Iterator[Imported]:
         elif "$set" not in row:
             message_id = name(row.get("id")) or f"#{number}"
             messages[message_id] = messages.get(message_id, (number,))[0], row
-    session = name(head.get("sessionId")) or run_name(log, reading)
+    session = name(head.get("sessionId")) or reading.run_name(log)
     unit = UNIT if document is not None else "line"
     for message_id, (number, message) in messages.items():
         if not reading.is_new(f"{NAME} {session} {message_id}"):

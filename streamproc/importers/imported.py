@@ -5,15 +5,43 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any, Final, NamedTuple
 
 import xxhash
 
 from streamproc.errors import plural
+from streamproc.importers.content import string
 from streamproc.importers.log_file import LogFile, Sample
-from streamproc.importers.session_names import SessionName
+from streamproc.model.redaction import redact
 
+TITLE_SHOWN: Final = 60  # characters
+PROJECT_SHOWN: Final = 40
+PROMPT_READ: Final = 400  # characters of a prompt that are kept until a name is asked for
 IGNORED_NAMES_MAX: Final = 40  # different unknown types counted by name
+
+
+@dataclass(slots=True)
+class SessionName:
+    """What a log says about a session."""
+
+    title: str = ""  # the last one
+    chosen: bool = False  # whether a person gave it: it outranks later titles that were made up
+    prompt: str = ""  # the beginning of the first one
+    project: str = ""  # the working directory at the start
+
+    def note(self, *, title: Any = "", chosen: bool = False, prompt: Any = "", project: Any = "") -> None:
+        """Take what a record says."""
+        if string(title).strip() and (chosen or not self.chosen):
+            self.title, self.chosen = string(title).strip()[:PROMPT_READ], chosen
+        self.prompt = self.prompt or string(prompt).strip()[:PROMPT_READ]
+        self.project = self.project or string(project)
+
+    def shown(self) -> str:
+        """Return `"Fix the login", shop`, without secrets; empty if nothing is known."""
+        name = redact(self.title or self.prompt, TITLE_SHOWN)
+        path = PureWindowsPath(self.project) if "\\" in self.project else PurePosixPath(self.project)
+        return ", ".join(filter(None, (f'"{name}"' if name else "", redact(path.name, PROJECT_SHOWN))))
 
 
 class Imported(NamedTuple):
@@ -109,6 +137,13 @@ class Import:
     def knows(self, record_id: str) -> bool:
         """Whether a record was met before, in any file."""
         return id_hash(record_id) in self.seen
+
+    def run_name(self, log: LogFile) -> str:
+        """Return the name of the run of a log without one: its stem, after its directory if another has the same."""
+        if self.is_new(f"run {log.stem}"):
+            return log.stem
+        self.is_new(f"run {log.stem_in_folder}")
+        return log.stem_in_folder
 
     def name_of(self, run_id: str) -> str:
         """Return the name by which a person knows a run; empty if its log has none."""

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, Final
 
-from streamproc.importers.content import at_path, items, mapping, string, usage_of, utc_ms
+from streamproc.importers.content import at_path, items, mapping, string, usage_at, utc_ms
 from streamproc.importers.genai_messages import arguments, as_id, call_id_in, said, told, tool_message
 from streamproc.importers.genai_spans import unwrapped_args
 from streamproc.importers.imported import Format, Import, Imported, any_row
@@ -183,7 +183,7 @@ def _read_model(step: Step, run: dict[str, Any], metadata: dict[str, Any]) -> No
 def _usage(run: dict[str, Any], outputs: dict[str, Any]) -> dict[str, Any]:
     message = _usage_of_message(outputs)
     legacy = mapping(at_path(outputs, "llm_output.token_usage")) or mapping(outputs.get("usage"))
-    return usage_of({"run": run, "message": message, "legacy": legacy}, USAGE, cost_usd=run.get("total_cost"))
+    return usage_at({"run": run, "message": message, "legacy": legacy}, USAGE, cost_usd=run.get("total_cost"))
 
 
 def _usage_of_message(outputs: dict[str, Any]) -> dict[str, Any]:

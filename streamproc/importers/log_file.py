@@ -27,6 +27,7 @@ from streamproc.importers.log_bytes import (
 )
 
 STDIN: Final = "-"
+ENDINGS: Final = re.compile(r"(\.(jsonl|ndjson|json|traj|gz|zst))+$", re.IGNORECASE)
 SAMPLE_ROWS: Final = 20  # rows looked at to recognise a format
 PROGRESS_LINES: Final = 256  # between two reports of progress
 EVENT_FOLDER: Final = "events"  # OpenHands writes a file for each event into such a directory
@@ -105,6 +106,25 @@ class LogFile:
     def name(self) -> str:
         """The path for messages."""
         return "standard input" if self.path == STDIN else self.path
+
+    @property
+    def stem(self) -> str:
+        """The name of the log without its directory and its endings."""
+        if self.path == STDIN:
+            return "stdin"
+        name = Path(self.path).resolve().name
+        return ENDINGS.sub("", name) or name
+
+    @property
+    def stem_in_folder(self) -> str:
+        """The stem after the name of the directory. A directory of the same name, one for each log, is passed over:
+        `experiment/instance/instance.traj` is `experiment/instance`."""
+        if self.path == STDIN:
+            return self.stem
+        folder = Path(self.path).resolve().parent
+        if folder.name == self.stem:
+            folder = folder.parent
+        return f"{folder.name}/{self.stem}" if folder.name else self.stem
 
     @property
     def is_folder(self) -> bool:

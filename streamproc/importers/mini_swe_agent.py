@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from streamproc.importers.content import at_path, exited, first_text, items, mapping, string, text_of, usage_of
+from streamproc.importers.content import at_path, exited, first_text, items, mapping, string, text_of
 from streamproc.importers.fitting import fitted, seconds
 from streamproc.importers.imported import Format, Import, Imported
 from streamproc.importers.log_file import LogFile, Sample
 from streamproc.importers.pairing import Pairing
-from streamproc.importers.run_names import run_name
+from streamproc.importers.raw_turns import usage_of
 from streamproc.model.expansion import parsed
 
 NAME: Final = "mini-swe-agent"
@@ -51,7 +51,7 @@ def read(log: LogFile, reading: Import) -> Iterator[Imported]:
     """Yield a turn for each answer of the model, paired with what its commands returned."""
     document = log.document()
     messages = document if isinstance(document, list) else items(at_path(document, "messages"))
-    run = _Run(run_name(log, reading), mapping(at_path(document, "info")))
+    run = _Run(reading.run_name(log), mapping(at_path(document, "info")))
     for number, message in enumerate(messages, start=1):
         if isinstance(message, dict):
             yield from run.take(number, message, reading)
@@ -100,7 +100,7 @@ class _Run:
             "event_id": f"{self._base['run_id']}/{number}",
             "at": seconds(extra.get("timestamp")),
             "model": first_text(extra, "response.model") or self._model,
-            "usage": usage_of(at_path(extra, "response.usage"), cost_usd=extra.get("cost")),
+            "usage": {**usage_of(at_path(extra, "response.usage")), "cost_usd": extra.get("cost")},
         }
 
     def _answer(self, message: dict[str, Any], extra: dict[str, Any]) -> bool:

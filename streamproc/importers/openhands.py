@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from streamproc.importers.content import at_path, exited, first_text, items, mapping, string, text_of, usage_of, utc
+from streamproc.importers.content import at_path, exited, first_text, items, mapping, string, text_of, usage_at, utc
 from streamproc.importers.fitting import fitted, name
 from streamproc.importers.imported import Format, Import, Imported, ImportTally
 from streamproc.importers.log_bytes import read_beside
 from streamproc.importers.log_file import LogFile, Sample
 from streamproc.importers.openhands_v0 import RUNNING, are_events, read_rows, stripped
 from streamproc.importers.pairing import Pairing
-from streamproc.importers.run_names import run_name
 from streamproc.model.expansion import parsed
 
 NAME: Final = "openhands"
@@ -55,7 +54,7 @@ def read(log: LogFile, reading: Import) -> Iterator[Imported]:
         folder = Path(log.path).resolve()
         state = _state(folder)
         base = _base(folder, state)
-    run_id = base.get("run_id") or run_name(log, reading)
+    run_id = base.get("run_id") or reading.run_name(log)
     yield from read_rows(log, run_id, lambda run_id: Conversation({"run_id": run_id, **base}, reading, state))
 
 
@@ -227,7 +226,7 @@ def _usage_by_response(state: dict[str, Any]) -> dict[str, dict[str, Any]]:
         spent, costs = items(mapping(metrics).get("token_usages")), items(mapping(metrics).get("costs"))
         for place, usage in enumerate(map(mapping, spent)):
             cost = mapping(costs[place]).get("cost") if len(costs) == len(spent) else None
-            found[string(usage.get("response_id"))] = usage_of(usage, USAGE, cost_usd=cost)
+            found[string(usage.get("response_id"))] = usage_at(usage, USAGE, cost_usd=cost)
     found.pop("", None)
     return found
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from streamproc.importers.content import at_path, exited, first_text, items, mapping, string, text_of, usage_of, utc
+from streamproc.importers.content import at_path, exited, first_text, items, mapping, string, text_of, utc
 from streamproc.importers.fitting import fitted, name
 from streamproc.importers.imported import Format, Import, Imported, ImportTally
 from streamproc.importers.log_file import LogFile, Sample
 from streamproc.importers.pairing import Pairing
-from streamproc.importers.run_names import run_name
+from streamproc.importers.raw_turns import usage_of
 from streamproc.model.expansion import parsed
 
 NAME: Final = "openhands-v0"
@@ -73,7 +73,7 @@ def are_events(rows: list[Any], is_event: Callable[[Any], bool]) -> bool:
 def read(log: LogFile, reading: Import) -> Iterator[Imported]:
     """Yield a turn for each response of the model, run by run. The session is the directory, or the file's name, after
     which the instance of an evaluation is named."""
-    run_id = Path(log.path).resolve().name if log.is_folder else run_name(log, reading)
+    run_id = Path(log.path).resolve().name if log.is_folder else reading.run_name(log)
     yield from read_rows(log, run_id, lambda run_id: EventStream(run_id, reading, check=log.is_folder))
 
 
@@ -230,7 +230,7 @@ class _Agent:
             "output": _said(event) if says else first_text(event, "args.thought"),
             "tool_calls": calls,
             "model": string(response.get("model")),
-            "usage": usage_of(response.get("usage"), cost_usd=cost),
+            "usage": {**usage_of(response.get("usage")), "cost_usd": cost},
         }
         self.pairing.add(turn, number, UNIT, response_id)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import xxhash
 
-from streamproc.importers.content import count, items, string, text_of, without_blanks
+from streamproc.importers.content import count, items, mapping, string, text_of, without_blanks
 from streamproc.importers.imported import Import, Imported
 from streamproc.importers.log_file import LogFile, LogRow
+from streamproc.model.aliases import BREAKDOWNS, tokens_in
 from streamproc.model.budgets import INTEGER_MAX
 from streamproc.model.nesting import depth_exceeds
 from streamproc.model.raw_events import CALLS_MAX
@@ -53,6 +54,14 @@ def scope_name(value: Any) -> str:
     return text if len(text) <= SCOPE_MAX else f"{text[:NAME_KEPT]}~{xxhash.xxh3_64_hexdigest(text.encode())}"
 
 
+def session_scope(session_id: str, agent_id: str, node: str) -> RunScope:
+    """Return the scope of a session, or of one of its sub-agents: a run of its own."""
+    session = session_id or "unknown"
+    if not agent_id:
+        return RunScope(session, node, scope_name(session))
+    return RunScope(f"{session}/{agent_id}", node, scope_name(session), session)
+
+
 def time_ms(value: Any) -> int | None:
     """Return a time as epoch milliseconds; None for anything that is none."""
     if not isinstance(value, (str, int, float)) or value != value:  # NaN differs from itself
@@ -66,6 +75,13 @@ def time_ms(value: Any) -> int | None:
 def tokens(*values: Any) -> int:
     """Return the sum of numbers of tokens, each of which may be anything."""
     return min(sum(map(count, values)), INTEGER_MAX)
+
+
+def usage_of(usage: Any) -> dict[str, int]:
+    """Return the numbers of tokens of a response, by whichever names a log has them; those of the input include what
+    was read from and written to a cache."""
+    told = {part: value if part in BREAKDOWNS else tokens(value) for part, value in mapping(usage).items()}
+    return {name: min(number, INTEGER_MAX) for name, number in tokens_in(told).items()}
 
 
 def is_too_deep(record: Any) -> bool:
@@ -245,17 +261,28 @@ class TurnBuffer:
 class RecordReader:
     """Reads a log record by record into turns of a buffer. A format says what its records mean."""
 
-    def __init__(self, format_name: str, reading: Import) -> None:
-        self.tally = reading.tally(format_name)
+    name: ClassVar[str]  # of the format
+    timed = True  # whether a row has a time
+
+    def __init__(self, log: LogFile, reading: Import) -> None:
+        self.log = log
+        self.tally = reading.tally(self.name)
         self.reading = reading
         self.buffer = TurnBuffer()
 
-    def events(self, log: LogFile) -> Iterator[Imported]:
+    @classmethod
+    def read(cls, log: LogFile, reading: Import) -> Iterator[Imported]:
         """Yield the raw events of a log."""
-        for row in log.rows():
+        return cls(log, reading).events()
+
+    def events(self) -> Iterator[Imported]:
+        """Yield the raw events of the log."""
+        for row in self.log.rows():
             self.take(row)
             yield from self.buffer.ready()
         self.end()
+        if not self.timed:
+            self.tally.notes[NO_TIMES] = None
         yield from self.buffer.close()
 
     def take(self, row: LogRow) -> None:

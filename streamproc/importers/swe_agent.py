@@ -11,7 +11,6 @@ from streamproc.importers.content import items, mapping, string, text_of
 from streamproc.importers.fitting import fitted
 from streamproc.importers.imported import Format, Import, Imported
 from streamproc.importers.log_file import LogFile, Sample
-from streamproc.importers.run_names import in_directory
 from streamproc.model.expansion import parsed
 
 NAME: Final = "swe-agent"
@@ -60,7 +59,7 @@ def read(log: LogFile, reading: Import) -> Iterator[Imported]:
 
     Raises `InvalidEvent` for a demonstration that has a history and no trajectory.
     """
-    run_id = in_directory(log)
+    run_id = log.stem_in_folder
     for row in log.rows():
         document = mapping(row.data)
         if _is_only_history(document):

@@ -11,8 +11,8 @@ from typing import Any, Final, Generic, TypeVar
 
 from pydantic_core import to_jsonable_python
 
-from streamproc.integrations._steps import sparing, text_of_object
-from streamproc.integrations.watch import Watch
+from streamproc.integrations._steps import text_of_object
+from streamproc.integrations.watch import Watch, sparing
 from streamproc.model.newest import Newest
 
 ANSWERS_MAX: Final = 10_000  # nodes of runs with an answer whose tools have not all returned

@@ -1,20 +1,21 @@
-"""A connection to the CLI of the Claude Agent SDK: its hooks and its messages, as turns."""
+"""A connection to the CLI of the Claude Agent SDK: its hooks and its messages, as turns, with what its agents were
+asked and have spent."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any, Final
 
 from claude_agent_sdk import AssistantMessage, ClaudeAgentOptions, HookMatcher, ResultMessage
 
 from streamproc.integrations._answers import content, result_of
-from streamproc.integrations._claude_requests import PromptRequests
-from streamproc.integrations._claude_usage import Spending, Totals
-from streamproc.integrations._history import parts, text_of
-from streamproc.integrations._instances import instances_of
-from streamproc.integrations._steps import sparing
-from streamproc.integrations.watch import Watch
+from streamproc.integrations._history import parts, text_of, usage_of
+from streamproc.integrations._requests import request_of
+from streamproc.integrations.watch import Watch, sparing
+from streamproc.model.aliases import TOKENS
 from streamproc.model.newest import Newest
 
 # For the answer of a hook, which takes no longer than the event loop is blocked. The CLI does not go on without it: a
@@ -27,6 +28,9 @@ AGENT_FOOTER: Final = "\nagentId: "  # below the report of a sub-agent: its id a
 
 Data = Mapping[str, Any]
 Answer = Callable[[str, Data], dict[str, Any] | None]
+Totals = Newest[str, dict[str, Decimal]]  # tokens and USD of each session at its last result
+AGENTS_MAX: Final = 1_000  # agents of one connection whose request is remembered, and sub-agents that have not begun
+SESSIONS_MAX: Final = 10_000  # sessions whose total is remembered
 
 
 class Hook:
@@ -53,7 +57,7 @@ class Connection:
         self.watch = watch
         self._given = given
         self._main = "main"
-        self._instances = instances_of(watch)
+        self._instances = watch.instances
         self._is_heard = True  # else its hooks may serve several sessions at once
         self._at_work: dict[Connection | str, tuple[str, str]] = {}  # runs and names of agents; the main one: this
         self._requests = PromptRequests()
@@ -246,3 +250,101 @@ class Connection:
         self.rests()
         if message.terminal_reason != "completed" and self.watch.on_halt != "end":
             self.watch.check(run_id)
+
+
+class PromptRequests:
+    """What the agents of a connection were asked: the main one by prompts, a sub-agent by the tool that begins it.
+
+    Hooks do not tell which call has begun which sub-agent: those of a type begin in the order of their calls.
+    """
+
+    def __init__(self) -> None:
+        self._requests: Newest[tuple[str, str], dict[str, str]] = Newest(AGENTS_MAX)  # by session and sub-agent
+        self._orders: deque[tuple[str, dict[str, str]]] = deque(maxlen=AGENTS_MAX)  # with the type of the sub-agent
+
+    def prompted(self, data: Data) -> None:
+        """Note a prompt for the main agent of a session."""
+        self._requests[data["session_id"], ""] = _field(data.get("prompt"))
+
+    def ordered(self, tool_input: Data) -> None:
+        """Note that a sub-agent is going to begin."""
+        self._orders.append((str(tool_input.get("subagent_type") or ""), _field(tool_input.get("prompt"))))
+
+    def of(self, session_id: str, data: Data) -> dict[str, str]:
+        """Return what an agent was asked, as a field of its turn."""
+        key = session_id, str(data.get("agent_id") or "")
+        if key not in self._requests and key[1]:
+            order = next((one for one in self._orders if one[0] == data.get("agent_type")), None)
+            if order is not None:
+                self._orders.remove(order)
+                self._requests[key] = order[1]
+        return self._requests.get(key, {})
+
+
+def _field(prompt: Any) -> dict[str, str]:
+    request = request_of(prompt)
+    return {"request": request} if request else {}
+
+
+class Spending:
+    """What a connection has spent and no turn has reported yet.
+
+    Responses tell their input as they come, each block in a message of its own. Output, the requests of sub-agents and
+    USD are known at the result, whose totals are those of the session: of other queries and processes, too.
+    """
+
+    def __init__(self, totals: Totals) -> None:
+        self.is_resumed = False
+        """Whether the session may have spent something before `totals` knows of it."""
+        self._totals = totals
+        self._unsent: dict[str, Any] = {}
+        self._counted = dict.fromkeys(TOKENS, 0)  # since the last result
+        self._responses: set[str | None] = set()
+
+    def heard(self, message: AssistantMessage) -> None:
+        """Count a response once."""
+        if message.message_id in self._responses:
+            return
+        self._responses.add(message.message_id)
+        for name, amount in usage_of(message.usage).items():
+            self._counted[name] += amount
+            self._add(name, amount)
+
+    def ended(self, message: ResultMessage) -> None:
+        """Count what the responses before a result did not tell."""
+        before, total = self._totals.pop(message.session_id, None), total_of(message)
+        if before is None and self.is_resumed:  # what another process has spent in it is not known
+            spent = {name: Decimal(amount) for name, amount in usage_of(message.usage).items()}
+        else:
+            before = before or {}
+            spent = {name: amount - before.get(name, 0) for name, amount in total.items()}
+            total = {name: max(amount, before.get(name, amount)) for name, amount in total.items()}
+        self._totals[message.session_id] = total
+        for name in TOKENS:
+            self._add(name, max(0, int(spent.get(name, 0)) - self._counted[name]))
+        if (cost := spent.get("cost_usd", Decimal())) > 0:
+            self._unsent["cost_usd"] = f"{cost:.6f}"
+        self._counted = dict.fromkeys(TOKENS, 0)
+        self._responses.clear()
+        self.is_resumed = True  # after `/clear` the same connection has another session, with the totals so far
+
+    def take(self) -> dict[str, Any]:
+        """Return what was not taken before, as the fields of ``usage``."""
+        unsent, self._unsent = self._unsent, {}
+        return unsent
+
+    def _add(self, name: str, amount: int) -> None:
+        if amount:
+            self._unsent[name] = self._unsent.get(name, 0) + amount
+
+
+def total_of(message: ResultMessage) -> dict[str, Decimal]:
+    """Return the tokens and USD of a session so far."""
+    total = {"cost_usd": Decimal(str(message.total_cost_usd or 0)), **dict.fromkeys(TOKENS, Decimal())}
+    for used in (message.model_usage or {}).values():
+        cached, written = used.get("cacheReadInputTokens", 0), used.get("cacheCreationInputTokens", 0)
+        total["input_tokens"] += used.get("inputTokens", 0) + cached + written
+        total["output_tokens"] += used.get("outputTokens", 0)
+        total["cached_tokens"] += cached
+        total["cache_write_tokens"] += written
+    return total

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Any, Final
 
 from streamproc.errors import Halted
 from streamproc.integrations._history import CallResult, Reply, RequestedCall, asked_of, results, told
-from streamproc.integrations._instances import instances_of
 from streamproc.integrations._requests import Requests
-from streamproc.integrations._steps import Steps, sparing
-from streamproc.integrations.watch import Watch
+from streamproc.integrations._steps import Steps
+from streamproc.integrations.watch import Watch, sparing
 from streamproc.model.newest import Newest
 
 RUNS_MAX: Final = 1_000  # runs of one client
@@ -38,7 +38,6 @@ class Loop:
         self._shared = shared
         self._own = own or str(uuid.uuid4())  # the run, unless there is another id
         self._steps = Steps(self.watch)
-        self._instances = instances_of(self.watch)
         self._seen: Newest[str, Newest[str, None]] = Newest(RUNS_MAX)  # ids of results, by run
         self._requests = Requests()
         self._lock = threading.Lock()
@@ -124,17 +123,22 @@ class Loop:
         """Whether this loop waits for the result of a call."""
         return self._steps.knows(run_id, call_id)
 
-    def failed(self, run_id: str) -> None:
-        """Take note that a request has no answer, so that the next loop has the name of this one."""
-        with sparing(self.watch):
-            self._rest(run_id)
+    @contextmanager
+    def sending(self, run_id: str) -> Iterator[None]:
+        """Send a request inside. One that gets no answer leaves the name of this loop to the next one."""
+        try:
+            yield
+        except BaseException:
+            with sparing(self.watch):
+                self._rest(run_id)
+            raise
 
     def _node(self, run_id: str) -> str:
-        return self.node if self._shared else self._instances.name(run_id, self.node, self)
+        return self.node if self._shared else self.watch.instances.name(run_id, self.node, self)
 
     def _rest(self, run_id: str) -> None:
         """Give the name of the node to the next loop: this one has its answer."""
-        self._instances.done(run_id, self.node, self)
+        self.watch.instances.done(run_id, self.node, self)
 
     def _unseen(self, run_id: str, request: Mapping[str, Any]) -> list[CallResult]:
         """Return the results that were not fed. What an older process heard comes with the first request: it is not

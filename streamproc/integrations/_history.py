@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-TOKENS = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens"}
+from streamproc.model.aliases import tokens_in
+
 TEXTS = ("text", "input_text", "output_text", "refusal")
 
 
@@ -156,17 +157,7 @@ def reply(response: Any) -> Reply | None:
 
 def usage_of(found: Any) -> dict[str, int]:
     """Return tokens as we count them: what a cache held is a part of the input, as at OpenAI and not at Anthropic."""
-    found = as_dict(found)
-    usage: dict[str, int] = {}
-    for name, ours in (*TOKENS.items(), ("input_tokens", "input_tokens"), ("output_tokens", "output_tokens")):
-        if found.get(name):
-            usage[ours] = found[name]
-    details = as_dict(found.get("prompt_tokens_details") or found.get("input_tokens_details"))
-    beside = [found.get(f"cache_{what}_input_tokens") or 0 for what in ("read", "creation")]
-    if any(beside):
-        usage["input_tokens"] = usage.get("input_tokens", 0) + sum(beside)
-    cache = {"cached_tokens": details.get("cached_tokens") or beside[0], "cache_write_tokens": beside[1]}
-    return usage | {name: number for name, number in cache.items() if number}
+    return tokens_in(as_dict(found))
 
 
 def told(request: Mapping[str, Any], sentence: str) -> dict[str, Any]:

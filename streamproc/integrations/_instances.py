@@ -6,12 +6,9 @@ import threading
 import weakref
 from collections import deque
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from streamproc.model.newest import Newest
-
-if TYPE_CHECKING:
-    from streamproc.integrations.watch import Watch
 
 NODES_MAX: Final = 10_000  # nodes of runs with an agent at work
 BESIDE_MAX: Final = 1_000  # agents of one node at work: further ones share the last name
@@ -63,11 +60,3 @@ class Instances:
         end = weakref.finalize(agent, self._gone.append, (run_id, node, id(agent)))
         end.atexit = False
         return end
-
-
-_of: Final[weakref.WeakKeyDictionary[Watch, Instances]] = weakref.WeakKeyDictionary()
-
-
-def instances_of(watch: Watch) -> Instances:
-    """Return the names of the agents at work that report to a watch: by one adapter or by several."""
-    return _of.setdefault(watch, Instances())

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, takewhile
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
+from streamproc.integrations._history import Reply, RequestedCall, usage_of
 from streamproc.integrations._requests import ASKED_MAX, as_json
 
 WARNING_ID: Final = "streamproc:warning"  # of a message that tells a warning to the model, which is no request
@@ -16,24 +17,17 @@ SIMPLE: Final = (str, int, float, bool, type(None))
 DEPTH_MAX: Final = 6  # of the state of a graph that is searched for messages
 
 
-class Answer(NamedTuple):
-    """What a model answered: text, calls as (id, name, arguments), usage, and the model's name."""
-
-    text: str
-    calls: list[tuple[str, str, Any]]
-    usage: dict[str, int]
-    model: str
-
-
-def answer_of(generated: Any) -> Answer:
+def answer_of(generated: Any) -> Reply:
     """Read a generation of a model, or its message."""
     message = getattr(generated, "message", generated)
     if not isinstance(message, AIMessage):
-        return Answer(str(getattr(generated, "text", "")), [], {}, "")
-    calls: list[tuple[str, str, Any]] = [(call["id"] or "", call["name"], call["args"]) for call in message.tool_calls]
-    calls += [(call["id"] or "", call["name"] or "?", call["args"]) for call in message.invalid_tool_calls]
+        return Reply(str(getattr(generated, "text", "")), [], {}, "")
+    calls = [
+        RequestedCall(call["id"] or "", call["name"] or "?", call["args"])
+        for call in (*message.tool_calls, *message.invalid_tool_calls)
+    ]
     model = message.response_metadata.get("model_name") or message.response_metadata.get("model") or ""
-    return Answer(str(message.text), calls, _usage(message.usage_metadata), str(model))
+    return Reply(str(message.text), calls, usage_of(message.usage_metadata), str(model))
 
 
 def model_name(model: Any) -> str:
@@ -42,30 +36,13 @@ def model_name(model: Any) -> str:
     return next((name for name in found if isinstance(name, str)), "")
 
 
-def _usage(found: Mapping[str, Any] | None) -> dict[str, int]:
-    if not found:
-        return {}
-    usage = {name: found[name] for name in ("input_tokens", "output_tokens") if found.get(name)}
-    details = found.get("input_token_details") or {}
-    cache = {"cached_tokens": details.get("cache_read"), "cache_write_tokens": details.get("cache_creation")}
-    return usage | {name: number for name, number in cache.items() if number}
-
-
-class Asked(NamedTuple):
-    """What a model is asked: the newest messages of a person or a program, the system prompt, and whether the model
-    has answered them before."""
-
-    messages: list[Any]
-    instructions: str
-    goes_on: bool
-
-
-def asked_in(messages: Sequence[BaseMessage], system: BaseMessage | None = None) -> Asked:
-    """Read what a model is given."""
+def asked_in(messages: Sequence[BaseMessage], system: BaseMessage | None = None) -> tuple[list[Any], str, bool]:
+    """Return what a model is asked: the newest messages of a person or a program, the system prompt, and whether the
+    model has answered them before."""
     instructions = "\n".join(str(one.text) for one in (system, *messages) if isinstance(one, SystemMessage))
     at = next((at for at in range(len(messages) - 1, -1, -1) if _is_asked(messages[at])), -1)
     newest = takewhile(_is_asked, (messages[index] for index in range(at, -1, -1)))
-    return Asked([one.content for one in islice(newest, ASKED_MAX)], instructions, -1 < at < len(messages) - 1)
+    return [one.content for one in islice(newest, ASKED_MAX)], instructions, -1 < at < len(messages) - 1
 
 
 def _is_asked(message: BaseMessage) -> bool:

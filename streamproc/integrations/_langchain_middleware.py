@@ -13,7 +13,6 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.channels.untracked_value import UntrackedValue
 from langgraph.config import get_config
 
-from streamproc.integrations._instances import instances_of
 from streamproc.integrations._langchain_messages import (
     WARNING_ID,
     answer_of,
@@ -25,8 +24,8 @@ from streamproc.integrations._langchain_messages import (
 )
 from streamproc.integrations._langchain_spans import is_control_flow
 from streamproc.integrations._requests import Requests
-from streamproc.integrations._steps import Steps, model_field, sparing
-from streamproc.integrations.watch import Watch
+from streamproc.integrations._steps import Steps, model_field
+from streamproc.integrations.watch import Watch, sparing
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -67,7 +66,6 @@ class BreakerMiddleware(AgentMiddleware[BreakerState, Any, Any]):
         self._node = node
         self._steps = Steps(self.watch)
         self._requests = Requests()
-        self._instances = instances_of(self.watch)
 
     def before_agent(self, state: BreakerState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         with sparing(self.watch):
@@ -115,11 +113,8 @@ class BreakerMiddleware(AgentMiddleware[BreakerState, Any, Any]):
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         with self._freeing(request.state):
             self._before_tool(request)
-            try:
+            with self._failing(request):
                 output = handler(request)
-            except Exception as error:
-                self._failed(request, error)
-                raise
             return self._returned(request, output)
 
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
@@ -127,11 +122,8 @@ class BreakerMiddleware(AgentMiddleware[BreakerState, Any, Any]):
             with sparing(self.watch):
                 await self.watch.waited(self._run(request.state)[0])
             self._before_tool(request)
-            try:
+            with self._failing(request):
                 output = await handler(request)
-            except Exception as error:
-                self._failed(request, error)
-                raise
             return self._returned(request, output)
 
     def after_agent(self, state: BreakerState, runtime: Runtime[Any]) -> dict[str, Any] | None:
@@ -198,10 +190,16 @@ class BreakerMiddleware(AgentMiddleware[BreakerState, Any, Any]):
                 self._free(request.state)  # it hands over to another node of the graph around it, and ends here
         return output
 
-    def _failed(self, request: Any, error: Exception) -> None:
-        with sparing(self.watch):
-            if not is_control_flow(error):
-                self._tool(request, error=f"{type(error).__name__}: {error}")
+    @contextmanager
+    def _failing(self, request: Any) -> Iterator[None]:
+        """Report what the tool inside raises, which goes on to the agent."""
+        try:
+            yield
+        except Exception as error:
+            with sparing(self.watch):
+                if not is_control_flow(error):
+                    self._tool(request, error=f"{type(error).__name__}: {error}")
+            raise
 
     def _tool(self, request: Any, **found: Any) -> None:
         if not self._reports():
@@ -230,11 +228,11 @@ class BreakerMiddleware(AgentMiddleware[BreakerState, Any, Any]):
         at_work = state.get("streamproc_at_work")
         if at_work is None:
             return self._name()
-        return self._instances.name(self._run(state)[0], self._name(), at_work)
+        return self.watch.instances.name(self._run(state)[0], self._name(), at_work)
 
     def _free(self, state: Any) -> None:
         if at_work := state.get("streamproc_at_work"):
-            self._instances.done(self._run(state)[0], self._name(), at_work)
+            self.watch.instances.done(self._run(state)[0], self._name(), at_work)
 
     @contextmanager
     def _freeing(self, state: Any) -> Iterator[None]:

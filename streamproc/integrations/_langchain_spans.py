@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from streamproc.integrations._instances import BESIDE_MAX, instances_of
+from streamproc.integrations._instances import BESIDE_MAX
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -80,7 +80,7 @@ class Spans:
         self._owner = owner
         self._given = run_id
         self._node = node
-        self._instances = instances_of(watch)
+        self._instances = watch.instances
         self._spans: OrderedDict[UUID, Span] = OrderedDict()
         self._lock = threading.Lock()
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
+from streamproc.errors import Halted
 from streamproc.model.newest import Newest
 
 if TYPE_CHECKING:
@@ -26,22 +27,16 @@ CALLS_MAX: Final = 20_000  # ids of calls that were fed, each with its run
 _nameless: Final[set[str]] = set()  # sources of answers that name no model, of those that were logged
 
 
-class sparing:  # noqa: N801  # reads as the statement that it is: `with sparing(watch):`
-    """Report what fails inside to `watch`, so that it never reaches the agent. `Halted` passes."""
+class PassedHalt(Halted, Exception):
+    """`Halted` as it leaves a framework that handles nothing but an `Exception`: AG2 would never unlock the stream of a
+    turn, and a team of AutoGen, or an agent that runs another one as a tool, would wait for ever."""
 
-    __slots__ = ("_watch",)
 
-    def __init__(self, watch: Watch) -> None:
-        self._watch = watch
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: object) -> bool:
-        if not isinstance(problem, Exception):
-            return False
-        self._watch.fault(problem)
-        return True
+def passing(halted: Halted) -> PassedHalt:
+    """Return a halt as such an exception."""
+    passed = PassedHalt(halted.run_id, halted.control)
+    passed.args = halted.args
+    return passed
 
 
 def text_of_object(value: object) -> str:

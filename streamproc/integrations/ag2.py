@@ -21,9 +21,8 @@ from ag2.utils import AGENT_CONTEXT_DEPENDENCY_KEY
 
 from streamproc.errors import Halted
 from streamproc.integrations._answers import Answers, arguments, content, result_of
-from streamproc.integrations._instances import Instances, instances_of
 from streamproc.integrations._requests import request_of
-from streamproc.integrations._steps import model_field
+from streamproc.integrations._steps import model_field, passing
 from streamproc.integrations.watch import Watch
 
 __all__ = ["Breaker"]
@@ -43,18 +42,13 @@ class Breaker:
         self.watch = watch or Watch(**options)
         self._run_id = run_id
         self._answers = Answers(self.watch)
-        self._instances = instances_of(self.watch)
 
     def __call__(self, event: events.BaseEvent, context: Any) -> BaseMiddleware:
-        return _Watched(event, context, self, self._answers, self._instances)
+        return _Watched(event, context, self, self._answers)
 
     def run_id(self, context: Any) -> str:
         """Return the id of the run that a context belongs to."""
         return self.watch.run_id(self._run_id, str(context.stream.id))
-
-
-class HaltedTurn(Halted, Exception):
-    """`Halted` as it leaves AG2, which never unlocks the stream of a turn that ends by anything but an `Exception`."""
 
 
 class _Turn:
@@ -66,14 +60,11 @@ class _Turn:
 class _Watched(BaseMiddleware):
     """The middleware of one turn of AG2: a request to an agent, with all model calls and tools until its reply."""
 
-    def __init__(
-        self, event: events.BaseEvent, context: Any, breaker: Breaker, answers: Answers, instances: Instances
-    ) -> None:
+    def __init__(self, event: events.BaseEvent, context: Any, breaker: Breaker, answers: Answers) -> None:
         super().__init__(event, context)
         self._breaker = breaker
         self._watch = breaker.watch
         self._answers = answers
-        self._instances = instances
         self._turn: _Turn | None = _Turn()
         self._reports = True
         self._has_asked = False
@@ -91,14 +82,12 @@ class _Watched(BaseMiddleware):
             with self._watch.run(run_id):
                 return await call_next(event, context)
         except Halted as halted:
-            turn = HaltedTurn(halted.run_id, halted.control)
-            turn.args = halted.args
-            raise turn from None
+            raise passing(halted) from None
         finally:
             self._turn = None
             with self._answers.faults():
                 self._answers.end(*self._at(context))
-                self._instances.done(run_id, node(context), self)
+                self._watch.instances.done(run_id, node(context), self)
 
     async def on_llm_call(
         self, call_next: Any, messages: Sequence[events.BaseEvent], context: Any
@@ -166,7 +155,7 @@ class _Watched(BaseMiddleware):
     def _at(self, context: Any) -> tuple[str, str]:
         """Return the run and the node: the agent's name, with a number for one that works beside others of its name."""
         run_id = self._breaker.run_id(context)
-        return run_id, self._instances.name(run_id, node(context), self)
+        return run_id, self._watch.instances.name(run_id, node(context), self)
 
 
 def node(context: Any) -> str:

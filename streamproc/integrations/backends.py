@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary, ref
 
 from streamproc.core.graph import check_graph
@@ -19,40 +19,6 @@ if TYPE_CHECKING:
 
 REPORTED_MAX: Final = 20_000  # agents, calls or answers at work that an adapter reports
 WARNINGS_MAX: Final = 10_000  # runs with a warning that the model was not told
-
-
-class Backend(Protocol):
-    """Takes events, and knows which runs are halted."""
-
-    def feed(self, event: dict[str, Any]) -> None:
-        """Take a raw event. Raises `InvalidEvent`."""
-
-    def check(self, run_id: str, task: str = "") -> None:
-        """Raise `Halted` if the run is halted, `TaskEnded` if this task of it has ended."""
-
-    def halted(self, run_id: str) -> ControlEvent | None:
-        """Return the decision that halted the run."""
-
-    def warning(self, run_id: str) -> ControlEvent | None:
-        """Return the newest warning that was not returned before."""
-
-    def status(self, run_id: str) -> RunStatus | None:
-        """Return the status of the run. Raises `StreamprocError` where it is not known here."""
-
-    def resume(self, run_id: str, **fields: Any) -> None:
-        """Resume the run. Raises `StreamprocError` where only an operator may."""
-
-    def reporters(self) -> Reporters:
-        """Return who reports what, of all that feed the same engine."""
-
-    def waits(self, run_id: str) -> Waits | None:
-        """Return what a step of the run waits for before it begins; None: nothing."""
-
-    def flush(self, timeout_s: float) -> bool:
-        """Wait until what was fed has arrived."""
-
-    def close(self) -> None:
-        """Deliver what is under way."""
 
 
 class Reporters:
@@ -101,7 +67,7 @@ _reporters: WeakKeyDictionary[Monitor, Reporters] = WeakKeyDictionary()
 
 
 class MonitorBackend:
-    """The engine in this process. `told` is called with each warning."""
+    """The engine in this process. `told` is called with each warning. `KafkaBackend` has the same methods."""
 
     def __init__(self, monitor: Monitor | None = None, told: Callable[[ControlEvent], None] | None = None) -> None:
         if monitor is None:
@@ -114,6 +80,7 @@ class MonitorBackend:
         self._ended: Newest[str, None] = Newest(WARNINGS_MAX)  # runs of which a task has ended
 
     def feed(self, event: dict[str, Any]) -> None:
+        """Take a raw event. Raises `InvalidEvent`."""
         if event["type"] == "run.started" and event.get("graph") is not None:
             check_graph(event["graph"])
         with self._lock:
@@ -123,6 +90,7 @@ class MonitorBackend:
                     self._ended[control.run_id] = None
 
     def check(self, run_id: str, task: str = "") -> None:
+        """Raise `Halted` if the run is halted, `TaskEnded` if this task of it has ended."""
         halt = self._monitor.halted(run_id)
         if halt is not None:
             raise Halted(halt)
@@ -132,26 +100,33 @@ class MonitorBackend:
                 raise TaskEnded(run_id, task, reason=f"{end.code} has ended it ({end.terminal_status})")
 
     def halted(self, run_id: str) -> ControlEvent | None:
+        """Return the decision that halted the run."""
         return self._monitor.halted(run_id)
 
     def warning(self, run_id: str) -> ControlEvent | None:
+        """Return the newest warning that was not returned before."""
         return self._warnings.take(run_id)
 
     def status(self, run_id: str) -> RunStatus | None:
+        """Return the status of the run. Raises `StreamprocError` where it is not known here."""
         with self._lock:
             return self._monitor.status(run_id)
 
     def resume(self, run_id: str, **fields: Any) -> None:
+        """Resume the run. Raises `StreamprocError` where only an operator may."""
         self.feed({"type": "operator.resume", "run_id": run_id, **fields})
 
     def reporters(self) -> Reporters:
+        """Return who reports what, of all that feed the same engine."""
         return _reporters.setdefault(self._monitor, Reporters())
 
-    def waits(self, run_id: str) -> Waits | None:  # the engine is here
+    def waits(self, run_id: str) -> Waits | None:
+        """Return what a step of the run waits for before it begins; None: nothing, as the engine is here."""
         return None
 
-    def flush(self, timeout_s: float) -> bool:  # nothing is under way
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until what was fed has arrived: nothing is under way."""
         return True
 
     def close(self) -> None:
-        pass
+        """Deliver what is under way."""

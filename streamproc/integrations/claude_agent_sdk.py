@@ -15,17 +15,15 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, Final
 
 import claude_agent_sdk as sdk
 
-from streamproc.integrations._claude_hooks import Connection
-from streamproc.integrations._claude_prompts import Prompts
-from streamproc.integrations._claude_usage import SESSIONS_MAX, Totals
-from streamproc.integrations._steps import sparing
-from streamproc.integrations.watch import Watch
+from streamproc.integrations._claude_hooks import SESSIONS_MAX, Connection, Totals
+from streamproc.integrations.watch import Watch, sparing
 from streamproc.model.newest import Newest
 
 __all__ = ["Breaker", "WatchedClient"]
@@ -33,6 +31,7 @@ __all__ = ["Breaker", "WatchedClient"]
 POLL_S: Final = 0.25  # between two looks for a halt while the model thinks
 
 Messages = AsyncGenerator[sdk.Message, None]
+Message = dict[str, Any]
 
 
 class Breaker:
@@ -123,3 +122,59 @@ async def _next(stream: Any, connection: Connection, interrupt: Callable[[], Awa
         if not step.done():
             step.cancel()
             await asyncio.wait({step})
+
+
+class Prompts:
+    """The prompts of a query, kept open until its result. `claude_agent_sdk.query` sends what they yield as it is, so
+    they carry the control request that `ClaudeSDKClient.interrupt` sends."""
+
+    def __init__(self, prompt: str | AsyncIterable[Message]) -> None:
+        self.was_interrupted = False
+        self._source = _alone(prompt) if isinstance(prompt, str) else prompt
+        self._is_exhausted = False
+        self._awaits_result = False
+        self._over = asyncio.Event()
+
+    async def interrupt(self) -> None:
+        """Tell the CLI to stop what it does; its result comes soon."""
+        self.was_interrupted = True
+        self._over.set()
+
+    def answered(self) -> None:
+        """Take note of a result: that of the last prompt ends them."""
+        self._awaits_result = False
+        if self._is_exhausted:
+            self._over.set()
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        source = aiter(self._source)
+        over = asyncio.ensure_future(self._over.wait())
+        step = asyncio.ensure_future(anext(source, None))
+        try:
+            while not over.done():
+                await asyncio.wait({step, over}, return_when=asyncio.FIRST_COMPLETED)
+                if self.was_interrupted:
+                    break
+                if (message := step.result()) is None:
+                    self._is_exhausted = True
+                    if not self._awaits_result:
+                        return
+                    await over
+                else:
+                    self._awaits_result = True
+                    yield message
+                    step = asyncio.ensure_future(anext(source, None))
+        finally:
+            over.cancel()
+            step.cancel()
+        if self.was_interrupted:
+            yield {"type": "control_request", "request_id": str(uuid.uuid4()), "request": {"subtype": "interrupt"}}
+
+
+async def _alone(prompt: str) -> AsyncIterator[Message]:
+    yield {
+        "type": "user",
+        "session_id": "",
+        "message": {"role": "user", "content": prompt},
+        "parent_tool_use_id": None,
+    }

@@ -30,8 +30,8 @@ from streamproc.integrations._langchain_messages import (
 )
 from streamproc.integrations._langchain_spans import Span, Spans, causes, drain, is_control_flow
 from streamproc.integrations._requests import Requests
-from streamproc.integrations._steps import Steps, model_field, plain, sparing
-from streamproc.integrations.watch import Watch
+from streamproc.integrations._steps import Steps, model_field, plain
+from streamproc.integrations.watch import Watch, sparing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

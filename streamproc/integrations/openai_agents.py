@@ -27,7 +27,6 @@ from agents.tool_context import ToolContext
 
 from streamproc.errors import Halted
 from streamproc.integrations._answers import Answers, KeptFor, arguments, result_of
-from streamproc.integrations._instances import instances_of
 from streamproc.integrations._requests import ASKED_MAX, Requests
 from streamproc.integrations._steps import model_field
 from streamproc.integrations.watch import Watch
@@ -78,7 +77,6 @@ class Breaker(agents.RunHooks[Any]):
         self._also = tuple(also)
         self._answers = Answers(self.watch)
         self._requests = Requests()
-        self._instances = instances_of(self.watch)
         self._loops: KeptFor[_Loop] = KeptFor()  # by context
         self._callers: Newest[tuple[str, str], tuple[_Loop, str]] = Newest(CALLS_MAX)  # by run and call, with the node
         # By usage: all contexts of a run have the same, those of its nested agents too.
@@ -235,7 +233,7 @@ class Breaker(agents.RunHooks[Any]):
     def _node(self, context: Context, agent: Agent) -> tuple[str, str]:
         """Return the run and the node: the agent's name, with a number for one that works beside others of its name."""
         run_id = self.run_id(context)
-        node = self._instances.name(run_id, agent.name, context)
+        node = self.watch.instances.name(run_id, agent.name, context)
         loop = self._loop(context)
         if (run_id, agent.name, node) not in loop.names:
             loop.names.append((run_id, agent.name, node))
@@ -247,7 +245,7 @@ class Breaker(agents.RunHooks[Any]):
             return
         for run_id, name, node in loop.names:
             self._answers.end(run_id, node)
-            self._instances.done(run_id, name, context)
+            self.watch.instances.done(run_id, name, context)
         loop.names.clear()
         beside = self._nested.get(context.usage)
         if beside and loop in beside:

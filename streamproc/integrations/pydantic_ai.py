@@ -32,7 +32,6 @@ from pydantic_ai.messages import (
 )
 
 from streamproc.integrations._answers import Answers, arguments, content, result_of
-from streamproc.integrations._instances import instances_of
 from streamproc.integrations._requests import request_of
 from streamproc.integrations.watch import Watch
 
@@ -51,7 +50,6 @@ class Breaker(AbstractCapability[Any]):
         self.watch = watch or Watch(**options)
         self._run_id = run_id
         self._answers = Answers(self.watch)
-        self._instances = instances_of(self.watch)
 
     def run_id(self, ctx: RunContext[Any]) -> str:
         """Return the id of the run that a context belongs to."""
@@ -69,7 +67,7 @@ class Breaker(AbstractCapability[Any]):
         finally:
             with self._answers.faults():
                 self._answers.end(*self._node(ctx))
-                self._instances.done(self.run_id(ctx), node(ctx), ctx.run_id)
+                self.watch.instances.done(self.run_id(ctx), node(ctx), ctx.run_id)
         return result
 
     async def before_model_request(self, ctx: RunContext[Any], request_context: Any) -> Any:
@@ -162,7 +160,7 @@ class Breaker(AbstractCapability[Any]):
     def _node(self, ctx: RunContext[Any]) -> tuple[str, str]:
         """Return the run and the node: the agent's name, with a number for one that works beside others of its name."""
         run_id = self.run_id(ctx)
-        return run_id, self._instances.name(run_id, node(ctx), ctx.run_id or "")
+        return run_id, self.watch.instances.name(run_id, node(ctx), ctx.run_id or "")
 
     async def _check(self, ctx: RunContext[Any]) -> None:
         """Stop the run here if it is halted."""

@@ -19,12 +19,14 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from streamproc.errors import Halted, StreamprocError
-from streamproc.integrations.backends import Backend, MonitorBackend
+from streamproc.integrations._instances import Instances
+from streamproc.integrations.backends import MonitorBackend
 from streamproc.model.newest import Newest
 from streamproc.tracing.guard_spans import record_halt
 
 if TYPE_CHECKING:
     from streamproc.client.waits import Waits
+    from streamproc.integrations.kafka_backend import KafkaBackend
     from streamproc.model.controls import ControlEvent, RunStatus
     from streamproc.monitor import Monitor
 
@@ -90,7 +92,9 @@ class Watch:
         self._lock = threading.Lock()
         self._runs: Newest[str, _Known] = Newest(RUNS_MAX)
         self._logged: set[type[Exception]] = set()
-        self._backend: Backend
+        self.instances = Instances()
+        """Names of the agents at work that report to this watch, by one adapter or by several."""
+        self._backend: MonitorBackend | KafkaBackend
         if monitor is None and (brokers or os.environ.get("STREAMPROC_BROKERS")):
             from streamproc.integrations.kafka_backend import KafkaBackend  # takes the Kafka client with it
 
@@ -103,7 +107,7 @@ class Watch:
     def started(self, run_id: str, **fields: Any) -> None:
         """Report that a run starts: its graph, budgets and scope (see ``run.started``). A graph with an unsafe cycle
         raises `UnsafeCycle`."""
-        with self._spared(but=StreamprocError):  # what cannot be used is the caller's to fix
+        with sparing(self, but=StreamprocError):  # what cannot be used is the caller's to fix
             self._backend.feed({"type": "run.started", "run_id": run_id, **fields})
 
     def turn(self, run_id: str, node: str, **fields: Any) -> None:
@@ -112,7 +116,7 @@ class Watch:
         The sender of a turn is the node of the turn before, unless `from_` says otherwise; ``from_=None`` names none.
         Equal answers are no repeats if their `request` differs, or their task (`task`).
         """
-        with self._spared():
+        with sparing(self):
             if "from_" in fields:
                 sender = fields.pop("from_")
             else:
@@ -129,20 +133,20 @@ class Watch:
 
     def spent(self, run_id: str, node: str, **usage: Any) -> None:
         """Report tokens, cost or time (the fields of ``usage``) of a node's model call; sent with its next turn."""
-        with self._spared():
+        with sparing(self):
             known = self._known(run_id).usage
             known[node] = _added(known.get(node, {}), usage)
 
     def person(self, run_id: str, **fields: Any) -> None:
         """Report that a person wrote a message or approved a step: streaks start again."""
-        with self._spared():
+        with sparing(self):
             self._backend.feed({"type": "user.message", "run_id": run_id, **fields})
 
     def finished(self, run_id: str, status: str = "") -> None:
         """Report that a run ended by itself."""
-        with self._spared():
+        with sparing(self):
             self._backend.feed({"type": "run.finished", "run_id": run_id, "status": status})
-        with self._spared(), self._lock:
+        with sparing(self), self._lock:
             self._runs.pop(run_id, None)
 
     # What to do.
@@ -172,42 +176,36 @@ class Watch:
         """
         waits = self._waits(run_id)
         if waits is not None and not _in_event_loop():
-            with self._spared(), suppress(Halted):  # `check` and `halted` say so
+            with sparing(self), suppress(Halted):  # `check` and `halted` say so
                 waits.watched_blocking(lambda: self._backend.check(run_id))
 
     async def waited(self, run_id: str) -> None:
         """Do the same in an event loop."""
         waits = self._waits(run_id)
         if waits is not None:
-            with self._spared(), suppress(Halted):
+            with sparing(self), suppress(Halted):
                 await waits.watched(lambda: self._backend.check(run_id))
 
     def _waits(self, run_id: str) -> Waits | None:
-        try:
+        with sparing(self):
             return self._backend.waits(run_id)
-        except Exception as problem:  # noqa: BLE001
-            self.fault(problem)
-            return None
+        return None
 
     def halted(self, run_id: str) -> ControlEvent | None:
         """Return the decision that halted a run; None if it may go on. With ``on_halt="end"`` this is where adapters
         stop a run, so the halt is an event of the current span, as of `check`."""
-        try:
+        halt = None
+        with sparing(self):
             halt = self._backend.halted(run_id)
-        except Exception as problem:  # noqa: BLE001
-            self.fault(problem)
-            return None
         if halt is not None and self.on_halt == "end":
             self._record(halt, halt.message)
         return halt
 
     def warning(self, run_id: str) -> ControlEvent | None:
         """Return the newest warning about a run that was not returned before; None if there is none."""
-        try:
+        with sparing(self):
             return self._backend.warning(run_id)
-        except Exception as problem:  # noqa: BLE001
-            self.fault(problem)
-            return None
+        return None
 
     def status(self, run_id: str) -> RunStatus | None:
         """Return the status of a run; None if it is not known. Raises `StreamprocError` on Kafka, where
@@ -261,11 +259,9 @@ class Watch:
     def owns(self, what: Hashable, owner: object) -> bool:
         """Return whether an adapter reports this agent, call or answer: the first one that asks, of all that report to
         the same engine. A framework that has the same adapter twice, or an adapter within another, counts once."""
-        try:
+        with sparing(self):
             return self._backend.reporters().owns(what, owner)
-        except Exception as problem:  # noqa: BLE001
-            self.fault(problem)
-            return True
+        return True
 
     def run_id(self, given: str | None = None, framework: str | None = None) -> str:
         """Return the id of the run at hand: the `given` one, else that of `run`, else what the framework calls it,
@@ -308,22 +304,31 @@ class Watch:
         except Exception as problem:  # noqa: BLE001  # of a tracer; the halt is not lost with it, also if fail is "closed"
             self._count(problem, "a halt is missing in its span")
 
-    @contextmanager
-    def _spared(self, but: type[Exception] | tuple[()] = ()) -> Iterator[None]:
-        """Make what goes wrong inside a fault: whatever it is, the agent must not end by it."""
-        try:
-            yield
-        except but:
-            raise
-        except Exception as problem:  # noqa: BLE001
-            self.fault(problem)
-
     def _known(self, run_id: str) -> _Known:
         with self._lock:
             known = self._runs.get(run_id)
             if known is None:
                 known = self._runs[run_id] = _Known()
             return known
+
+
+class sparing:  # noqa: N801  # reads as the statement that it is: `with sparing(watch):`
+    """Report what fails inside to `watch`, so that it never reaches the agent. `Halted` passes, and so does `but`."""
+
+    __slots__ = ("_but", "_watch")
+
+    def __init__(self, watch: Watch, but: type[Exception] | tuple[()] = ()) -> None:
+        self._watch = watch
+        self._but = but
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: object) -> bool:
+        if not isinstance(problem, Exception) or isinstance(problem, self._but):
+            return False
+        self._watch.fault(problem)
+        return True
 
 
 def _in_event_loop() -> bool:

@@ -182,6 +182,9 @@ CACHE_PARTS: Final = (
 """Anthropic and Bedrock do not include tokens read from or written to the cache in their input tokens."""
 
 
+TOKENS: Final = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens")
+
+
 def rename(data: Mapping[Any, Any], aliases: tuple[Alias, ...]) -> dict[Any, Any]:
     """Return the fields under their canonical names. An alias that cannot be used keeps its name."""
     found = dict(data)
@@ -263,6 +266,16 @@ def rename_usage(data: Mapping[Any, Any]) -> dict[Any, Any]:
         if total in found and UNFIT not in counts and sum(counts) <= INTEGER_MAX:
             found[total] = sum(counts)
     return rename(found, USAGE_ALIASES)
+
+
+def tokens_in(usage: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return the numbers of tokens of a usage under their canonical names, without those that are 0, which may stand
+    beside another name for the same."""
+    told = {name: value for name, value in usage.items() if value}
+    if "prompt_tokens" not in told and not told.keys().isdisjoint(CACHE_PARTS[0][1]):
+        told.setdefault("input_tokens", 0)  # Anthropic leaves out those of the cache
+    found = rename_usage(told)
+    return {name: found[name] for name in TOKENS if found.get(name)}
 
 
 def _same(one: Any, other: Any) -> bool:

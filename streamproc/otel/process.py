@@ -12,15 +12,20 @@ from typing import TYPE_CHECKING, Final
 
 from streamproc.client import HaltListener, TurnPublisher
 from streamproc.errors import InvalidSettings
-from streamproc.metrics import exposing
+from streamproc.metrics import definitions, exposing
+from streamproc.metrics.clients import publisher_readings
+from streamproc.metrics.readings import Reading
 from streamproc.otel.bridge import BUFFER_MAX, SpanBridge
-from streamproc.otel.metrics import bridge_readings
 from streamproc.otel.receiver import SpanReceiver
 from streamproc.otel.span_topic import SpanTopicReader
 from streamproc.settings import LOOPBACK
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streamproc.client import TurnPublisher
     from streamproc.otel.assembly import AssemblyLimits
+    from streamproc.otel.bridge import SpanBridge
     from streamproc.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -98,3 +103,15 @@ def _missing(stop: asyncio.Event, bridge: SpanBridge, reader: SpanTopicReader | 
     if reader is not None and not reader.joined:
         found.append("joining the consumer group")
     return found
+
+
+def bridge_readings(bridge: SpanBridge, publisher: TurnPublisher) -> Iterator[Reading]:
+    """Yield what a bridge and its publisher have counted."""
+    held = bridge.assembly
+    outcomes = {
+        "turn": held.turns, "usage": held.usage, "ignored": bridge.counts["ignored"] + held.wrappers + held.repeated,
+        "refused": bridge.counts["refused"], "late": held.late,
+    }  # fmt: skip
+    for outcome in definitions.SPAN_OUTCOMES:
+        yield Reading(definitions.OTEL_SPANS, outcomes[outcome], (outcome,))
+    yield from publisher_readings([publisher])

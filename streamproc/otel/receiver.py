@@ -2,7 +2,8 @@
 
 Answers follow the protocol, because exporters act on them: 200 with a partial success for spans that cannot be used,
 400 for a body that is no OTLP (not sent again), 503 with `Retry-After` while the turns have nowhere to go, or too many
-bodies are being read (sent again).
+bodies are being read (sent again). An agent that is only traced asks whether its run is halted, before it calls a model
+or a tool: a span is a report, and OTLP has no way back.
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 from aiohttp import web
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTracePartialSuccess,
+    ExportTraceServiceResponse,
+)
 
 from streamproc.metrics.bounded_http import BoundedRunner
 from streamproc.otel.decoding import SPANS_MAX, Encoding, TooManyValues, UnreadableSpans, read_spans, unpacked
-from streamproc.otel.halt_answers import PATH, halt_answer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from streamproc.client import HaltListener
     from streamproc.importers.genai_spans import SpanRecord
@@ -38,6 +41,8 @@ BODY_S: Final = 30.0  # for a body to arrive
 STOP_TIMEOUT_S: Final = 3.0  # for requests that are being read at a stop
 CONTENT_TYPES: Final[dict[str, Encoding]] = {"application/x-protobuf": "protobuf", "application/json": "json"}
 TYPE_OF: Final = {encoding: content_type for content_type, encoding in CONTENT_TYPES.items()}
+PATH: Final = "/halted/{run:[\\s\\S]+}"  # ids may have slashes and line breaks
+NOT_CURRENT: Final = "halts are not received now: see the log, or run `streamproc doctor`"
 
 
 class SpanReceiver:
@@ -128,9 +133,10 @@ class SpanReceiver:
         def decode() -> Iterator[SpanRecord]:
             return read_spans(unpacked(body, self._bytes_max) if packed else body, encoding)
 
-        found = _Bounded(await asyncio.to_thread(decode))  # for a second at most, while others are answered
-        taken = await self._bridge.take(found)
-        return _accepted(encoding, taken, found.left_out())
+        spans = await asyncio.to_thread(decode)  # for a second at most, while others are answered
+        taken = await self._bridge.take(islice(spans, SPANS_MAX))
+        left_out = sum(1 for _ in islice(spans, SPANS_MAX))  # counted up to as many again
+        return _accepted(encoding, taken, left_out)
 
     def _is_allowed(self, request: web.Request) -> bool:
         if not self._token:
@@ -148,21 +154,6 @@ class SpanReceiver:
             headers["WWW-Authenticate"] = "Bearer"
         body = orjson.dumps({"message": why}) if encoding == "json" else _status_message(why)
         return web.Response(status=status, body=body, content_type=TYPE_OF[encoding], headers=headers)
-
-
-class _Bounded:
-    """The first spans of a request, and the number of the others."""
-
-    def __init__(self, spans: Iterator[SpanRecord]) -> None:
-        self._spans = spans
-
-    def __iter__(self) -> Iterator[SpanRecord]:
-        for _, span in zip(range(SPANS_MAX), self._spans, strict=False):
-            yield span
-
-    def left_out(self) -> int:
-        """Return how many more there are, counted up to as many again."""
-        return sum(1 for _ in islice(self._spans, SPANS_MAX))
 
 
 def _accepted(encoding: Encoding, taken: Taken, left_out: int) -> web.Response:
@@ -183,13 +174,32 @@ def _accepted(encoding: Encoding, taken: Taken, left_out: int) -> web.Response:
 
 
 def _status_message(text: str) -> bytes:
-    """Return a `google.rpc.Status` with a message (field 2), as OTLP asks for; its package is not needed for that."""
-    value = text.encode()
-    return b"\x12" + bytes(_varint(len(value))) + value
+    """Return a `google.rpc.Status` with a message (field 2), as OTLP asks for. Its package is not needed: the text of a
+    partial success has the same bytes."""
+    return ExportTracePartialSuccess(error_message=text).SerializeToString()
 
 
-def _varint(number: int) -> Iterable[int]:
-    while number > 0x7F:
-        yield number & 0x7F | 0x80
-        number >>= 7
-    yield number
+def halt_answer(listener: HaltListener, run_id: str) -> web.Response:
+    """Return 200 with ``{"run_id": …, "halted": …}``, and for a halted run `message` and, if it is known, `control`.
+
+    A halt that is known is told without a broker, too. Otherwise, as long as no halts are received, the answer is 503:
+    the caller decides whether to go on.
+    """
+    halted = listener.error(run_id)
+    if halted is None and not (listener.connected and listener.caught_up.is_set()):
+        return _json({"message": NOT_CURRENT}, 503)
+    answer: dict[str, object] = {"run_id": run_id, "halted": halted is not None}
+    if halted is not None:
+        answer["message"] = str(halted)
+        if halted.control is not None:
+            answer["control"] = orjson.Fragment(halted.control.model_dump_json(exclude_none=True))
+    return _json(answer, 200)
+
+
+def _json(content: dict[str, object], status: int) -> web.Response:
+    return web.Response(
+        body=orjson.dumps(content),
+        status=status,
+        content_type="application/json",
+        headers={"Cache-Control": "no-store"},
+    )

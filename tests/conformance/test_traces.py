@@ -22,6 +22,7 @@ from pydantic_ai.models.instrumented import InstrumentationSettings
 from streamproc import Halted
 from streamproc.importers.genai_spans import SpanRecord, step_of
 from streamproc.importers.otlp import spans_of
+from streamproc.integrations.watch import sparing
 from streamproc.otel.assembly import TraceAssembly
 from tests.conformance.driver import Driver, Job, Model, Say
 from tests.conformance.suite import HonestWork, stuck
@@ -108,7 +109,7 @@ class Traced(Driver):
         provider.shutdown()
         self.turns = 0
         for event in self.events(path):
-            with watch._spared():
+            with sparing(watch):
                 watch._backend.feed({"type": "turn"} | event)
             self.turns += event.get("type", "turn") == "turn"
             watch.check(event["run_id"])

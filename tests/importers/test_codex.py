@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 
 from streamproc.fingerprint.marks import marks_of
 from streamproc.importers import Import
-from streamproc.importers.codex_results import answer_of
+from streamproc.importers.codex_turns import answer_of
 from streamproc.importers.discovery import log_paths
 from streamproc.model.wire import WAITS
 from tests.importers.cli_logs import (

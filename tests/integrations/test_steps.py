@@ -9,7 +9,8 @@ import pytest
 from streamproc import Watch
 from streamproc.integrations import _steps
 from streamproc.integrations._requests import Requests
-from streamproc.integrations._steps import Steps, plain, sparing
+from streamproc.integrations._steps import Steps, plain
+from streamproc.integrations.watch import sparing
 
 
 @pytest.fixture(autouse=True)

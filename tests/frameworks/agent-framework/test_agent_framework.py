@@ -32,9 +32,7 @@ from agent_framework import (
 )
 
 from streamproc import Halted, Monitor, Watch
-from streamproc.integrations import _agent_framework_calls
-from streamproc.integrations._agent_framework_calls import UNSENT
-from streamproc.integrations.agent_framework import Breaker
+from streamproc.integrations.agent_framework import UNSENT, Breaker
 from tests.integrations.examples import printed, run_blocks, shown
 
 STEPS = 12  # of a model that would never end by itself
@@ -505,13 +503,6 @@ async def test_tools_of_the_provider_are_not_waited_for(where: dict[str, bool]) 
     call = Content.from_function_call("c1", "search", arguments={}, **where)
     await Agent(Model([[Content.from_text("Found."), call]]), tools=[run], middleware=[breaker]).run("Fix it.")
     assert [turn["output"] for turn in fed] == ["Found."]
-
-
-def test_calls_without_a_result_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_agent_framework_calls, "CALLS_MAX", 2)
-    pending = _agent_framework_calls.PendingCalls()
-    pending.add("r1", [asking("ls", at) for at in range(3)])
-    assert [pending.take("r1", f"c{at}") is not None for at in range(3)] == [False, True, True]
 
 
 async def test_results_of_the_caller_are_seen() -> None:
