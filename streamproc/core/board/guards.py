@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from streamproc.core.board.config import STATE_SKIP, UNKNOWN, BoardConfig, TransitionGuard
 from streamproc.core.board.state import (
@@ -149,14 +149,10 @@ def _report(evidence: Mapping[str, Proof], guard: TransitionGuard, task: Task) -
     proof = evidence.get(guard.name)
     if proof is None or not proof.subject:
         return proof
-    subject, own = _words(proof.subject[:MODULE_CHARS]), _words(_OWNER[guard.name](task))
+    of_module = guard.name == "init"
+    subject = _words(proof.subject[:MODULE_CHARS] if of_module else proof.subject)
+    own = _words(task.module_name if of_module else task.id)
     return proof if not own or subject <= own or own <= subject else None
-
-
-_OWNER: Final[Mapping[str, Callable[[Task], str]]] = {
-    "dod": lambda task: task.id,
-    "init": lambda task: task.module_name,
-}
 
 
 def _words(name: str) -> set[str]:
