@@ -1,10 +1,10 @@
 """BUDGET003 cycle: a cycle has run too often, for too long, or has cost too much.
 
-Sees: iterations of a cycle (passes of its anchor edge) against `maxCycleIterations`, and the log time and spend of its
-own nodes since the run entered it against `maxCycleRuntimeMs` and `maxCycleCost`. The time between two events belongs
-to the turn that ends it: a turn of a node outside of the cycle adds nothing. Cycles come from the declared graph, or
-else from the observed handovers. An observed cycle starts with the run if the run did nothing else before, else when it
-is found.
+Sees: iterations of a cycle (passes of its anchor edge, and rounds that avoid it) against `maxCycleIterations`, and the
+log time and spend of its own nodes since the run entered it against `maxCycleRuntimeMs` and `maxCycleCost`. The time
+between two events belongs to the turn that ends it: a turn of a node outside of the cycle adds nothing. Cycles come
+from the declared graph, or else from the observed handovers. An observed cycle starts with the run if the run did
+nothing else before, else when it is found.
 
 Why: a loop that should converge in three rounds and is in its eighth needs a person, even if each round was new.
 

@@ -15,8 +15,9 @@ Tuning: `halt` counts attempts with the same error; 2 stops after the first futi
 preset `repair`, is for work that consists of attempts and repairs: retryable errors count too, unless the same one
 follows at once with no turn in between, which is a retry and no repair; failed calls count like reported errors, per
 tool, and by their whole text if it has several lines, because the output of a test runner always begins alike; and what
-a node finds out in between excuses nothing. The attempts of a run count whichever node reports them: `attempt-1`,
-`attempt-2` and `attempt-3` with one error are three attempts. Agents that explore fail alike more often.
+a node finds out in between excuses nothing. The attempts of a run at one task (`task_id`) count whichever node reports
+them: `attempt-1`, `attempt-2` and `attempt-3` with one error are three attempts. Nodes of other names that fail alike
+one right after the other are one: nothing was repaired yet. Agents that explore fail alike more often.
 
 Reference: repair-loop requirement "compare error signatures before and after repair attempts"; "comparing signatures
 is universal: works for any error type".

@@ -8,8 +8,9 @@ Why: an agent that repeats its answer word for word makes no progress; more turn
 
 False alarms: an agent may legitimately repeat itself if something new happened in between: another node said something
 new, a tool answered something new, a test result changed, a person spoke. Each of these restarts the count. The same
-answer to another request, task or query is no repeat (`request`, `task_id`, `query`): a map over items may answer "yes"
-thirty times. Text between two tool calls of the same node is narration ("let me wait a bit longer") and is not counted.
+answer to another request, task or query is no repeat (`request`, `task_id` or else the one task that the agent has in
+progress on the board, `query`), nor is that of another `agent` at the node: a map over items may answer "yes" thirty
+times. Text between two tool calls of the same node is narration ("let me wait a bit longer") and is not counted.
 A short line ("Continue.", a speaker's name, a verdict) is honestly the same while others say new things, so others'
 words restart its count. A long one is work that is handed in again, however the others word their complaint: only
 results restart it. A node that never calls a tool, such as a harness, and repeats its sentence to another one that says

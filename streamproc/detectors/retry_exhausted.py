@@ -6,8 +6,9 @@ cause or a person's approval, a validator approves it, or the run makes progress
 
 Why: a task that failed three times for one reason fails a fourth time for the same reason.
 
-False alarms: a verdict and the transition that follows it are one failure. Another class, an approval or progress (a
-metric or test result better than ever) restarts the count. Retryable errors and errors without a class do not count.
+False alarms: a verdict and the transition that follows it are one failure. Another class, an approval, a turn of the
+task with an empty `errors` list, or progress (a metric or test result better than ever) restarts the count. Retryable
+errors and errors without a class do not count.
 
 Tuning: `warn` and `halt` count failures; at `halt` the run is halted, too (0: it continues with its other tasks).
 
