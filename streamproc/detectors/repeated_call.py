@@ -23,11 +23,11 @@ Only calls that write by the form of their arguments count with new answers, and
 long test command that is run again and again, or a poll with a long command, is left alone.
 
 Tuning: `gate` names what restarts the count: `any` news; `results` only, and not the words of other nodes; `none` but
-measured progress and a person: the plain count of a tool with the same arguments within `within` calls, contiguous or
-interleaved, whatever it answers (`halt`; `warn` in a row). `warn`/`halt` for answers equal byte for byte, `masked_*`
-for those equal after masking, `unanswered_*` if no result was reported; `within` is the window in calls. Live calls:
-`live_repeats_min`, `live_standstills`, `live_minutes`, `known_warn` and `known_halt`. Writing calls: `written_warn` and
-`written_halt`.
+measured progress and a person: the plain count of a tool with the same arguments within `within` calls of its node,
+contiguous or interleaved, whatever it answers (`halt`; `warn` in a row). `warn`/`halt` for answers equal byte for byte,
+`masked_*` for those equal after masking, `unanswered_*` if no result was reported; `within` is the window in calls.
+Live calls: `live_repeats_min`, `live_standstills`, `live_minutes`, `known_warn` and `known_halt`. Writing calls:
+`written_warn` and `written_halt`.
 
 Reference: "same tool called with identical arguments >= 3 times within 10 steps", with the novelty gate.
 """
@@ -120,9 +120,8 @@ class RepeatedCall(Detector):
     def _recent(self, view: View, limits: Limits) -> Finding | None:
         """Return the finding behind a gate of its own: a call that was made again and again in recent call turns."""
         best: tuple[Level, Recent, list[int]] | None = None
-        first_step = view.run.call_turns - limits.within
         for recent in view.recent:
-            steps = [step for step in recent.call_turns if step > first_step]
+            steps = [step for step in recent.call_turns if step > recent.call_turns[-1] - limits.within]
             turns = recent.turns[-len(steps) :]
             in_row = sum(step > steps[-1] - limits.warn for step in steps)
             reached = level(len(steps), 0, limits.halt) or level(in_row, limits.warn, 0)

@@ -38,8 +38,7 @@ def test_a_loop_without_new_results_is_halted_in_any_graph(
         edges |= {tuple(dice.sample(NODES, 2)) for _ in range(more_edges)}  # type: ignore[misc]
         raws.append({"run_id": "r", "type": "run.started", "graph": {"edges": dice.sample(sorted(edges), len(edges))}})
     raws += [turn(dice, dice.choice(NODES), stuck=False) for _ in range(before)]
+    raws += [turn(dice, node, stuck=True) for _ in range(ROUNDS_MAX) for node in ring]
     monitor = Monitor(POLICY)
-    for raw in raws:
-        monitor.feed(raw)
-    found = [one for _ in range(ROUNDS_MAX) for node in ring for one in monitor.feed(turn(dice, node, stuck=True))]
-    assert "halt" in [one.severity for one in found]
+    # What came before may be stuck as well, such as a verifier with other failing tests each time: one halt is enough.
+    assert "halt" in [one.severity for raw in raws for one in monitor.feed(raw)]

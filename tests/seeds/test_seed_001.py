@@ -355,7 +355,7 @@ def test_a_coder_may_report_its_files_as_structured_output_and_a_decoder_is_no_c
 
 
 @pytest.mark.parametrize("first", ["researcher", "verifier", "coder", "summary"])
-@pytest.mark.parametrize("named", ["planner", "PlannerAgent", "supervisor"])
+@pytest.mark.parametrize("named", ["planner", "PlannerAgent", "supervisor", "lead", "main"])
 def test_it_does_not_matter_who_speaks_first(first: str, named: str) -> None:
     # "planner → 'need to assess' → researcher → 'already done' → planner → …"
     raws: list[Raw] = [{"node": first, "output": "Project summary: a CLI in Python."}]

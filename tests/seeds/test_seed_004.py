@@ -160,6 +160,30 @@ def test_a_refused_result_completes_no_cycle() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("agents", [1, 2, 5, 8])
+def test_what_other_agents_call_does_not_count_for_ten_steps(agents: int) -> None:
+    # "Same tool called with identical arguments ≥ 3 times within 10 steps": of the agent that is halted
+    reads = [call(path=f"{n}.py") | {"node": f"n{n % agents}"} for n in range(3 * agents) if n % agents]
+    stuck = call() | {"node": "stuck"}
+    turns = [turn for n in range(3) for turn in (*reads[n * (agents - 1) : (n + 1) * (agents - 1)], stuck)]
+    halts = [one for one in played(*turns) if one.severity == "halt"]
+    assert [(one.code, one.node) for one in halts] == [("LOOP003", "stuck")]
+
+
+def test_a_call_eleven_steps_ago_is_forgotten() -> None:
+    # "within 10 steps"
+    between = [call(path=f"{n}.py") for n in range(10)]
+    assert "LOOP003" not in [one.code for one in played(call(), *between, call(), *between, call())]
+
+
+def test_a_validator_may_approve_in_the_same_words() -> None:
+    # "functionally identical output": about another report
+    said = {"node": "qa", "output": "Approved."}
+    assert played(said, verdict("T1", "APPROVED"), said, verdict("T2", "APPROVED")) == []
+    assert played(verdict("T1", "APPROVED"), said, verdict("T2", "APPROVED"), said) == []
+    assert played(said, said)[-1].code == "LOOP001"
+
+
 def test_the_task_that_a_run_is_started_for_is_stalled_as_well() -> None:
     # "ACTION: Halt agent, log loop signature, set task status to STALLED"
     again = [{name: value for name, value in call().items() if name != "task_id"} | {"agent": "Backend"}] * 3

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from streamproc.core.board.change import BoardChange
+from streamproc.core.board.change import BoardChange, Tag
 from streamproc.core.board.config import BoardConfig
 from streamproc.core.board.state import Assignee, Board
 from streamproc.core.run_state import RunState
-from streamproc.model.wire import BoardEvent, TaskDelegated
+from streamproc.model.wire import BoardEvent, TaskDelegated, TaskVerdict
 
 AGENTS_MAX: Final = 8  # a team has a handful; also the factor between cycle and agent in `Board.owners`
 OWNERS_MAX: Final = 32  # as many as tasks on a board
@@ -43,6 +43,14 @@ def note_worker(change: BoardChange, event: BoardEvent, task: int) -> None:
     name = event.agent or event.node
     if name and task not in change.board.owners:
         _own(change.board, task, _place(change.board, name))
+
+
+def note_verdict(run: RunState, event: TaskVerdict, tag: Tag) -> None:
+    """End what the node of a validator repeats: its next words are about another report."""
+    node = run.nodes.find(tag(event.validator or event.agent or event.node))
+    if node is not None:
+        node.output.clear()
+        node.structured.clear()
 
 
 def deliver(run: RunState, change: BoardChange, event: TaskDelegated) -> None:

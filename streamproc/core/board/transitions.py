@@ -13,7 +13,7 @@ from streamproc.core.board.config import FOREIGN, STATE_SKIP, UNKNOWN, BoardConf
 from streamproc.core.board.ends import resume_tasks
 from streamproc.core.board.guards import learn, open_gates, unmet
 from streamproc.core.board.holds import approve, decide, holder, recover, release
-from streamproc.core.board.owners import deliver, note_worker
+from streamproc.core.board.owners import deliver, note_verdict, note_worker
 from streamproc.core.board.state import (
     ASSUMED,
     DEPENDENCIES_MAX,
@@ -141,6 +141,7 @@ def _delegated(run: RunState, change: BoardChange, event: TaskDelegated) -> None
 
 
 def _judged(run: RunState, change: BoardChange, task: Task, event: TaskVerdict) -> None:
+    note_verdict(run, event, change.tag)
     if event.verdict == "APPROVED":
         change.board.failed = []
         task.failure = []

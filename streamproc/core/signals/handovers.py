@@ -37,6 +37,8 @@ FRUITLESS_MAX: Final = 8  # edges with fruitless handovers; past it, the least r
 _CODER: Final = re.compile("(?<![a-zA-Z])coder|Coder|(?<![A-Z])CODER")  # a node whose work is files
 _PLANNERS: Final = "planner|supervisor|orchestrator|coordinator|manager|router"  # nodes that give work to others
 _PLANNER: Final = re.compile(f"(?<![a-zA-Z])(?:{_PLANNERS})|{_PLANNERS.title()}|(?<![A-Z])(?:{_PLANNERS.upper()})")
+_WORKERS: Final = "researcher|coder|verifier|tester|reviewer|qa"  # nodes that are given work
+_WORKER: Final = re.compile(f"(?<![a-zA-Z])(?:{_WORKERS})|{_WORKERS.title()}|(?<![A-Z])(?:{_WORKERS.upper()})")
 NAMES_MAX: Final = 9  # of nodes: one that hands over on `FRUITLESS_MAX` edges
 
 # Bits of `FruitlessHandovers.bits`.
@@ -227,7 +229,10 @@ def is_coder(name: str) -> bool:
 
 def gives_work(source: str, target: str) -> bool:
     """Return whether a node gives work to another, by their names: a planner may speak after those whom it asks."""
-    return _PLANNER.search(source) is not None and _PLANNER.search(target) is None
+    plans: bool = _PLANNER.search(source) is not None
+    if plans != (_PLANNER.search(target) is not None):
+        return plans
+    return _WORKER.search(target) is not None and _WORKER.search(source) is None
 
 
 @cfunc

@@ -1,7 +1,7 @@
-"""The calls of the last ten call turns, as they were made: repeats of one call, contiguous or interleaved with others.
-Recorded only if the policy's `Gate` of LOOP003 is not `any`.
+"""The calls of the last ten call turns of each node and topic, as they were made: repeats of one call, contiguous or
+interleaved with others. Recorded only if the policy's `Gate` of LOOP003 is not `any`.
 
-Memory: `OCCURRENCES_MAX` call turns with up to `PARALLEL_MAX` calls each.
+Memory: `OCCURRENCES_MAX` call turns of one node and `TURNS_MAX` of all, with up to `PARALLEL_MAX` calls each.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from streamproc.core.signals.calls import OCCURRENCES_MAX
 from streamproc.core.signals.novelty import Gate
 from streamproc.model.wire import FAILED_RETRYABLE, NO_ANSWER, Call
 
+TURNS_MAX: Final = 30  # of all nodes: three each of ten that take turns
 PARALLEL_MAX: Final = 8  # calls of one turn that are recorded: agents rarely make more at once
 
 
 class Recent(NamedTuple):
-    """A call and the times it was made in recent call turns, this one included, oldest first."""
+    """A call and the times it was made in recent call turns of its node, this one included, oldest first: by turn of
+    the run, and by the node's own count of these call turns."""
 
     call: Call
     turns: list[int]
@@ -42,13 +44,17 @@ def observe_recent_calls(now: Now, log: list[list[int]], gate: Gate) -> tuple[Re
     if not made:
         return ()
     end = now.novelty.last_end(gate)
-    log.append([now.call_turns, now.index, *made])
-    if len(log) > OCCURRENCES_MAX:
-        del log[0]
-    counted = [entry for entry in log if entry[1] >= end]
+    own = [entry for entry in log if entry[0] == actor]
+    if len(own) >= OCCURRENCES_MAX:
+        log.remove(own.pop(0))
+    elif len(log) >= TURNS_MAX:
+        log.remove(dropped := log[0])
+        own = [entry for entry in own if entry is not dropped]
+    log.append([actor, now.index, *made])
+    own.append(log[-1])
     found = []
     for tag, call in made.items():
-        times = [entry for entry in counted if tag in entry[2:]]
+        times = [(place, entry[1]) for place, entry in enumerate(own) if entry[1] >= end and tag in entry[2:]]
         if len(times) > 1:
-            found.append(Recent(call, [entry[1] for entry in times], [entry[0] for entry in times]))
+            found.append(Recent(call, [turn for _, turn in times], [place for place, _ in times]))
     return tuple(found)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from streamproc.core.signals.calls import OCCURRENCES_MAX
 from streamproc.core.signals.nodes import NODES_MAX
+from streamproc.core.signals.recent_calls import TURNS_MAX
 from streamproc.errors import InvalidPolicy
 from streamproc.policy import Policy, load_policy
 from tests.feeding import STANDARD, Feed, Raw, Reported, halts
@@ -184,14 +186,15 @@ def test_the_memory_behind_the_gates_is_bounded() -> None:
         feed.raw(text | ({"tool_calls": calls} if dice.random() < 0.5 else {}))
         assert len(feed.stored) <= STATE_BYTES_MAX
         assert len(feed.state.streams.windows) <= 4 + NODES_MAX
-        assert len(feed.state.cold.recent_calls) <= OCCURRENCES_MAX
+        assert len(feed.state.cold.recent_calls) <= TURNS_MAX
+        assert max(Counter(entry[0] for entry in feed.state.cold.recent_calls).values(), default=0) <= OCCURRENCES_MAX
     feed.restart()
 
 
 def first_by_the_book(turns: list[Raw]) -> int | None:
-    """Return the first turn with a third equal text, a second round of texts, or a third equal call of ten."""
+    """Return the first turn with a third equal text, a second round of texts, or a third equal call of one node."""
     texts: dict[str, list[str]] = {}
-    calls: list[tuple[str, int]] = []
+    calls: dict[str, list[int]] = {}
     for index, turn in enumerate(turns):
         own = texts.setdefault(turn["node"], [])
         if "output" in turn:
@@ -203,8 +206,9 @@ def first_by_the_book(turns: list[Raw]) -> int | None:
                 if block == own[-2 * period : -period] and len(set(block)) > 1:
                     return index
         for call in turn.get("tool_calls", ()):
-            calls.append((turn["node"], call["args"]))
-            if calls[-10:].count(calls[-1]) >= 3:
+            made = calls.setdefault(turn["node"], [])
+            made.append(call["args"])
+            if made[-10:].count(made[-1]) >= 3:
                 return index
     return None
 
