@@ -25,9 +25,9 @@ long test command that is run again and again, or a poll with a long command, is
 Tuning: `gate` names what restarts the count: `any` news; `results` only, and not the words of other nodes; `none` but
 measured progress and a person: the plain count of a tool with the same arguments within `within` calls of its node,
 contiguous or interleaved, whatever it answers (`halt`; `warn` in a row). `warn`/`halt` for answers equal byte for byte,
-`masked_*` for those equal after masking, `unanswered_*` if no result was reported; `within` is the window in calls.
-Live calls: `live_repeats_min`, `live_standstills`, `live_minutes`, `known_warn` and `known_halt`. Writing calls:
-`written_warn` and `written_halt`.
+`masked_*` for those equal after masking, `unanswered_*` if no result was reported; `within` is the window in calls. For
+live calls there are `live_repeats_min`, `live_standstills`, `live_minutes`, `known_warn` and `known_halt`, for writing
+calls `written_warn` and `written_halt`.
 
 Reference: "same tool called with identical arguments >= 3 times within 10 steps", with the novelty gate.
 """
