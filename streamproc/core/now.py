@@ -27,7 +27,7 @@ class Now:
     call_turns: u32  # turns with calls so far
     evicted: u32  # entries that this event drops from full collections
     node_tag: u32
-    topic: u32  # what the turn is about: its task and its request; 0: it does not say
+    topic: u32  # what the turn is about: its task, its request, its agent if the node has several; 0: none
     marks: Marks  # of the policy in force
     names: Names  # tags of names
     tag: Callable[[str], int]  # returns the tag of a name

@@ -139,10 +139,14 @@ class SessionFile(RecordReader):
         if attached.get("type") != "queued_command" or mode not in ("prompt", NOTIFICATION):
             return
         scope = self._scope(data)
-        if mode == NOTIFICATION:
+        if mode == NOTIFICATION and self.messages.is_new(data, self._place(data)):
             self.messages.notified(scope.run_id, text_of(attached.get("prompt")))
-            return
-        if scope.parent_run_id or not is_person(attached) or not is_human(attached.get("prompt")):
+        if (
+            mode == NOTIFICATION
+            or scope.parent_run_id
+            or not is_person(attached)
+            or not is_human(attached.get("prompt"))
+        ):
             return
         if self.messages.is_new(data, self._place(data)):
             self.buffer.user_message(scope, number, string(data.get("uuid")), time_ms(data.get("timestamp")))

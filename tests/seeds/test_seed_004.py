@@ -452,7 +452,12 @@ def test_a_withdrawn_approval_leaves_what_the_evidence_has_opened() -> None:
     names = ["mockup", "interaction-spec", "component-hierarchy", "state-variations", "accessibility-checklist"]
     ticket = created("T1", ui_touching="yes", artifacts=names, design={"status": "DONE"})
     withdrawn = {"type": "decision.recorded", "task_id": "T1", "decision": "withdraw", "by": "ann"}
-    assert played(ticket, withdrawn, *moves("T1", "READY", "LOCKED", "IMPLEMENTING")) == []
+    approved = withdrawn | {"decision": "approve"}
+    start = moves("T1", "READY", "LOCKED", "IMPLEMENTING")
+    assert played(ticket, withdrawn, *start) == []
+    assert played(ticket, approved, withdrawn, *start) == []
+    later = created("T1", ui_touching="yes")
+    assert played(later, approved, ticket, withdrawn, *start)[-1].type == "decision.recorded"
 
 
 def test_artifacts_may_be_named_by_their_paths() -> None:

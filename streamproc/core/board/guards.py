@@ -43,7 +43,7 @@ def learn(board: Board, config: BoardConfig, task: Task, evidence: Mapping[str, 
         proof = _report(evidence, guard, task)
         if proof is not None:
             if _passes(proof, guard):
-                task.flags |= PASSED << number
+                task.flags = task.flags & ~(WAIVED << number) | PASSED << number
                 if guard.when == "module" and task.module and task.module not in board.modules:
                     board.modules = [*board.modules[1 - MODULES_MAX :], task.module]
             elif _denies(proof, guard):
@@ -115,7 +115,9 @@ def pass_verdicts(config: BoardConfig, task: Task) -> None:
 
 def _open(config: BoardConfig, task: Task, number: int, overridden: list[tuple[str, str]]) -> None:
     guard = config.guards[number]
-    task.flags |= (PASSED | WAIVED) << number | DESIGNED * guard.ticket
+    if not task.flags & PASSED << number:  # what the evidence has passed does not depend on the approval
+        task.flags |= WAIVED << number
+    task.flags |= PASSED << number | DESIGNED * guard.ticket
     task.items[number] = (1 << len(guard.items)) - 1
     overridden.append((guard.code, guard.name))
 

@@ -31,16 +31,8 @@ from streamproc.core.run_scope import change_scope
 from streamproc.core.run_state import RunState
 from streamproc.model.wire import DecisionRecorded, Event, Turn
 
-NO_APPROVAL: Final = (
-    "CANCEL",
-    "REASSIGN",
-    "REJECT",
-    "REDELEGATE",
-    "WITHDRAW",
-    "REVOKE",
-    "DENY",
-    "DENIED",
-)  # a decision that approves no result
+# How a decision begins that approves no result.
+NO_APPROVAL: Final = ("CANCEL", "REASSIGN", "REJECT", "REDELEGATE", "WITHDRAW", "REVOKE", "DENY", "DENIED")
 STATUSES: Final = ("blocked", "stalled", "escalated")
 
 

@@ -47,7 +47,7 @@ def note_worker(change: BoardChange, event: BoardEvent, task: int) -> None:
 
 def note_verdict(run: RunState, event: TaskVerdict, tag: Tag) -> None:
     """End what the node of a validator repeats: its next words are about another report."""
-    node = run.nodes.find(tag(event.validator or event.agent or event.node))
+    node = run.nodes.find(tag(event.validator))
     if node is not None:
         node.output.clear()
         node.structured.clear()
