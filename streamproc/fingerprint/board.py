@@ -34,6 +34,7 @@ PROOFS_MAX: Final = 16  # guards of one transition; boards have a handful
 ITEMS_MAX: Final = 24  # of one report; a definition of done has about ten
 APPROVED: Final = "APPROVED"
 ITEM_CHARS_MAX: Final = 80  # an item is a name, or a path
+SUBJECT_CHARS_MAX: Final = 128  # as many as ids of tasks and names of modules have
 ITEM_READ_MAX: Final = 4 * ITEM_CHARS_MAX  # characters of an item that are searched for secrets
 EXCERPT_CHARS_MAX: Final = 100  # of a rejection: enough for a person to find the report
 DEPENDENCIES_MAX: Final = 32
@@ -168,7 +169,8 @@ def _subject(guard: str, name: str, value: Any) -> str:
     named = {plain(key): part for key, part in value.items()} if isinstance(value, Mapping) else {}
     said = (named[key] for key in _SUBJECTS[guard] if isinstance(named.get(key), str))
     files = (_REPORT_FILE.search(text) for text in (name, value, *map(named.get, _FILES)) if isinstance(text, str))
-    return redact_id(next(chain(said, (file[1] for file in files if file)), "").strip())
+    subject = next(chain(said, (file[1] for file in files if file)), "").strip()
+    return redact_id(subject[:ITEM_READ_MAX])[:SUBJECT_CHARS_MAX]
 
 
 def _guard(name: str, clean: _Clean) -> str:

@@ -107,6 +107,16 @@ def test_an_approval_needs_a_name(value: Any, who: str) -> None:
     assert approver(value) == who
 
 
+@pytest.mark.parametrize("name", ["T9", "x" * 5_000, "𝄞" * 300, "T1 " * 99, " "])
+@pytest.mark.parametrize("guard", ["dod", "init"])
+def test_whose_report_it_is_crosses_the_wire_at_any_length(guard: str, name: str) -> None:
+    """A longer name would make the worker refuse the whole event."""
+    of = {"dod": "task_id", "init": "module"}[guard]
+    for report in ({"allPassed": True, of: name}, {"allPassed": True, "path": f"docs/{name}-{guard}.yaml"}):
+        made = event("task.transition", task_id="T1", to="DONE", **{guard: report})
+        assert name.startswith(made.evidence[guard].subject) or not name.strip()
+
+
 def test_evidence_in_other_fields_counts_and_its_texts_are_not_sent() -> None:
     made = event(
         "task.transition", task_id="T", to="X", dodReport={"verdict": "ok", "notes": "the password is hunter2"},
