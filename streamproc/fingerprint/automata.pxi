@@ -247,6 +247,44 @@ cdef bint kept(Text s, Py_ssize_t i, Py_ssize_t end) noexcept:
     return count == id_length and plain and (upper or not lower or (i > 0 and s[i - 1] == c'#'))
 
 
+cdef bint chosen(Text s, Py_ssize_t i, Py_ssize_t end) noexcept:
+    """Return whether a match of the pattern of numbers is a duration that nobody measured (`mask._chosen`)."""
+    cdef Py_ssize_t k
+    cdef bint unit = False
+    for k in range(i, end):
+        if s[k] == c':' or (s[k] == c'.' and not (i >= 1 and (s[i - 1] == c'"' or s[i - 1] == c"'" or s[i - 1] == c'['))):
+            return False
+        unit = unit or s[k] == c's' or s[k] == c'm' or s[k] == c'h'
+    if not unit or (i >= 1 and s[i - 1] == c'('):
+        return False
+    return not ((i >= 3 and memcmp(s + i - 3, b"in ", 3) == 0) or (i >= 5 and memcmp(s + i - 5, b"took ", 5) == 0))
+
+
+cdef bint made_up(Text s, Py_ssize_t begin, Py_ssize_t end) noexcept:
+    """Return whether a part of a temporary path is another one each time (`mask._MADE_UP`)."""
+    cdef Py_ssize_t k
+    cdef int digits = 0
+    cdef bint lower = False, upper = False, hexed = True
+    if end - begin > 3 and memcmp(s + begin, b"tmp", 3) == 0:
+        return True
+    if end - begin >= 7 and memcmp(s + begin, b"pytest-", 7) == 0:
+        return True
+    for k in range(begin, end):
+        if c'0' <= s[k] <= c'9':
+            digits += 1
+            if digits == 3 or (k + 1 < end and c'a' <= (s[k + 1] | 32) <= c'z'):
+                return True
+    k = end
+    while k > begin and (c'a' <= (s[k - 1] | 32) <= c'z' or c'0' <= s[k - 1] <= c'9'):
+        k -= 1
+        hexed = hexed and c'a' <= s[k] <= c'f'
+        lower = lower or c'a' <= s[k] <= c'z'
+        upper = upper or (c'A' <= s[k] <= c'Z' and k > begin and s[k - 1] != c'.' and s[k - 1] != c'_' and s[k - 1] != c'-')
+    if k == begin or end - k < 6 or not (s[k - 1] == c'.' or s[k - 1] == c'_' or s[k - 1] == c'-'):
+        return False
+    return hexed or (lower and upper)
+
+
 cdef bint timed(Text s, Py_ssize_t i) noexcept:
     """Return whether the number after this `":` is a measured time (`mask._json_number`)."""
     cdef Py_ssize_t start = i, count = 0, before

@@ -39,17 +39,17 @@ def content(text: str, key: HashKey | None = None) -> Content:
 
 
 def compared(text: str, key: HashKey | None) -> tuple[int, int, int]:
-    """Return what `content` has for comparing texts: exact and normalised hash, and the SimHash."""
+    """Return exact and normalised hash and the SimHash of what a program has answered: all times in it are measured."""
     if scan is not None and key is None:
-        exact, norm, sim, _ = scan.content(text)
+        exact, norm, sim, _ = scan.answer(text)
         return exact, norm, sim
-    plain = _content(text, key)[0]
+    plain = _content(text, key, produced=False)[0]
     return plain.exact, plain.norm, plain.sim
 
 
-def _content(text: str, key: HashKey | None) -> tuple[Content, str]:
+def _content(text: str, key: HashKey | None, *, produced: bool = True) -> tuple[Content, str]:
     """Return the same with the masked start of the text, because masking is most of the work."""
-    head, middle, tail = mask_ends(text)
+    head, middle, tail = mask_ends(text, produced=produced)
     norm = h64(head) if not middle else h64(f"{h64(head)}|{h64(middle)}|{h64(tail)}")
     sim = simhash(head, key) if scan is None else voted(scan.features(head), key)
     return Content(h64(text), norm, sim, len(text)), head
@@ -172,11 +172,11 @@ def names_hash(names: Iterable[str]) -> int:
     return (h64("\n".join(known)) & ABOUT_MAX or 1) if known else 0
 
 
-def signature(messages: list[str]) -> tuple[int, int]:
-    """Return the error signature, exact and normalised."""
+def signature(messages: list[str], *, produced: bool = False) -> tuple[int, int]:
+    """Return the error signature, exact and normalised; `produced` as for `mask`."""
     heads = [message[:SIGNATURE_CHARACTERS] for message in messages[:SIGNATURE_MESSAGES]]
     lines = [_last_line(message)[:MASKED_CHARACTERS] for message in messages[:SIGNATURE_MESSAGES]]
-    masked = [mask(line)[:SIGNATURE_CHARACTERS] for line in lines]
+    masked = [mask(line, produced=produced)[:SIGNATURE_CHARACTERS] for line in lines]
     return h64("|".join(heads)), h64("|".join(masked))
 
 

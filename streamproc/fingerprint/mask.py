@@ -1,9 +1,11 @@
 """Masking: remove the parts that may differ between two otherwise equal answers.
 
-Masked: ANSI codes, timestamps, dates and clock times, UUIDs, long hex, ids of eight hex digits, prefixed random ids,
-memory addresses, temporary paths, durations, process ids, white space, and what a harness adds around an answer: ids of
-chunks, counts of tokens, the line of a shell's own input. Kept: error codes, HTTP statuses, ports, lines of files,
-counts, measured values.
+Masked: ANSI codes, timestamps and clock times with seconds, UUIDs, long hex, ids of eight hex digits, prefixed random
+ids, memory addresses, random names below temporary folders, durations, process ids, white space, and what a harness
+adds around an answer: ids of chunks, counts of tokens, the line of a shell's own input. Kept: error codes, HTTP
+statuses, ports, lines of files, counts, measured values, and dates without a time, which are the same all day: another
+one is another subject. In a text that an agent has chosen the words of, a whole number of seconds or minutes is kept,
+too: a limit or a slot, where a program's answer has what it measured.
 
 Each pattern starts with a set of characters or a literal, because Python's `re` skips to those in C. A leading word
 boundary would make it try every branch at every character (ten times slower on real tool output).
@@ -30,17 +32,24 @@ _MONTH: Final = (
 )
 _UNIT: Final = r"(?:ns|us|µs|ms|s|secs?|seconds?|m|mins?|minutes?|h|hours?)\b"
 
-# `Sun Nov 9 07:10:55 2025`, `November 9, 2025`. Whole names only: `Section 9`, `Maybe 9` and `Day 9` are counts.
+# `Sun Nov 9 07:10:55 2025`, `November 9, 2025 7:10 AM`. Whole names only: `Section 9`, `Maybe 9` and `Day 9` count.
 _NAMED_DATE: Final = re.compile(
     r"[JFMASONDTW](?<![A-Za-z0-9][JFMASONDTW])(?:"
     r"(?:(?<=M)on|(?<=T)(?:ues?|hu(?:rs)?)|(?<=W)ed(?:nes)?|(?<=F)ri|(?<=S)(?:at(?:ur)?|un))(?:day)?"
     rf",?\s+{_MONTH}"
     r"|(?:(?<=J)(?:an(?:uary)?|une?|uly?)|(?<=F)eb(?:ruary)?|(?<=M)(?:ar(?:ch)?|ay)|(?<=A)(?:pr(?:il)?|ug(?:ust)?)"
     r"|(?<=S)ept?(?:ember)?|(?<=O)ct(?:ober)?|(?<=N)ov(?:ember)?|(?<=D)ec(?:ember)?)\b)"
-    rf"\.?\s+\d{{1,2}}\b(?:,?\s+\d{{4}})?(?:,?\s+{_CLOCK}{_ZONE})?(?:\s+\d{{4}}\b)?"
+    rf"\.?\s+\d{{1,2}}\b(?:,?\s+\d{{4}})?,?\s+{_CLOCK}{_ZONE}(?:\s+\d{{4}}\b)?"
 )
 _PROCESS: Final = re.compile(r"[PpTt](?<!\w[PpTt])(?:(?:id|ID)[ =:#]+\d+|(?:rocess|hread)[ =:#-]+\d{3,})")
 _TEMPORARY: Final = re.compile(r"/(?<![\w.~-]/)(?:private/)?(?:tmp|var/tmp|var/folders|dev/shm)/[^\s'\"`:;,)>\]]+")
+# A part of such a path that a program has made up: `tmpab12`, `pytest-7`, `run1a`, `out-1234.log`, `jest-aBcDeF`. Parts
+# that a person has named stay: `/tmp/input.csv`, `/tmp/step2.py`.
+_MADE_UP: Final = re.compile(
+    r"tmp.|pytest-|[^0-9]*[0-9](?:[^0-9]*[0-9]){2}|.*[0-9][A-Za-z]"
+    r"|.*[._-](?:[a-f]{6,}|(?=[A-Za-z0-9]*[a-z])(?=[A-Za-z0-9]+[A-Z])[A-Za-z0-9]{6,})\Z",
+    re.DOTALL,
+)
 # `req_011CSHoEeqs5C35K2UU1BMFE`, `chatcmpl-9qZ…`: keep the name, mask the random part.
 _TOKEN: Final = re.compile(r"[_-](?=[A-Za-z]{0,20}\d)(?=\d{0,20}[A-Za-z])[A-Za-z0-9]{20,}\b")
 
@@ -69,10 +78,10 @@ _NUMBER: Final = re.compile(
     r"[0-9a-fA-F]{7}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\b"
     r"|(?<=0)x[0-9a-fA-F]{6,}\b"
     r"|(?<=\d)(?:"
-    rf"\d{{3}}[-/]\d\d[-/]\d\d(?:[T ,]+{_CLOCK}{_ZONE})?"
+    rf"\d{{3}}[-/]\d\d[-/]\d\d[T ,]+{_CLOCK}{_ZONE}"
     rf"|\d?:\d\d(?::\d\d(?:[.,]\d+)?(?:\s?[AaPp][Mm]\b)?{_ZONE}|\s?[AaPp][Mm]\b)"
-    rf"|\d?[ /-]{_MONTH}[ /-]\d{{2,4}}(?:[ ,:]+{_CLOCK}{_ZONE})?"
-    rf"|\d?/\d\d?/(?:19|20)\d\d\b(?:[ ,]+{_CLOCK}{_ZONE})?"
+    rf"|\d?[ /-]{_MONTH}[ /-]\d{{2,4}}[ ,:]+{_CLOCK}{_ZONE}"
+    rf"|\d?/\d\d?/(?:19|20)\d\d\b[ ,]+{_CLOCK}{_ZONE}"
     r"|\d{7}[T_-]\d{6}(?:\.\d+)?Z?\b"
     r"|(?<=1)[4-9]\d{8}(?:\.\d+|\d{3}|\d{6}|\d{9})?\b"
     r"|\d*(?:h(?:\d+m)?|m)\d+(?:\.\d+)?s\b|\d*h\d+m\b"
@@ -93,6 +102,25 @@ def _number(match: re.Match[str]) -> str:
     if len(text) == ID_LENGTH and text.isalnum() and (not text.islower() or match.string[start - 1 : start] == "#"):
         return text  # a count, a check sum in capitals, or a colour
     return "<…>"
+
+
+def _chosen(match: re.Match[str]) -> bool:
+    """Return whether this is a whole or a quoted duration that nothing says was measured, as `(5s)`, `in 5s`."""
+    text, before = match.group(), match.start()
+    if not any(letter in text for letter in "smh") or ":" in text:
+        return False
+    if "." in text:
+        return match.string.endswith(('"', "'", "["), 0, before)
+    return not match.string.endswith(("(", "in ", "took "), 0, before)
+
+
+def _number_of_choice(match: re.Match[str]) -> str:
+    return match.group() if _chosen(match) else _number(match)
+
+
+def _names(match: re.Match[str]) -> str:
+    """Return a temporary path with the parts masked that are made up each time."""
+    return "/".join("<…>" if _MADE_UP.match(part) else part for part in match.group().split("/"))
 
 
 def _json_number(match: re.Match[str]) -> str:
@@ -117,18 +145,18 @@ def without_harness(text: str) -> str:
     return text
 
 
-def _mask(text: str) -> str:
+def _mask(text: str, *, produced: bool = False) -> str:
     if "\x1b" in text:
         text = _ANSI.sub("", text)
     if "/" in text:
-        text = _TEMPORARY.sub("<tmp>", text)
+        text = _TEMPORARY.sub(_names, text)
     if '":' in text:
         text = _JSON_NUMBER.sub(_json_number, text)  # one character: no mask is longer than what it hides
     text = without_harness(text)
     text = _NAMED_DATE.sub("<…>", text)
     text = _PROCESS.sub("<pid>", text)
     text = _TOKEN.sub("_<…>", text)
-    text = _NUMBER.sub(_number, text)
+    text = _NUMBER.sub(_number_of_choice if produced else _number, text)
     return " ".join(text.split())
 
 
@@ -155,12 +183,14 @@ def _compiled() -> ModuleType | None:
 
 scan: Final = _compiled()
 """`scan.pyx`, where it was compiled: it runs automata of these patterns, and does all that follows from the masks."""
-mask: Final[Callable[[str], str]] = _mask if scan is None else scan.mask
-"""Return the text with all variable parts replaced by placeholders and white space folded."""
+mask: Final[Callable[..., str]] = _mask if scan is None else scan.mask
+"""Return the text with all variable parts replaced by placeholders and white space folded; `produced` says that an
+agent has chosen its words."""
 
 
-def mask_ends(text: str) -> tuple[str, str, str]:
+def mask_ends(text: str, *, produced: bool = False) -> tuple[str, str, str]:
     """Return the masked head, unmasked middle and masked tail of a very long text, which bounds the time."""
     if len(text) <= 2 * END_MAX:
-        return mask(text), "", ""
-    return mask(text[:END_MAX]), text[END_MAX:-END_MAX], mask(text[-END_MAX:])
+        return mask(text, produced=produced), "", ""
+    head, tail = (mask(end, produced=produced) for end in (text[:END_MAX], text[-END_MAX:]))
+    return head, text[END_MAX:-END_MAX], tail

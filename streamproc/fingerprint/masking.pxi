@@ -8,6 +8,7 @@ cdef class Work:
     cdef unsigned char *other
     cdef uint64_t *features
     cdef Py_ssize_t out_room, other_room, features_room
+    cdef bint produced  # an agent has chosen the words of the text
 
     def __dealloc__(self):
         free(self.out)
@@ -67,12 +68,42 @@ cdef class Work:
         memcpy(self.out + n, s + done, end - done)
         return n + end - done
 
+    cdef Py_ssize_t renamed(self, Text s, Py_ssize_t end) except -2:
+        """Write the text with the made up parts of temporary paths masked, and return its length; -1 if there is none."""
+        cdef Py_ssize_t i = 0, done = 0, n = 0, stop, begin
+        cdef bint some = False
+        self.need(end)
+        while i < end:
+            stop = match(&temporary, s, i, end) if s[i] == c'/' else -1
+            if stop < 0:
+                i += 1
+                continue
+            begin = i
+            while i <= stop:
+                if i < stop and s[i] != c'/':
+                    i += 1
+                    continue
+                if made_up(s, begin, i):
+                    memcpy(self.out + n, s + done, begin - done)
+                    n += begin - done
+                    memcpy(self.out + n, b"<\xe2\x80\xa6>", 5)
+                    n += 5
+                    done = i
+                    some = True
+                i += 1
+                begin = i
+            i = stop
+        if not some:
+            return -1
+        memcpy(self.out + n, s + done, end - done)
+        return n + end - done
+
     cdef Py_ssize_t counted(self, Text s, Py_ssize_t end, int wanted) except -2:
         """Write the text with numbers masked and white space folded, and return its length.
 
         Give up and return -1 where a pattern of `wanted` matches: those come first.
         """
-        cdef Py_ssize_t i = 0, done, n = 0, stop, k
+        cdef Py_ssize_t i = 0, done, n = 0, stop, k, until = 0
         cdef int flags, size
         cdef unsigned char *out
         self.need(end)
@@ -89,14 +120,18 @@ cdef class Work:
                     flags &= TWO[s[i] << 7 | s[i + 1]]
                 if flags & wanted and rare(s, i, end, wanted):
                     return -1
-                if flags & NUMBER:
+                if flags & NUMBER and i >= until:
                     stop = match(&number, s, i, end)
                     if stop > 0:
                         if wanted:
                             for k in range(i + 1, stop):
                                 if FLAGS[s[k]] & wanted and rare(s, k, end, wanted):
                                     return -1
-                        if not kept(s, i, stop):
+                        if self.produced and chosen(s, i, stop):
+                            until, stop = stop, i  # white space in it is folded, too
+                            while stop < end and ALNUM[s[stop]]:
+                                stop += 1
+                        elif not kept(s, i, stop):
                             memcpy(out + n, s + done, i - done)
                             n += i - done
                             memcpy(out + n, b"<\xe2\x80\xa6>", 5)
@@ -141,7 +176,7 @@ cdef class Work:
         n = self.counted(s, end, wanted)
         if n >= 0:
             return n
-        n = self.replaced(&temporary, s, end, b"<tmp>")
+        n = self.renamed(s, end)
         if n >= 0:
             s, end = self.swap(), n
         n = self.replaced(&json, s, end, "…".encode())

@@ -271,26 +271,18 @@ def _tests(report: TestReport) -> Tests | None:
     return Tests(failing_set, len(failed), report.passed, report.total, shown)
 
 
-# The part of a temporary path that is another one each time; the file below it names the test.
-_TEMPORARY: Final = re.compile(
-    r"(?i)(?:/private)?(?:/tmp|/var/tmp|/var/folders|[a-z]:\\[^:*?\s]*?\\temp)[/\\]"
-    r"(?:(?:pytest-of-[^/\\]++|tmp[^/\\.]*+|T|[^/\\.:\d]*+\d[^/\\.:]*+|[a-z0-9_]{2})[/\\])*+"
-)
-_PARAMETER: Final = re.compile(
-    r"(?<![\d.(])(?<!in )(?<!took )\b\d+(?=\s?(?:ms|s|secs?|seconds?|m|mins?|minutes?|h|hours?)\b)"
-)
-_LETTERS: Final = str.maketrans("0123456789", "abcdefghij")
+# The part of a temporary path of Windows that is another one each time; the file below it names the test.
+_TEMPORARY: Final = re.compile(r"(?i)[a-z]:\\[^:*?\s]*?\\temp\\(?:(?:tmp[^\\.]*+|[^\\.:\d]*+\d[^\\.:]*+)\\)*+")
 
 
 def _masked_id(name: str) -> str:
-    """Return the id of a test without what differs from run to run. `[5s]` and "after 5 minutes" are parameters: only a
-    duration in parentheses, after "in" or "took", or with a decimal point was measured."""
-    return mask(_PARAMETER.sub(lambda found: found[0].translate(_LETTERS), _TEMPORARY.sub("…/", name)))
+    """Return the id of a test without what differs from run to run."""
+    return mask(_TEMPORARY.sub("…/", name), produced=True)
 
 
 def _errors(reports: list[ErrorReport]) -> Errors:
     messages = [report.message for report in reports]
-    exact, norm = signature(messages)
+    exact, norm = signature(messages, produced=True)
     retryable = bool(reports) and all(
         looks_retryable(one.message) if one.retryable is None else one.retryable for one in reports
     )

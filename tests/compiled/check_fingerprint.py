@@ -16,7 +16,6 @@ import xxhash
 
 from streamproc.fingerprint import HashKey, hash as hashes, mask as masks
 from streamproc.fingerprint.marks import LAST_WORDS, STATE_WORDS, marks_of
-from streamproc.model.wire import Content
 from tests.fingerprint.test_marks import RUNNING
 from tests.fingerprint.texts import hard_texts, long_texts, mutated_texts, sample_texts
 
@@ -33,8 +32,9 @@ def pure_python() -> Iterator[None]:
         yield
 
 
-def results(text: str) -> tuple[str, Content, Content, Content]:
-    return masks.mask(text), hashes.content(text), hashes.words(text), hashes.content(text, KEY)
+def results(text: str) -> tuple[object, ...]:
+    masked = masks.mask(text), masks.mask(text, produced=True)
+    return *masked, hashes.content(text), hashes.words(text), hashes.compared(text, None), hashes.content(text, KEY)
 
 
 def differing(texts: Iterable[str]) -> list[str]:
@@ -75,7 +75,10 @@ def test_every_character_is_masked_alike_wherever_it_stands() -> None:
     blocks = (
         [*range(0x3100)], [*range(0xA000, 0x10000, 7)], [*range(0x10000, 0x110000, 97)], [*range(0x1D7CE, 0x1D800)],
     )  # fmt: skip
-    places = ("a{}1 ", "1{}m ", "12:00{}2s ", '"took{}":1 ', "{}pid 7{} ", "{}/tmp/x{}y ", "[x]{}9 Foo{} ")
+    places = (
+        "a{}1 ", "1{}m ", "12:00{}2s ", '"took{}":1 ', "{}pid 7{} ", "{}/tmp/x{}y ", "/tmp/{}/1{}a/-aBc{}eF ",
+        "{}5s in {}5s ", "{}1.5s", "[x]{}9 Foo{} ",
+    )  # fmt: skip
     for block in blocks:
         for place in places:
             assert differing(["".join(place.replace("{}", chr(char)) for char in block)]) == []

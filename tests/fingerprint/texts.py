@@ -20,6 +20,8 @@ FRAGMENTS: Final = (
     "20251109", "101112", "1750000000", "1750000000123", "0x", "deadbeef", "abcdefabcdef", "0a1b2c3d4e5f6",
     "12345678-1234-1234-1234-123456789abc", "h", "m", "s", "ms", "µs", "sec", "seconds", "min", "hours", "pid", "PID",
     "tid", "process", "Thread", "=", "#", "/tmp/", "/var/tmp/", "/private/tmp/", "/dev/shm/x", "\x1b[31m",
+    "/tmp/tmpab12/", "tmp", "pytest-7", "run1a/", "/tmp/jest-aBcDeF", "-GhIjKl", "/a.py", "(5s)", " in 5s",
+    "took 12 ms", "Nov 9 07:10", "Sat Jan 31 12:00:00 2026", "9 Nov 2025 10:11:12", " 10:11:12", "2025-11-09",
     "\x1b]0;t\x07",
     "\x1b", "req_011CSHoEeqs5C35K2UU1BMFE", "chatcmpl-9qZabcdefghijklmnop12", "x", "(", ")", "'", "<", ">", "~", "Z9",
     # what a harness adds

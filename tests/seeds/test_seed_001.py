@@ -365,6 +365,19 @@ def test_it_does_not_matter_who_speaks_first(first: str, named: str) -> None:
     assert edge(halts(raws)[0]) == [named, worker]
 
 
+@pytest.mark.parametrize("clue", [{"decision": {"next": "beta"}}, {"query": "the same question"}])
+def test_of_nodes_whose_names_say_nothing_the_one_that_decides_or_asks_gives_work(clue: Raw) -> None:
+    # "incremented when planner selects those next hops"
+    raws: list[Raw] = []
+    for n in range(14):
+        asked, chosen = (clue, {}) if "query" in clue else ({}, clue)
+        raws += [
+            {"node": "beta", "output": "Already done."} | asked,
+            {"node": "alpha", "output": f"Need to assess {'ab'[n % 2]}"} | chosen,
+        ]
+    assert edge(halts(raws)[0]) == ["alpha", "beta"]
+
+
 def test_a_planner_that_asks_in_the_same_words_for_new_results_is_left_alone_whoever_speaks_first() -> None:
     raws: list[Raw] = [{"node": "researcher", "output": "Project summary: a CLI in Python."}]
     for n in range(12):

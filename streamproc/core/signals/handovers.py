@@ -35,7 +35,8 @@ from streamproc.model.wire import Turn
 
 FRUITLESS_MAX: Final = 8  # edges with fruitless handovers; past it, the least recent is dropped
 _CODER: Final = re.compile("(?<![a-zA-Z])coder|Coder|(?<![A-Z])CODER")  # a node whose work is files
-_PLANNERS: Final = "planner|supervisor|orchestrator|coordinator|manager|router"  # nodes that give work to others
+# Nodes that give work to others.
+_PLANNERS: Final = "planner|supervisor|orchestrator|coordinator|manager|router|boss|lead|director|dispatcher"
 _PLANNER: Final = re.compile(f"(?<![a-zA-Z])(?:{_PLANNERS})|{_PLANNERS.title()}|(?<![A-Z])(?:{_PLANNERS.upper()})")
 _WORKERS: Final = "researcher|coder|verifier|tester|reviewer|qa"  # nodes that are given work
 _WORKER: Final = re.compile(f"(?<![a-zA-Z])(?:{_WORKERS})|{_WORKERS.title()}|(?<![A-Z])(?:{_WORKERS.upper()})")
@@ -107,7 +108,7 @@ class Handovers(Record):
 
         With edges apart (`nodes`: those of the run), only what was found before the sender acted again belongs to a
         handover (`end`), and progress in the results of a node that leaves artifacts. Who gives work and who answers is
-        then known by names (`answers`, `works`: see `gives_work`), else by who began.
+        then known by names (`answers`, `works`: see `gives_work`), else by decisions and queries, else by who began.
         """
         edge: u64 = edge_of_tags(source, target)
         answer: bool
@@ -115,6 +116,8 @@ class Handovers(Record):
         handover: FruitlessHandovers | None
         if nodes is not None:
             self.end(source)
+            if not answers and not works:
+                works, answers = self._gives_work(source, target, nodes), self._gives_work(target, source, nodes)
         handover = self.fruitless.touch(edge)
         if handover is None:
             if nodes is not None:
@@ -136,6 +139,17 @@ class Handovers(Record):
         # The words of a decision are not an answer to it.
         handover.last = now.index + 1 if nodes is not None and chosen else now.index
         return handover
+
+    @cfunc
+    def _gives_work(self, source: u32, target: u32, nodes: Table) -> bool:
+        """Return whether a node has decided where to go next, or the other one, unlike itself, is asked queries."""
+        handover: FruitlessHandovers
+        asked: NodeState | None = nodes.find(target)
+        asks: NodeState | None = nodes.find(source)
+        for handover in self.fruitless.rows:
+            if handover.key >> 32 == source and handover.bits & CHOSEN:
+                return True
+        return asked is not None and asked.query.count > 0 and (asks is None or not asks.query.count)
 
     @cfunc
     def _hands_out(self, node_tag: u32) -> bool:
