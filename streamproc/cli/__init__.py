@@ -29,6 +29,7 @@ from streamproc.cli import (
     plan,
     policy,
     post_mortem,
+    protect,
     publish,
     replay,
     runs,
@@ -36,6 +37,7 @@ from streamproc.cli import (
     schema,
     stats,
     topics,
+    up,
     watch,
     worker,
 )
@@ -46,7 +48,7 @@ __all__ = ["build", "main"]
 
 COMMANDS = (
     scan, post_mortem, convert, baseline, demo, worker, publish, replay, backtest, stats, watch, runs, notify, otel,
-    page, plan, fleet, feedback, keys, topics, policy, graph, explain, schema, doctor, config,
+    page, up, protect, plan, fleet, feedback, keys, topics, policy, graph, explain, schema, doctor, config,
 )  # fmt: skip
 
 

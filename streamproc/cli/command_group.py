@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 GROUPS: Final = {
     "Look into runs": ("demo", "scan", "report", "replay", "stats", "explain"),
+    "Protect this machine": ("protect", "up"),
     "Watch a fleet": ("watch", "page", "runs", "status"),
     "Give orders": ("kill", "resume", "acknowledge", "feedback", "stop-all", "pause-all", "clear"),
     "Run it": ("worker", "notify", "topics", "keys", "page-user", "plan", "doctor", "config"),

@@ -24,22 +24,31 @@ class LocalAccounts:
 
     def __init__(self, runs: KeptRuns[str]) -> None:
         self._runs = runs
-        self._accounts: dict[str, Account] = {}
+        self.known: dict[str, Account] = {}
+        """The accounts, by name; the least recently charged one is the first."""
+        self.changed: set[str] = set()
+        """Accounts that were charged, for a caller that stores them and clears this."""
         self._steps = 0
 
-    def step(self, event: Event, at_ms: int | None) -> list[Decision]:
-        """Return the decisions on an event of a run, then those that the accounts cause for this run and others."""
+    def step(self, event: Event, at_ms: int | None, position: int | None = None) -> list[Decision]:
+        """Return the decisions on an event of a run, then those that the accounts cause for this run and others.
+
+        `position` is that of the event in the caller's log; without one, events are counted.
+        """
         self._steps += 1
-        outcome = self._runs.step(event.run_id, event, at_ms, self._steps)
+        outcome = self._runs.step(event.run_id, event, at_ms, self._steps if position is None else position)
         return outcome.decisions + self._book(outcome.charges) if outcome.charges else outcome.decisions
 
     def _book(self, charges: list[Charge]) -> list[Decision]:
         found: list[Decision] = []
         for statement in statements(charges, 0):
-            account = self._accounts.pop(statement.account, None) or Account()
-            self._accounts[statement.account] = account
-            if len(self._accounts) > ACCOUNTS_MAX:
-                del self._accounts[next(iter(self._accounts))]
+            account = self.known.pop(statement.account, None) or Account()
+            self.known[statement.account] = account
+            self.changed.add(statement.account)
+            if len(self.known) > ACCOUNTS_MAX:
+                oldest = next(iter(self.known))
+                del self.known[oldest]
+                self.changed.discard(oldest)
             for _, reached in step_account(account, statement):
                 if self._runs.read(reached.run_id) is not None:
                     found += self._runs.step(reached.run_id, reached, reached.at).decisions

@@ -1,0 +1,126 @@
+"""The hook of a coding CLI: `python -I -S hook.py CLI SOCKET [PROGRAM]` passes the event on stdin to `streamproc up`,
+and prints the answer.
+
+It runs at every step of a session, so it imports nothing that is not built in. Whatever goes wrong, the session goes
+on: it prints nothing, exits with 0, and leaves a line in `unprotected.log` beside the socket. If nobody listens, it
+starts PROGRAM (`streamproc`) with `up`, and waits for it for a moment.
+"""
+
+import _socket
+import posix
+import sys
+from time import monotonic, sleep, strftime
+
+ANSWER_S = 1.0  # an answer that takes longer is not waited for
+START_S = 2.0  # for `streamproc up` to listen, where it was not running
+PARENTS_MAX = 12  # processes above this one, among which the CLI is looked for
+APPEND = posix.O_WRONLY | posix.O_CREAT | posix.O_APPEND
+
+
+def main(cli: str, path: str, program: str) -> None:
+    """Pass one event on."""
+    event = read_all(0)
+    began = monotonic()
+    started = False
+    while True:
+        try:
+            head, _, body = exchange(path, cli, event).partition(b"\r\n\r\n")
+            break
+        except (FileNotFoundError, ConnectionRefusedError):
+            if not program or monotonic() - began > START_S:
+                raise
+            if not started:
+                started = True
+                start(program, path)
+            sleep(0.02)
+    if not head.startswith(b"HTTP/1.1 200"):
+        raise OSError("answer: " + body[:200].decode("utf-8", "replace"))
+    if b"\r\nx-streamproc-interrupt:" in head.lower():
+        interrupt(cli)
+    if body != b"{}":
+        posix.write(1, body)
+
+
+def exchange(path: str, cli: str, event: bytes) -> bytes:
+    """Return the whole answer to a request."""
+    peer = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    peer.settimeout(ANSWER_S)
+    peer.connect(path)
+    tag = posix.environ.get(b"STREAMPROC_PROTECT_TAG", b"")
+    head = b"POST /v1/hooks/%b HTTP/1.1\r\nHost: up\r\nConnection: close\r\nX-Streamproc-Tag: %b\r\n"
+    peer.sendall(head % (cli.encode(), tag) + b"Content-Length: %d\r\n\r\n" % len(event) + event)
+    found = []
+    while part := peer.recv(65536):
+        found.append(part)
+    return b"".join(found)
+
+
+def read_all(number: int) -> bytes:
+    """Return all that a file has."""
+    found = []
+    while part := posix.read(number, 65536):
+        found.append(part)
+    return b"".join(found)
+
+
+def start(program: str, path: str) -> None:
+    """Start `streamproc up` as a process of its own, which ends when nobody has needed it for an hour."""
+    folder = path.rpartition("/")[0]
+    if posix.fork():
+        return
+    posix.setsid()
+    output = posix.open(folder + "/up.log", APPEND, 0o600)
+    nothing = posix.open("/dev/null", posix.O_RDONLY)
+    for number, wanted in ((nothing, 0), (output, 1), (output, 2)):
+        posix.dup2(number, wanted)
+    posix.closerange(3, 256)
+    try:
+        posix.execv(program, [program, "up", "--idle-exit", "3600", "--data", folder])
+    except OSError:
+        posix._exit(127)
+
+
+def interrupt(cli: str) -> None:
+    """Interrupt the CLI that has started this hook, as its user would with Ctrl-C."""
+    process = posix.getppid()
+    for _ in range(PARENTS_MAX):
+        name, parent = named(process)
+        if name == cli:
+            posix.kill(process, 2)
+            return
+        if parent <= 1:
+            return
+        process = parent
+
+
+def named(process: int) -> tuple[str, int]:
+    """Return the name of a process, and the process that has started it."""
+    try:
+        number = posix.open(f"/proc/{process}/stat", posix.O_RDONLY)
+    except FileNotFoundError:  # macOS
+        import os
+
+        told = os.popen(f"ps -o ppid=,comm= -p {process}").read().split(None, 1)
+        return (told[1].strip().rpartition("/")[2], int(told[0])) if len(told) == 2 else ("", 0)
+    stat = read_all(number)
+    posix.close(number)
+    name = stat[stat.index(b"(") + 1 : stat.rindex(b")")].decode("utf-8", "replace")
+    return name, int(stat[stat.rindex(b")") + 1 :].split()[1])
+
+
+def note(path: str, cli: str, problem: BaseException) -> None:
+    """Leave a line about a session that was not protected at this step."""
+    line = f"{strftime('%Y-%m-%dT%H:%M:%S%z')} {cli} {' '.join(str(problem).split())}\n"
+    number = posix.open(path.rpartition("/")[0] + "/unprotected.log", APPEND, 0o600)
+    posix.write(number, line.encode("utf-8", "replace"))
+
+
+if __name__ == "__main__":
+    given = [*sys.argv[1:], "", ""]
+    try:
+        main(given[0], given[1], given[2])
+    except BaseException as problem:  # noqa: BLE001 (a hook that fails could stop a session)
+        try:  # noqa: SIM105 (contextlib would have to be imported)
+            note(given[1], given[0], problem)
+        except BaseException:  # noqa: BLE001
+            pass

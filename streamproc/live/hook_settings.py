@@ -1,0 +1,194 @@
+"""The settings of coding CLIs: where they are, and our hooks in them. All else in these files keeps its bytes."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from streamproc.errors import InvalidSettings
+from streamproc.live.json_text import JsonText, Part
+
+HOOK_FILE: Final = Path(__file__).with_name("hook.py")
+MARK: Final = "streamproc/live/hook.py"
+HOOKS: Final = "hooks"  # the member of the settings that has them
+BYTES_MAX: Final = 10_000_000  # of a settings file
+
+
+@dataclass(frozen=True, slots=True)
+class Cli:
+    """A coding CLI: its settings below the user's home or a project, and the events whose hooks we answer. `timeout`
+    is how long it waits for a hook, in its own unit."""
+
+    name: str
+    file: str
+    home_variable: str
+    events: tuple[str, ...]
+    timeout: int
+
+    def settings(self, scope: str) -> Path:
+        """Return its settings file."""
+        if scope == "project":
+            return Path.cwd() / self.file
+        own = os.environ.get(self.home_variable, "")
+        return Path(own) / Path(self.file).name if own else Path.home() / self.file
+
+
+CLIS: Final = {
+    one.name: one for one in (
+        Cli("claude", ".claude/settings.json", "CLAUDE_CONFIG_DIR", (
+            "SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUseFailure", "PostToolBatch", "SubagentStop",
+            "Stop", "SessionEnd",
+        ), 5),
+        Cli("codex", ".codex/hooks.json", "CODEX_HOME", (
+            "SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "SubagentStop", "Stop",
+        ), 5),
+        Cli("gemini", ".gemini/settings.json", "", (
+            "SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent", "SessionEnd",
+        ), 5_000),
+    )
+}  # fmt: skip
+
+
+def hook_command(cli: str, socket: Path) -> str:
+    """Return the command of our hooks. Raises `InvalidSettings` if this installation may be gone tomorrow."""
+    python, program = sys.executable, shutil.which("streamproc", path=str(Path(sys.executable).parent)) or ""
+    if any(part in python for part in ("/uv/archive-", "/.cache/uv/", "/environments-v")):
+        raise InvalidSettings(
+            f"{python} is in a cache that may be emptied, and hooks would be gone with it: "
+            "install streamproc first, for instance with `uv tool install streamproc`"
+        )
+    return shlex.join([python, "-I", "-S", str(HOOK_FILE), cli, str(socket), program])
+
+
+def installed(text: str, cli: Cli, command: str) -> str:
+    """Return the settings with our hooks, for which others of ours make room. Raises `ValueError` for a text that is no
+    JSON object."""
+    if text.strip() and commands(text) == dict.fromkeys(cli.events, command):
+        return text
+    document = JsonText(removed(text) if text.strip() else "{\n}")
+    if document.text[document.root] != "{":
+        raise ValueError("it is no JSON object")
+    if document.member(document.root, HOOKS) is None:
+        document = document.added(document.root, HOOKS, {})
+    for event in cli.events:
+        hook = {"type": "command", "command": command, "timeout": cli.timeout}
+        group = {"hooks": [hook]}
+        hooks = _hooks(document)
+        found = document.member(hooks, event)
+        if found is None:
+            document = document.added(hooks, event, [group])
+        elif document.text[found.value] == "[":
+            document = document.added(found.value, "", group)
+        else:
+            raise ValueError(f"hooks.{event} is no list")
+    return document.text
+
+
+def removed(text: str, before: str | None = None) -> str:
+    """Return the settings without our hooks. Lists that are empty then go, too, but for those that the settings had
+    `before` our hooks came; if only white space differs from these, they are returned."""
+    kept = set[str]()
+    if before is not None and before.strip():
+        former = JsonText(before)
+        kept = {event.name for event in _lists(former)}
+        kept |= {HOOKS} if former.member(former.root, HOOKS) is not None else set()
+    found = _without(text, kept)
+    same = before is not None and "".join(found.split()) == ("".join(before.split()) or "{}")
+    return before if before is not None and same else found
+
+
+def commands(text: str) -> dict[str, str]:
+    """Return the commands of our hooks in the settings, by event."""
+    document = JsonText(text)
+    found = {}
+    for event in _lists(document):
+        for group in document.parts(event.value):
+            if _is_ours(document.value(group)):
+                found[event.name] = document.value(group)["hooks"][0]["command"]
+    return found
+
+
+def read(path: Path) -> str | None:
+    """Return the text of a settings file; None if there is none. Raises `InvalidSettings`."""
+    try:
+        if path.stat().st_size > BYTES_MAX:
+            raise InvalidSettings(f"{path}: is larger than any settings file")
+        return path.read_bytes().decode()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidSettings(f"{path}: cannot be read ({error})") from None
+
+
+def write(path: Path, text: str) -> None:
+    """Replace a settings file as a whole, so that no reader sees half of it; a link stays a link. Raises
+    `InvalidSettings`."""
+    target = path.resolve()
+    beside = target.with_name(f".{target.name}.streamproc")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
+        if target.exists() and not os.access(target, os.W_OK):
+            raise PermissionError(13, "it is read-only")
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(target)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise InvalidSettings(f"{path}: cannot be written ({error.strerror or error})") from None
+
+
+def _without(text: str, kept: set[str]) -> str:
+    document, ours = JsonText(text), 0
+    while (place := _place_of_ours(document)) is not None:
+        event, group = place
+        ours += 1
+        if len(document.parts(event.value)) == 1 and event.name not in kept:
+            document = document.without(_hooks(document), event)
+        else:
+            document = document.without(event.value, group)
+    if ours and HOOKS not in kept and not document.parts(_hooks(document)):
+        document = document.without(document.root, _part_of_hooks(document))
+    return document.text
+
+
+def _place_of_ours(document: JsonText) -> tuple[Part, Part] | None:
+    """Return a list of hooks that has one of ours, and the group with it."""
+    for event in _lists(document):
+        for group in document.parts(event.value):
+            if _is_ours(document.value(group)):
+                return event, group
+    return None
+
+
+def _hooks(document: JsonText) -> int:
+    """Return where the object with the hooks starts. Raises `ValueError` if it is none."""
+    return _part_of_hooks(document).value
+
+
+def _part_of_hooks(document: JsonText) -> Part:
+    found = document.member(document.root, HOOKS)
+    if found is None or document.text[found.value] != "{":
+        raise ValueError("hooks is no JSON object")
+    return found
+
+
+def _lists(document: JsonText) -> list[Part]:
+    """Return the lists of hooks, by event."""
+    if document.text[document.root] != "{" or document.member(document.root, HOOKS) is None:
+        return []
+    return [part for part in document.parts(_hooks(document)) if document.text[part.value] == "["]
+
+
+def _is_ours(group: Any) -> bool:
+    hooks = group.get("hooks") if isinstance(group, dict) else None
+    if not isinstance(hooks, list) or len(hooks) != 1 or not isinstance(hooks[0], dict):
+        return False
+    return MARK in str(hooks[0].get("command"))

@@ -1,0 +1,170 @@
+"""Judges events as they come: the engine, with its states in the log of `streamproc up`.
+
+The log comes first: an event, the states after it and its decisions are written together, and only then is anyone told.
+Log time is this machine's clock, and never goes back.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from streamproc.core.accounts import dump_account, load_account
+from streamproc.core.deadlines import deadline_event
+from streamproc.core.decision import encode_decision, set_place
+from streamproc.core.kept_runs import KeptRuns
+from streamproc.core.local_accounts import LocalAccounts
+from streamproc.errors import Unavailable
+from streamproc.live.store import CONTROL, TURNS, LiveLog, StoredRun
+from streamproc.model.controls import ControlEvent, RunStatus
+from streamproc.model.wire import Event, encode
+
+if TYPE_CHECKING:
+    from streamproc.core.decision import Decision
+    from streamproc.core.engine import Engine
+    from streamproc.core.packed_states import Held
+    from streamproc.core.run_state import RunState
+    from streamproc.policy import Policy
+
+KEPT_MAX: Final = 2_000  # runs kept in memory; others are read from the log when they go on
+DUE_MAX: Final = 500  # deadlines at a time
+
+log = logging.getLogger(__name__)
+_decode = msgspec.json.Decoder(ControlEvent).decode
+
+
+class StoredRuns(KeptRuns[str]):
+    """Runs whose states are read from the log when they are not in memory. `changed` are those to be written."""
+
+    def __init__(self, engine: Engine, stored: LiveLog) -> None:
+        super().__init__(engine, KEPT_MAX)
+        self._stored = stored
+        self.changed: set[str] = set()
+
+    def step(self, key: str, event: Event, at_ms: int | None, position: int = -1):  # type: ignore[no-untyped-def]
+        self._load(key)
+        return super().step(key, event, at_ms, position)
+
+    def read(self, key: str) -> RunState | None:
+        self._load(key)
+        return super().read(key)
+
+    def packed(self, key: str) -> bytes:
+        """Return the state of a run as it is stored."""
+        return self._states.packed(self._held[key])
+
+    def drop(self) -> None:
+        """Forget what is in memory: the log has the truth."""
+        self._held.clear()
+        self._objects.clear()
+        self.changed.clear()
+
+    def _load(self, key: str) -> None:
+        if key not in self._held and (found := self._stored.run(key)) is not None:
+            self._held[key] = found.state
+
+    def _keep(self, key: str, held: Held) -> None:
+        super()._keep(key, held)
+        self.changed.add(key)
+
+
+class Judge:
+    """Decides on events, and remembers what it has decided. It is not thread-safe."""
+
+    def __init__(self, policy: Policy, stored: LiveLog) -> None:
+        self.policy = policy
+        self._engine = policy.engine()
+        self._stored = stored
+        self._runs = StoredRuns(self._engine, stored)
+        self._accounts = LocalAccounts(self._runs)
+        self._halts: dict[str, ControlEvent | None] = {}  # of runs that were asked about
+        self._now_ms = stored.newest_ms()
+        self._read_accounts()
+
+    def feed(self, events: Sequence[Event], now_ms: int) -> list[ControlEvent]:
+        """Record events, decide on them in their order, and return the decisions.
+
+        Raises `Unavailable` if the log cannot be written: then nothing has happened.
+        """
+        at_ms = self._now_ms = max(self._now_ms, now_ms)
+        found: list[ControlEvent] = []
+        try:
+            with self._stored.transaction():
+                for event in events:
+                    found += self._step(event, at_ms)
+                self._write(at_ms)
+        except sqlite3.Error as error:
+            self._forget()
+            raise Unavailable(f"the log cannot be written ({error}): make room on its disk") from error
+        except BaseException:
+            self._forget()
+            raise
+        return found
+
+    def expire(self, now_ms: int) -> list[ControlEvent]:
+        """Decide on the runs whose deadline is reached, for instance because nothing was heard of them."""
+        events: list[Event] = []
+        for run_id in self._stored.due(now_ms, DUE_MAX):
+            state = self._runs.read(run_id)
+            due = self._engine.next_deadline(state) if state is not None else None
+            if due is not None and due.due_ms <= now_ms:
+                events.append(deadline_event(run_id, due))
+        return self.feed(events, now_ms) if events else []
+
+    def halted(self, run_id: str) -> ControlEvent | None:
+        """Return the decision that halts a run; None if it may go on."""
+        if run_id not in self._halts:
+            if len(self._halts) > KEPT_MAX:
+                self._halts.clear()
+            run = self._stored.run(run_id)
+            self._halts[run_id] = None if run is None or run.halt is None else _decode(run.halt)
+        return self._halts[run_id]
+
+    def status(self, run_id: str) -> RunStatus | None:
+        """Return the status of a run; None if it is not known."""
+        state = self._runs.read(run_id)
+        return None if state is None else self._engine.status(state, run_id, self.halted(run_id))
+
+    def _step(self, event: Event, at_ms: int) -> list[Decision]:
+        position = self._stored.append(TURNS, event.run_id, at_ms, encode(event))
+        before = self.halted(event.run_id)
+        decisions = self._accounts.step(event, at_ms, position)
+        state = self._runs.read(event.run_id)
+        if before is not None and state is not None and state.halted < 0:
+            self._halts[event.run_id] = None  # it was resumed
+        for decision in decisions:
+            set_place(decision, TURNS, 0, position)
+            self._stored.append(CONTROL, decision.run_id, at_ms, encode_decision(decision))
+            if decision.severity == "halt" and self.halted(decision.run_id) is None:
+                self._halts[decision.run_id] = decision
+        return decisions
+
+    def _write(self, at_ms: int) -> None:
+        """Store what the events have changed."""
+        for run_id in self._runs.changed:
+            state, halt = self._runs.read(run_id), self.halted(run_id)
+            due = self._engine.next_deadline(state) if state is not None else None
+            self._stored.put_run(StoredRun(
+                run_id, self._runs.packed(run_id), None if halt is None else encode_decision(halt), at_ms,
+                0 if due is None else due.due_ms,
+            ))  # fmt: skip
+        self._runs.changed.clear()
+        while len(self._runs) > KEPT_MAX:
+            self._runs.forget(next(iter(self._runs)))
+        for name in self._accounts.changed:
+            self._stored.put_account(name, dump_account(self._accounts.known[name]))
+        self._accounts.changed.clear()
+
+    def _forget(self) -> None:
+        """Go back to what the log says, after a fault."""
+        self._runs.drop()
+        self._halts.clear()
+        self._read_accounts()
+
+    def _read_accounts(self) -> None:
+        self._accounts.changed.clear()
+        self._accounts.known = {name: load_account(state) for name, state in self._stored.accounts().items()}

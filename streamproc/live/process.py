@@ -1,0 +1,157 @@
+"""The process of `streamproc up`: the log, the judge and the server, until it is told to stop or nobody needs it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import secrets
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from aiohttp import web
+
+from streamproc.errors import InvalidSettings, Unavailable
+from streamproc.live.judge import Judge
+from streamproc.live.server import LiveServer
+from streamproc.live.sessions import Sessions
+from streamproc.live.store import LiveLog
+from streamproc.metrics.bounded_http import BoundedRunner
+
+if TYPE_CHECKING:
+    from streamproc.live.places import Places
+    from streamproc.policy import Policy
+
+CONNECTIONS_MAX: Final = 512
+TICK_S: Final = 60.0  # the longest sleep: retention and idleness are looked at as often
+JUMP_S: Final = 30.0  # between the two clocks: this machine has slept
+GRACE_S: Final = 60.0  # after a sleep, before silence counts: sessions go on first
+DAY_MS: Final = 86_400_000
+SHUTDOWN_S: Final = 2.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveOptions:
+    """What `streamproc up` was told. `idle_s`: end after so long without an open session; 0: never. `keep_days`: how
+    long runs are kept. `listen`: a port on this machine, beside the socket; empty: none."""
+
+    observe: bool = False
+    idle_s: float = 0.0
+    keep_days: float = 30.0
+    listen: str = ""
+
+
+async def serve(places: Places, policy: Policy, options: LiveOptions, announce: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or SIGINT. `announce` gets where it listens. Raises `InvalidSettings` if it cannot, for
+    instance because another one is running."""
+    stop = asyncio.Event()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(signum, stop.set)
+    places.make()
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(_only_one(places))
+        stored = LiveLog(places.log)
+        stack.callback(stored.close)
+        if stored.moved is not None:
+            log.error("the log was damaged: it was moved to %s, and a new one begins", stored.moved)
+        judge = Judge(policy, stored)
+        sessions = Sessions(judge, observes=lambda: options.observe or places.observing.exists())
+        server = LiveServer(judge, sessions, stored, began_ms=_now_ms())
+        runner = web.AppRunner(server.app(), access_log=None, shutdown_timeout=SHUTDOWN_S)
+        stack.push_async_callback(runner.cleanup)
+        await runner.setup()
+        places.socket.unlink(missing_ok=True)
+        old = os.umask(0o177)
+        try:
+            await web.UnixSite(runner, str(places.socket)).start()
+        finally:
+            os.umask(old)
+        stack.callback(places.socket.unlink, missing_ok=True)
+        announce(str(places.socket))
+        if options.listen:
+            announce(await _listen(stack, server, places, options.listen))
+        keeping = asyncio.create_task(_keep(judge, sessions, stored, options, stop))
+        await stop.wait()
+        keeping.cancel()
+        log.info("stopping")
+
+
+async def _listen(stack: contextlib.AsyncExitStack, server: LiveServer, places: Places, address: str) -> str:
+    """Listen on a port of this machine, for requests with the token."""
+    host, _, port = address.rpartition(":")
+    runner = BoundedRunner(server.app(token_of(places)), connections_max=CONNECTIONS_MAX, shutdown_timeout=SHUTDOWN_S)
+    stack.push_async_callback(runner.cleanup)
+    try:
+        number = await runner.listen(host, int(port))
+    except (OSError, ValueError) as error:
+        raise InvalidSettings(f"--listen {address}: cannot listen there ({error}): name 127.0.0.1 and a port") from None
+    return f"http://{host}:{number} (the token is in {places.token})"
+
+
+def token_of(places: Places) -> str:
+    """Return the token of the port, made when it is first needed."""
+    try:
+        return places.token.read_text().strip()
+    except FileNotFoundError:
+        token = secrets.token_urlsafe(32)
+        with os.fdopen(os.open(places.token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(f"{token}\n")
+        return token
+
+
+async def _keep(judge: Judge, sessions: Sessions, stored: LiveLog, options: LiveOptions, stop: asyncio.Event) -> None:
+    """Decide when deadlines are reached, forget old runs, and stop when nobody needs this process. Sleeps in between
+    until the next deadline."""
+    quiet_until_s, last, tidied_ms = 0.0, (time.time(), time.monotonic()), 0
+    idle_since_s = time.monotonic()
+    while True:
+        now = time.time(), time.monotonic()
+        if abs((now[0] - last[0]) - (now[1] - last[1])) > JUMP_S:
+            quiet_until_s = now[1] + GRACE_S
+        last = now
+        try:
+            if now[1] >= quiet_until_s:
+                judge.expire(_now_ms())
+            if _now_ms() - tidied_ms > DAY_MS / 24:
+                tidied_ms = _now_ms()
+                stored.forget_before(tidied_ms - int(options.keep_days * DAY_MS))
+        except Unavailable as error:
+            log.error("%s", error)
+        if sessions.are_open():
+            idle_since_s = now[1]
+        elif options.idle_s and now[1] - idle_since_s > options.idle_s:
+            log.info("no session for %.0f s", options.idle_s)
+            stop.set()
+            return
+        due_ms = stored.next_due_ms()
+        wait_s = min(TICK_S, max(1.0, due_ms / 1000 - now[0])) if due_ms else TICK_S
+        await asyncio.sleep(min(wait_s, options.idle_s or wait_s))
+
+
+@contextlib.contextmanager
+def _only_one(places: Places) -> Iterator[None]:
+    """Be the one process that writes in this folder. Raises `InvalidSettings` if there is one."""
+    with os.fdopen(os.open(places.lock, os.O_RDWR | os.O_CREAT, 0o600), "r+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InvalidSettings(
+                f"another `streamproc up` (process {file.read().strip() or '?'}) serves {places.socket}: "
+                "stop it first, or set --data to another folder"
+            ) from None
+        file.seek(0)
+        file.truncate()
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

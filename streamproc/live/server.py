@@ -1,0 +1,161 @@
+"""The HTTP interface of `streamproc up`: hooks of coding CLIs, turns in any language, and what is known of runs.
+
+On the unix socket, which only this user can open, nobody is asked who they are. On a port, each request needs the
+token, and names this machine as its host: a page in a browser can do neither.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+import orjson
+from aiohttp import web
+
+from streamproc.errors import InvalidEvent, StreamprocError, Unavailable
+from streamproc.fingerprint import fingerprint, plain_turn
+from streamproc.live.judge import Judge
+from streamproc.live.sessions import Sessions
+from streamproc.live.store import CONTROL, LiveLog
+from streamproc.model.raw_events import parse_raw
+from streamproc.model.wire import Event
+
+BODY_BYTES_MAX: Final = 16_777_216  # a hook carries the whole answer of a tool
+TURNS_MAX: Final = 1_000  # of one request
+RUNS_SHOWN: Final = 200
+INTERRUPT: Final = "X-Streamproc-Interrupt"  # names the program that the hook interrupts
+TAG: Final = "X-Streamproc-Tag"
+
+log = logging.getLogger(__name__)
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class LiveServer:
+    """The routes."""
+
+    def __init__(self, judge: Judge, sessions: Sessions, stored: LiveLog, *, began_ms: int) -> None:
+        self._judge, self._sessions, self._stored = judge, sessions, stored
+        self._began_ms = began_ms
+
+    def app(self, token: str | None = None) -> web.Application:
+        """Return the application for the socket, or for a port, where the `token` is asked for."""
+        app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=[_errors])
+        if token is not None:
+            app.middlewares.append(_with_token(token))
+        app.add_routes([
+            web.post("/v1/hooks/{cli}", self._hook),
+            web.post("/v1/turns", self._turns),
+            web.post("/v1/decide", self._decide),
+            web.get("/v1/runs", self._runs),
+            web.get("/v1/runs/{run:.+}", self._run),
+            web.get("/v1/sessions", self._shown_sessions),
+            web.get("/v1/health", self._health),
+        ])  # fmt: skip
+        return app
+
+    async def _hook(self, request: web.Request) -> web.StreamResponse:
+        data = _json(await request.read())
+        if not isinstance(data, dict):
+            raise InvalidEvent("the body is no JSON object: send the event that the hook got")
+        answer = self._sessions.answer(request.match_info["cli"], data, request.headers.get(TAG, ""))
+        headers = {INTERRUPT: request.match_info["cli"]} if answer.interrupt else None
+        return _answer(answer.body, headers=headers)
+
+    async def _turns(self, request: web.Request) -> web.StreamResponse:
+        data = _json(await request.read())
+        raws = data if isinstance(data, list) else [data]
+        if len(raws) > TURNS_MAX:
+            raise InvalidEvent(f"{len(raws)} events in one request: send at most {TURNS_MAX}")
+        events = [_event(raw, number) for number, raw in enumerate(raws)]
+        decisions = self._judge.feed(events, _now_ms())
+        return _answer({"accepted": len(events), "decisions": decisions})
+
+    async def _decide(self, request: web.Request) -> web.StreamResponse:
+        data = _json(await request.read())
+        run_id = data.get("run_id") if isinstance(data, dict) else None
+        if not isinstance(run_id, str) or not run_id:
+            raise InvalidEvent('run_id: is missing: send {"run_id": "…"}')
+        halt = self._judge.halted(run_id)
+        return _answer({"run_id": run_id, "allowed": halt is None, "halt": halt})
+
+    async def _runs(self, _: web.Request) -> web.StreamResponse:
+        runs = self._stored.runs(RUNS_SHOWN)
+        return _answer({"runs": [
+            {"run_id": run.run_id, "heard_ms": run.heard_ms, "halt": msgspec.Raw(run.halt or b"null")} for run in runs
+        ]})  # fmt: skip
+
+    async def _run(self, request: web.Request) -> web.StreamResponse:
+        run_id = request.match_info["run"]
+        status = self._judge.status(run_id)
+        if status is None:
+            raise web.HTTPNotFound(text=f"run {run_id!r} is not known")
+        decisions = [msgspec.Raw(one.value) for one in self._stored.records(run_id) if one.role == CONTROL]
+        return _answer({"status": status, "decisions": decisions})
+
+    async def _shown_sessions(self, request: web.Request) -> web.StreamResponse:
+        tag = request.query.get("tag", "")
+        found = self._sessions.tagged(tag) if tag else list(self._sessions.known.values())
+        return _answer({"observe": self._sessions.observes(), "sessions": [one.as_json() for one in found]})
+
+    async def _health(self, _: web.Request) -> web.StreamResponse:
+        policy = self._judge.policy
+        return _answer({
+            "status": "ok", "began_ms": self._began_ms, "policy": policy.name, "observe": self._sessions.observes(),
+        })  # fmt: skip
+
+
+def _event(raw: Any, number: int) -> Event:
+    if not isinstance(raw, dict):
+        raise InvalidEvent(f"[{number}]: is no JSON object: send a turn, or a list of turns")
+    try:
+        return plain_turn(raw, None, local=True) or fingerprint(parse_raw(raw), local=True)
+    except InvalidEvent as error:
+        raise InvalidEvent(f"[{number}].{error}") from None
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise InvalidEvent(f"the body is no JSON ({error})") from None
+
+
+def _answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+    return web.Response(body=msgspec.json.encode(body), status=status, headers=headers, content_type="application/json")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@web.middleware
+async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer in JSON where a handler cannot."""
+    try:
+        return await handler(request)
+    except InvalidEvent as error:
+        return _answer({"error": str(error)}, status=422)
+    except Unavailable as error:
+        log.error("%s", error)
+        return _answer({"error": str(error)}, status=503)
+    except StreamprocError as error:
+        return _answer({"error": str(error)}, status=500)
+    except web.HTTPException as error:
+        return _answer({"error": error.text or error.reason}, status=error.status)
+
+
+def _with_token(token: str) -> Any:
+    expected = f"Bearer {token}".encode()
+
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        given = request.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
+        if not hmac.compare_digest(given, expected):
+            return _answer({"error": "Authorization: send `Bearer` and the token of this machine"}, status=401)
+        return await handler(request)
+
+    return check

@@ -1,0 +1,229 @@
+"""The sessions of coding CLIs: what their hooks tell becomes turns, and what was decided becomes an answer.
+
+Runs and nodes are those of the importers, so `scan` names the same for the transcript of a session.
+
+What each CLI obeys (tried with Claude Code 2.1.197, Codex 0.169.0, Gemini CLI 0.61.0): Claude Code ends a session for
+``continue: false`` from `PostToolBatch` only, Gemini CLI for the same from `AfterTool`. Codex goes on whatever it is
+told; it blocks a call that is denied, and is interrupted when it has asked again often enough.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from streamproc.errors import InvalidEvent, Problem
+from streamproc.fingerprint import fingerprint
+from streamproc.importers.content import exited, items, mapping, string, text_of
+from streamproc.importers.fitting import fitted
+from streamproc.importers.gemini_cli import unwrapped
+from streamproc.importers.raw_turns import RunScope, session_scope
+from streamproc.live.judge import Judge
+from streamproc.model.controls import ControlEvent
+from streamproc.model.newest import Newest
+from streamproc.model.raw_events import parse_raw
+from streamproc.model.wire import Event
+
+SESSIONS_MAX: Final = 1_000  # that are remembered
+ERRORS_MAX: Final = 256  # failed calls of a session whose batch has not come
+DENIALS: Final = 2  # of a halted session's calls, before a CLI that asks again is interrupted
+CLIS: Final = ("claude", "codex", "gemini")
+NODES: Final = {"claude": "main", "codex": "codex", "gemini": "gemini"}
+UNTRUSTED: Final = ("<untrusted_context>\n", "\n</untrusted_context>")
+
+log = logging.getLogger(__name__)
+Data = Mapping[str, Any]
+RawTurn = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Session:
+    """A session of a CLI, as far as this process has heard of it. Times are epoch ms."""
+
+    cli: str
+    session_id: str
+    cwd: str = ""
+    began_ms: int = 0
+    heard_ms: int = 0
+    ended: bool = False
+    turns: int = 0
+    denied: int = 0
+    tag: str = ""
+    """What `protect run` calls it by."""
+    stopped: ControlEvent | None = None
+    """The halt that it was told of, or would have been."""
+    errors: Newest[str, str] = field(default_factory=lambda: Newest(ERRORS_MAX))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for `protect status` and the API."""
+        halt = self.stopped
+        return {
+            "cli": self.cli, "session_id": self.session_id, "cwd": self.cwd, "began_ms": self.began_ms,
+            "heard_ms": self.heard_ms, "ended": self.ended, "turns": self.turns, "denied": self.denied,
+            "halt": None if halt is None else {"id": halt.id, "code": halt.code, "message": halt.message},
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a hook prints, and whether it interrupts the CLI that started it."""
+
+    body: Mapping[str, Any] = field(default_factory=dict)
+    interrupt: bool = False
+
+
+class Sessions:
+    """Answers the hooks. While `observes`, everything is recorded and nothing is stopped."""
+
+    def __init__(
+        self,
+        judge: Judge,
+        *,
+        observes: Callable[[], bool] = lambda: False,
+        clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self.observes = observes
+        self.known: Newest[str, Session] = Newest(SESSIONS_MAX)
+        self._judge = judge
+        self._clock_ms = clock_ms
+        self._hooks: dict[str, Callable[[Session, RunScope, Data], Answer | None]] = {
+            "UserPromptSubmit": self._prompted, "BeforeAgent": self._prompted,
+            "PreToolUse": self._before_call, "BeforeTool": self._before_call,
+            "PostToolUseFailure": self._call_failed,
+            "PostToolBatch": self._after_calls, "PostToolUse": self._after_calls, "AfterTool": self._after_calls,
+            "Stop": self._said, "SubagentStop": self._said, "AfterAgent": self._said,
+            "SessionEnd": self._ended,
+        }  # fmt: skip
+
+    def answer(self, cli: str, data: Data, tag: str = "") -> Answer:
+        """Take the event of a hook, and return what it prints. Raises `InvalidEvent` for one that cannot be read, and
+        `Unavailable` if nothing can be recorded."""
+        session_id, name = string(data.get("session_id")), string(data.get("hook_event_name"))
+        if cli not in CLIS or not session_id or not name:
+            problem = Problem("session_id", "a hook names its CLI, session_id and hook_event_name", f"CLIs: {CLIS}")
+            raise InvalidEvent([problem])
+        session = self._session(cli, session_id, data, tag)
+        agent = string(data.get("agent_id"))
+        node = string(data.get("agent_type")) or NODES[cli]
+        hook = self._hooks.get(name)
+        found = None if hook is None else hook(session, session_scope(session_id, agent, node), data)
+        return found or Answer()
+
+    def tagged(self, tag: str) -> list[Session]:
+        """Return the sessions that a `protect run` has started."""
+        return [session for session in self.known.values() if tag and session.tag == tag]
+
+    def are_open(self) -> bool:
+        """Whether a session has begun that has not ended, as far as hooks tell."""
+        return any(not session.ended for session in self.known.values())
+
+    def _session(self, cli: str, session_id: str, data: Data, tag: str) -> Session:
+        now_ms = self._clock_ms()
+        session = self.known.get(session_id)
+        if session is None:
+            session = self.known[session_id] = Session(cli, session_id, began_ms=now_ms)
+        session.heard_ms, session.ended = now_ms, False
+        session.cwd, session.tag = string(data.get("cwd")) or session.cwd, tag or session.tag
+        return session
+
+    # -- what hooks tell
+
+    def _prompted(self, session: Session, scope: RunScope, _: Data) -> None:
+        """A person speaks, and knows of the halt: the session goes on, on probation."""
+        events: list[RawTurn] = []
+        if (halt := self._judge.halted(scope.run_id)) is not None:
+            events.append({"type": "operator.resume", "run_id": scope.run_id, "halt": halt.id, "by": "the next prompt"})
+        session.stopped, session.denied = None, 0
+        self._feed([*events, {"type": "user.message", "run_id": scope.run_id, "session_id": scope.session_id}])
+
+    def _before_call(self, session: Session, scope: RunScope, _: Data) -> Answer | None:
+        halt = self._judge.halted(scope.run_id) or self._judge.halted(session.session_id)
+        if halt is None or self._spares(session, halt):
+            return None
+        session.denied += 1
+        reason = sentence(halt)
+        if session.cli == "gemini":
+            return Answer({"decision": "deny", "reason": reason})
+        denied = {"permissionDecision": "deny", "permissionDecisionReason": reason}
+        body = {"hookSpecificOutput": {"hookEventName": "PreToolUse", **denied}}
+        return Answer(body, interrupt=session.cli == "codex" and session.denied >= DENIALS)
+
+    def _call_failed(self, session: Session, _: RunScope, data: Data) -> None:
+        session.errors[string(data.get("tool_use_id"))] = text_of(data.get("error"))
+
+    def _after_calls(self, session: Session, scope: RunScope, data: Data) -> Answer | None:
+        name = data["hook_event_name"]
+        calls = data.get("tool_calls") if name == "PostToolBatch" else [data]
+        told = [self._call(session, mapping(call)) for call in items(calls)]
+        session.turns += 1
+        turn_id = string(mapping(items(calls)[0]).get("tool_use_id")) if told else ""
+        decisions = self._feed([self._turn(scope, turn_id, data, tool_calls=told)])
+        halt = self._judge.halted(scope.run_id) or self._judge.halted(session.session_id)
+        if halt is not None and not self._spares(session, halt):
+            text = sentence(halt)
+            body: dict[str, Any] = {"continue": False, "stopReason": text}
+            return Answer(body | {"decision": "block", "reason": text} if session.cli == "codex" else body)
+        warnings = [one for one in decisions if one.severity == "warn" and one.run_id == scope.run_id]
+        if halt is None and warnings and not self.observes():
+            context = " ".join(f"streamproc {one.code}: {one.message}" for one in warnings)
+            return Answer({"hookSpecificOutput": {"hookEventName": name, "additionalContext": context}})
+        return None
+
+    def _said(self, session: Session, scope: RunScope, data: Data) -> None:
+        text = string(data.get("last_assistant_message")) or string(data.get("prompt_response"))
+        if text and self._judge.halted(scope.run_id) is None:
+            session.turns += 1
+            self._feed([self._turn(scope, "", data, output=text)])
+
+    def _ended(self, session: Session, _scope: RunScope, _data: Data) -> None:
+        session.ended = True
+
+    # -- turns
+
+    def _turn(self, scope: RunScope, turn_id: str, data: Data, **fields: Any) -> RawTurn:
+        place = f"{scope.run_id}/{turn_id}" if turn_id else ""
+        model = string(data.get("model"))
+        return scope.event(place, node=scope.node, **fields, **({"model": model} if model else {}))
+
+    def _call(self, session: Session, call: Data) -> dict[str, Any]:
+        told = {"name": string(call.get("tool_name")) or "unknown", "args": call.get("tool_input")}
+        error = session.errors.pop(string(call.get("tool_use_id")), None)
+        response = call.get("tool_response")
+        if error is not None:
+            return told | {"error": error}
+        if session.cli == "gemini":
+            text, code = unwrapped(_trusted(text_of(mapping(response).get("llmContent"))))
+            return told | {"error" if code or mapping(response).get("error") else "result": exited(text, code)}
+        if isinstance(response, list) and all(mapping(block).get("type") == "text" for block in response):
+            response = text_of(response)
+        return told | {"result": "None" if response is None else response}
+
+    def _feed(self, raws: list[RawTurn]) -> list[ControlEvent]:
+        return self._judge.feed(list(_events(raws)), self._clock_ms())
+
+    def _spares(self, session: Session, halt: ControlEvent) -> bool:
+        """Note that a session is told of a halt, and return whether it goes on all the same."""
+        if session.stopped is None or session.stopped.id != halt.id:
+            session.stopped = halt
+            how = "would have stopped" if self.observes() else "stopped"
+            log.warning("%s %s session %s: %s", how, session.cli, session.session_id, halt.message)
+        return self.observes()
+
+
+def sentence(halt: ControlEvent) -> str:
+    """Return what a person reads where a session is stopped."""
+    return f"streamproc stopped this session ({halt.code}): {halt.message} Send another prompt to go on."
+
+
+def _trusted(text: str) -> str:
+    """Return the answer of a tool without the frame that Gemini CLI puts around it."""
+    head, tail = UNTRUSTED
+    return text.removeprefix(head).removesuffix(tail)
+
+
+def _events(raws: list[RawTurn]) -> Iterator[Event]:
+    for raw in raws:
+        yield fingerprint(parse_raw(fitted(raw)), local=True)

@@ -1,0 +1,175 @@
+"""The log of `streamproc up`: turns, decisions, and the states of runs and accounts, in one SQLite file.
+
+An event, the state after it and its decisions are written in one transaction, so a process that is killed has recorded
+all of them or none. One process writes; others may read meanwhile.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from streamproc.errors import InvalidSettings
+
+VERSION: Final = 1
+TURNS: Final = "turns"
+CONTROL: Final = "control"
+
+_SCHEMA: Final = """
+CREATE TABLE records (
+    position INTEGER PRIMARY KEY,
+    role TEXT NOT NULL,
+    run_id TEXT NOT NULL,
+    at_ms INTEGER NOT NULL,
+    value BLOB NOT NULL
+);
+CREATE INDEX records_of_run ON records (run_id, position);
+CREATE TABLE runs (
+    run_id TEXT PRIMARY KEY,
+    state BLOB NOT NULL,
+    halt BLOB,
+    heard_ms INTEGER NOT NULL,
+    due_ms INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX runs_by_age ON runs (heard_ms);
+CREATE INDEX runs_due ON runs (due_ms) WHERE due_ms > 0;
+CREATE TABLE accounts (name TEXT PRIMARY KEY, state BLOB NOT NULL) WITHOUT ROWID;
+"""
+
+
+class StoredRecord(NamedTuple):
+    """A record of the log: an event (`TURNS`) or a decision (`CONTROL`), as on Kafka."""
+
+    position: int
+    role: str
+    run_id: str
+    at_ms: int
+    value: bytes
+
+
+class StoredRun(NamedTuple):
+    """A run as it is stored. `halt` is the decision that halts it; `due_ms` its next deadline, 0: none."""
+
+    run_id: str
+    state: bytes
+    halt: bytes | None
+    heard_ms: int
+    due_ms: int
+
+
+class LiveLog:
+    """The file. `moved` is where a file went that could not be read: what it held is kept for you, and not used."""
+
+    def __init__(self, path: Path) -> None:
+        self.moved: Path | None = None
+        try:
+            self._db = _opened(path)
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):  # locked, or no room: not the file's fault
+                raise InvalidSettings(f"{path}: cannot be opened ({error})") from None
+            self.moved = path.with_name(f"{path.name}.damaged-{time.time_ns() // 1_000_000}")
+            path.rename(self.moved)
+            for beside in ("-wal", "-shm"):
+                path.with_name(path.name + beside).unlink(missing_ok=True)
+            self._db = _opened(path)
+        self._next = int(self._db.execute("SELECT coalesce(max(position), 0) FROM records").fetchone()[0])
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Write everything of a block, or nothing. Raises `sqlite3.Error`, for instance for a full disk."""
+        before = self._next
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._next = before
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+
+    def append(self, role: str, run_id: str, at_ms: int, value: bytes) -> int:
+        """Add a record, and return its position."""
+        self._next += 1
+        self._db.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?)", (self._next, role, run_id, at_ms, value))
+        return self._next
+
+    def put_run(self, run: StoredRun) -> None:
+        """Store the state of a run."""
+        self._db.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?)", run)
+
+    def put_account(self, name: str, state: bytes) -> None:
+        """Store the state of an account."""
+        self._db.execute("INSERT OR REPLACE INTO accounts VALUES (?, ?)", (name, state))
+
+    def run(self, run_id: str) -> StoredRun | None:
+        """Return a run; None if it is not known."""
+        row = self._db.execute("SELECT * FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+        return None if row is None else StoredRun(*row)
+
+    def runs(self, limit: int) -> list[StoredRun]:
+        """Return the runs that were heard of last, newest first."""
+        rows = self._db.execute("SELECT * FROM runs ORDER BY heard_ms DESC LIMIT ?", (limit,))
+        return [StoredRun(*row) for row in rows]
+
+    def accounts(self) -> dict[str, bytes]:
+        """Return the states of all accounts, by name."""
+        return dict(self._db.execute("SELECT name, state FROM accounts"))
+
+    def due(self, now_ms: int, limit: int) -> list[str]:
+        """Return the runs whose deadline is reached, the longest overdue first."""
+        rows = self._db.execute(
+            "SELECT run_id FROM runs WHERE due_ms > 0 AND due_ms <= ? ORDER BY due_ms LIMIT ?", (now_ms, limit)
+        )
+        return [row[0] for row in rows]
+
+    def next_due_ms(self) -> int:
+        """Return the next deadline of any run; 0: none."""
+        return int(self._db.execute("SELECT coalesce(min(due_ms), 0) FROM runs WHERE due_ms > 0").fetchone()[0])
+
+    def newest_ms(self) -> int:
+        """Return the time of the newest record; 0: there is none."""
+        row = self._db.execute("SELECT at_ms FROM records ORDER BY position DESC LIMIT 1").fetchone()
+        return 0 if row is None else int(row[0])
+
+    def records(self, run_id: str = "", since_ms: int = 0) -> Iterator[StoredRecord]:
+        """Yield the records of a run, or of all, in the order of the log."""
+        where = "run_id = ? AND at_ms >= ?" if run_id else "? = '' AND at_ms >= ?"
+        query = f"SELECT * FROM records WHERE {where} ORDER BY position"
+        yield from map(StoredRecord._make, self._db.execute(query, (run_id, since_ms)))
+
+    def forget_before(self, at_ms: int) -> None:
+        """Delete the runs that were not heard of since, with their records."""
+        with self.transaction():
+            self._db.execute(
+                "DELETE FROM records WHERE run_id IN (SELECT run_id FROM runs WHERE heard_ms < ?)", (at_ms,)
+            )
+            self._db.execute("DELETE FROM runs WHERE heard_ms < ?", (at_ms,))
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """Open the file for writing; a new one gets its tables."""
+    path.touch(mode=0o600)
+    db = sqlite3.connect(path, isolation_level=None)
+    try:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = NORMAL")  # a killed process loses nothing; a power cut the last moments
+        found = db.execute("PRAGMA user_version").fetchone()[0]
+        if found == 0:
+            db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
+        elif found != VERSION:
+            what = f"{path} was written by another version of streamproc ({found}, not {VERSION})"
+            raise InvalidSettings(f"{what}: move it away, or use that version")
+        db.execute("SELECT count(*) FROM runs").fetchone()
+    except BaseException:
+        db.close()
+        raise
+    return db
