@@ -218,7 +218,7 @@ def _row(cli: Cli, sessions: list[dict[str, Any]]) -> dict[str, Any]:
     if found:
         import shlex
 
-        gone = {part for command in found.values() for part in shlex.split(command)[0:4:3] if not Path(part).exists()}
+        gone = {part for command in found.values() for part in shlex.split(command)[:4:3] if not Path(part).exists()}
         doubts += [f"{one} is gone: run `streamproc protect {cli.name}` again" for one in sorted(gone)]
         if cli.name == "codex" and not own:
             doubts.append(CODEX_TRUST)

@@ -1,9 +1,9 @@
-"""The hook of a coding CLI: `python -I -S hook.py CLI SOCKET [PROGRAM]` passes the event on stdin to `streamproc up`,
-and prints the answer.
+"""The hook of a coding CLI: `python -I -S hook.py CLI SOCKET` passes the event on stdin to `streamproc up`, and prints
+the answer.
 
 It runs at every step of a session, so it imports nothing that is not built in. Whatever goes wrong, the session goes
 on: it prints nothing, exits with 0, and leaves a line in `unprotected.log` beside the socket. If nobody listens, it
-starts PROGRAM (`streamproc`) with `up`, and waits for it for a moment.
+starts `streamproc up`, and waits for it for a moment.
 """
 
 import _socket
@@ -17,7 +17,7 @@ PARENTS_MAX = 12  # processes above this one, among which the CLI is looked for
 APPEND = posix.O_WRONLY | posix.O_CREAT | posix.O_APPEND
 
 
-def main(cli: str, path: str, program: str) -> None:
+def main(cli: str, path: str) -> None:
     """Pass one event on."""
     event = read_all(0)
     began = monotonic()
@@ -27,11 +27,11 @@ def main(cli: str, path: str, program: str) -> None:
             head, _, body = exchange(path, cli, event).partition(b"\r\n\r\n")
             break
         except (FileNotFoundError, ConnectionRefusedError):
-            if not program or monotonic() - began > START_S:
+            if monotonic() - began > START_S:
                 raise
             if not started:
                 started = True
-                start(program, path)
+                start(path)
             sleep(0.02)
     if not head.startswith(b"HTTP/1.1 200"):
         raise OSError("answer: " + body[:200].decode("utf-8", "replace"))
@@ -63,8 +63,8 @@ def read_all(number: int) -> bytes:
     return b"".join(found)
 
 
-def start(program: str, path: str) -> None:
-    """Start `streamproc up` as a process of its own, which ends when nobody has needed it for an hour."""
+def start(path: str) -> None:
+    """Start `streamproc up` as a process of its own."""
     folder = path.rpartition("/")[0]
     if posix.fork():
         return
@@ -75,7 +75,7 @@ def start(program: str, path: str) -> None:
         posix.dup2(number, wanted)
     posix.closerange(3, 256)
     try:
-        posix.execv(program, [program, "up", "--idle-exit", "3600", "--data", folder])
+        posix.execv(sys.executable, [sys.executable, "-m", "streamproc.live", folder])
     except OSError:
         posix._exit(127)
 
@@ -116,11 +116,11 @@ def note(path: str, cli: str, problem: BaseException) -> None:
 
 
 if __name__ == "__main__":
-    given = [*sys.argv[1:], "", ""]
+    cli, path = sys.argv[1:3]
     try:
-        main(given[0], given[1], given[2])
+        main(cli, path)
     except BaseException as problem:  # noqa: BLE001 (a hook that fails could stop a session)
         try:  # noqa: SIM105 (contextlib would have to be imported)
-            note(given[1], given[0], problem)
+            note(path, cli, problem)
         except BaseException:  # noqa: BLE001
             pass

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,13 +55,13 @@ CLIS: Final = {
 
 def hook_command(cli: str, socket: Path) -> str:
     """Return the command of our hooks. Raises `InvalidSettings` if this installation may be gone tomorrow."""
-    python, program = sys.executable, shutil.which("streamproc", path=str(Path(sys.executable).parent)) or ""
+    python = sys.executable
     if any(part in python for part in ("/uv/archive-", "/.cache/uv/", "/environments-v")):
         raise InvalidSettings(
             f"{python} is in a cache that may be emptied, and hooks would be gone with it: "
             "install streamproc first, for instance with `uv tool install streamproc`"
         )
-    return shlex.join([python, "-I", "-S", str(HOOK_FILE), cli, str(socket), program])
+    return shlex.join([python, "-I", "-S", str(HOOK_FILE), cli, str(socket)])
 
 
 def installed(text: str, cli: Cli, command: str) -> str:
