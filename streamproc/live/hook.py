@@ -75,7 +75,8 @@ def start(path: str) -> None:
         posix.dup2(number, wanted)
     posix.closerange(3, 256)
     try:
-        posix.execv(sys.executable, [sys.executable, "-m", "streamproc.live", folder])
+        posix.chdir("/")
+        posix.execv(sys.executable, [sys.executable, "-P", "-m", "streamproc.live", folder])  # -P: no code of the folder
     except OSError:
         posix._exit(127)
 
