@@ -76,7 +76,8 @@ def start(path: str) -> None:
     posix.closerange(3, 256)
     try:
         posix.chdir("/")
-        posix.execv(sys.executable, [sys.executable, "-P", "-m", "streamproc.live", folder])  # -P: no code of the folder
+        # -P: no code of the folder that it was started in
+        posix.execv(sys.executable, [sys.executable, "-P", "-m", "streamproc.live", folder])
     except OSError:
         posix._exit(127)
 

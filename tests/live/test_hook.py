@@ -1,0 +1,142 @@
+"""The hook's program: it passes an event on, and whatever goes wrong, the session goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamproc.live.hook_settings import HOOK_FILE
+from tests.live.conftest import Up
+
+SLOW_S = 30.0
+
+
+def hook(up: Up, event: Any, cli: str = "claude", **more: str) -> subprocess.CompletedProcess[str]:
+    """Run the hook as a CLI does."""
+    command = [sys.executable, "-I", "-S", str(HOOK_FILE), cli, str(up.places.socket)]
+    text = event if isinstance(event, str) else json.dumps(event)
+    return subprocess.run(
+        command, input=text, capture_output=True, text=True, check=True, env=os.environ | more, timeout=SLOW_S
+    )
+
+
+def batch(number: int, answer: str = "no such file") -> dict[str, Any]:
+    used = {"tool_name": "Bash", "tool_input": {"command": "cat x"}, "tool_use_id": f"t{number}"}
+    return {
+        "session_id": "s1", "hook_event_name": "PostToolBatch", "cwd": "/work/app",
+        "tool_calls": [used | {"tool_response": answer}],
+    }  # fmt: skip
+
+
+def test_a_stuck_session_is_stopped_and_told_why(up: Up) -> None:
+    up.start()
+    told = [hook(up, batch(number)).stdout for number in range(3)]
+    assert told[0] == ""
+    context = json.loads(told[1])["hookSpecificOutput"]
+    assert context["hookEventName"] == "PostToolBatch"
+    assert "LOOP003" in context["additionalContext"]
+    stop = json.loads(told[2])
+    assert stop["continue"] is False
+    assert "LOOP003" in stop["stopReason"]
+    assert not up.places.faults.exists()
+
+
+def test_a_hook_starts_the_process_if_there_is_none(up: Up) -> None:
+    try:
+        assert hook(up, batch(0)).stdout == ""
+        assert up.ask("GET", "/v1/sessions")[1]["sessions"][0]["session_id"] == "s1"
+        assert not up.places.faults.exists()
+    finally:
+        subprocess.run(["kill", up.places.lock.read_text().strip()], check=True)
+
+
+def test_a_folder_named_like_us_in_a_repository_is_not_run(up: Up, tmp_path: Path) -> None:
+    (tmp_path / "streamproc").mkdir()
+    (tmp_path / "streamproc" / "__init__.py").write_text("open('/dev/stderr', 'w').write('hostile')\n")
+    (tmp_path / "json.py").write_text("hostile")
+    command = [sys.executable, "-I", "-S", str(HOOK_FILE), "claude", str(up.places.socket)]
+    try:
+        done = subprocess.run(
+            command, input=json.dumps(batch(0)), capture_output=True, text=True, check=True, cwd=tmp_path
+        )
+        assert (done.stdout, done.stderr) == ("", "")
+        assert "hostile" not in up.places.output.read_text()
+        assert up.listens()
+    finally:
+        subprocess.run(["kill", up.places.lock.read_text().strip()], check=True)
+
+
+def test_an_event_that_is_refused_leaves_a_line_and_stops_nothing(up: Up) -> None:
+    up.start()
+    done = hook(up, "no JSON")
+    assert (done.stdout, done.stderr) == ("", "")
+    [line] = up.places.faults.read_text().splitlines()
+    assert " claude answer: " in line
+    assert "no JSON" in line
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 500 Oops\r\n\r\n{}", b"nonsense", None])
+def test_a_server_that_answers_badly_or_never_stops_nothing(up: Up, answer: bytes | None) -> None:
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(up.places.socket))
+    listening.listen()
+
+    def serve() -> None:
+        peer, _ = listening.accept()
+        with peer:
+            if answer is not None:
+                peer.recv(65536)
+                peer.sendall(answer)
+            else:
+                while peer.recv(65536):  # until the hook gives up
+                    pass
+
+    serving = threading.Thread(target=serve)
+    serving.start()
+    done = hook(up, batch(0))
+    serving.join()
+    listening.close()
+    assert (done.stdout, done.stderr) == ("", "")
+    assert len(up.places.faults.read_text().splitlines()) == 1
+
+
+def test_a_large_event_and_one_with_any_characters_pass(up: Up) -> None:
+    up.start()
+    for number, answer in enumerate(("x" * 5_000_000, "\x1b[31m\x00\ud800 é", "")):
+        assert hook(up, json.dumps(batch(number, answer))).stdout == ""
+    assert not up.places.faults.exists()
+
+
+def test_codex_is_interrupted_after_it_was_denied(up: Up, tmp_path: Path) -> None:
+    """A shell named `codex` stands for the CLI: it is interrupted, and nothing else is."""
+    up.start()
+    used = {"tool_name": "Bash", "tool_input": {"command": "cat x"}, "session_id": "s2", "cwd": "/work/app"}
+    for number in range(3):
+        told = used | {"hook_event_name": "PostToolUse", "tool_use_id": f"c{number}", "tool_response": "no"}
+        last = hook(up, told, "codex").stdout
+    assert json.loads(last)["continue"] is False
+    before = used | {"hook_event_name": "PreToolUse", "tool_use_id": "c9"}
+    denied = json.loads(hook(up, before, "codex").stdout)["hookSpecificOutput"]
+    assert denied["permissionDecision"] == "deny"
+    (tmp_path / "codex").symlink_to("/bin/bash")
+    (tmp_path / "event.json").write_text(json.dumps(before))
+    script = f"trap 'exit 130' INT; {sys.executable} -I -S {HOOK_FILE} codex {up.places.socket} < event.json; exit 0"
+    done = subprocess.run([str(tmp_path / "codex"), "-c", script], cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == 130
+    assert b"deny" in done.stdout
+
+
+def test_a_tag_names_the_sessions_of_a_run(up: Up) -> None:
+    up.start()
+    hook(up, batch(0), STREAMPROC_PROTECT_TAG="abc")
+    hook(up, batch(1) | {"session_id": "other"})
+    [found] = up.ask("GET", "/v1/sessions?tag=abc")[1]["sessions"]
+    assert found["session_id"] == "s1"

@@ -1,0 +1,153 @@
+"""The judge: the decisions of `Monitor`, kept over restarts, full disks and damaged files."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamproc import Monitor
+from streamproc.errors import InvalidSettings, Unavailable
+from streamproc.fingerprint import fingerprint
+from streamproc.live.judge import KEPT_MAX, Judge
+from streamproc.live.store import CONTROL, TURNS, LiveLog
+from streamproc.model.controls import ControlEvent
+from streamproc.model.raw_events import parse_raw
+from tests.live.conftest import call
+
+Opened = Callable[..., tuple[Judge, LiveLog]]
+START_MS = 1_780_000_000_000
+STUCK = [call("ls", "a b"), *[call("cat x", "no such file")] * 5]
+
+
+def fed(judge: Judge, raws: Sequence[dict[str, Any]], at_ms: int = START_MS) -> list[ControlEvent]:
+    return [one for raw in raws for one in judge.feed([fingerprint(parse_raw(raw), local=True)], at_ms)]
+
+
+def told(decisions: Sequence[ControlEvent]) -> list[tuple[Any, ...]]:
+    return [(one.id, one.severity, one.code, one.message, one.trigger and one.trigger.turn) for one in decisions]
+
+
+def test_it_decides_as_monitor_does(opened: Opened) -> None:
+    monitor = Monitor()
+    expected = [one for raw in STUCK for one in monitor.feed(raw)]
+    found = fed(opened()[0], STUCK)
+    assert told(found) == told(expected)
+    assert [one.severity for one in found] == ["warn", "halt"]
+
+
+@pytest.mark.parametrize("before", range(len(STUCK) + 1))
+def test_a_restart_at_any_point_changes_no_decision(opened: Opened, before: int) -> None:
+    found = told(fed(opened()[0], STUCK[:before]))
+    judge, stored = opened()
+    found += told(fed(judge, STUCK[before:]))
+    monitor = Monitor()
+    assert found == told([one for raw in STUCK for one in monitor.feed(raw)])
+    assert [record.role for record in stored.records()].count(TURNS) == len(STUCK)
+    ids = [record.value for record in stored.records() if record.role == CONTROL]
+    assert len(ids) == len(set(ids)) == 2
+
+
+def test_a_run_stays_halted_over_a_restart_until_it_is_resumed(opened: Opened) -> None:
+    fed(opened()[0], STUCK)
+    judge, _ = opened()
+    halt = judge.halted("r1")
+    assert halt is not None
+    assert halt.code == "LOOP003"
+    [resumed] = fed(judge, [{"type": "operator.resume", "run_id": "r1", "halt": halt.id, "by": "ann"}])
+    assert resumed.type == "run.resumed"
+    assert judge.halted("r1") is None
+    assert opened()[0].halted("r1") is None
+
+
+def test_a_full_disk_loses_nothing_and_says_so(opened: Opened) -> None:
+    judge, stored = opened()
+    fed(judge, STUCK[:3])
+    pages = stored._db.execute("PRAGMA page_count").fetchone()[0]
+    stored._db.execute(f"PRAGMA max_page_count = {pages}")
+    big = [call("ls", "x", f"{number}") | {"run_id": f"filler-{number}"} for number in range(400)]
+    with pytest.raises(Unavailable, match="make room"):
+        judge.feed([fingerprint(parse_raw(raw)) for raw in big], START_MS)
+    with pytest.raises(Unavailable):
+        judge.feed([fingerprint(parse_raw(raw)) for raw in big], START_MS)
+    assert judge.status("filler-0") is None
+    stored._db.execute(f"PRAGMA max_page_count = {10 * pages}")
+    monitor = Monitor()
+    expected = [one for raw in STUCK for one in monitor.feed(raw)]
+    assert told(fed(judge, STUCK[3:])) == told(expected)[1:]
+
+
+def test_the_budget_of_a_session_is_kept_over_a_restart(opened: Opened) -> None:
+    policy = {"budgets": {"maxSessionCost": "1.00"}}
+    spent = [
+        {"run_id": f"r{n}", "node": "main", "session_id": "s", "output": f"words {n}", "usage": {"cost_usd": "0.40"}}
+        for n in range(3)
+    ]
+    fed(opened(policy)[0], spent[:2])
+    judge, _ = opened(policy)
+    found = fed(judge, spent[2:])
+    assert "r2" in {one.run_id for one in found if one.severity == "halt"}
+    assert judge.halted("r0") is not None  # runs of the session that are at work are halted, too
+
+
+def test_a_run_that_falls_silent_is_reported(opened: Opened) -> None:
+    judge, stored = opened()
+    fed(judge, [call("ls", "a")])
+    assert judge.expire(START_MS + 1_000) == []
+    due_ms = stored.next_due_ms()
+    assert due_ms > START_MS
+    found = judge.expire(due_ms)
+    assert [(one.code, one.severity) for one in found] == [("STALL007", "warn")]
+    assert judge.expire(due_ms) == []
+
+
+def test_log_time_never_goes_back(opened: Opened) -> None:
+    judge, stored = opened()
+    fed(judge, [call("ls", "a")], START_MS)
+    fed(judge, [call("ls", "b")], START_MS - 3_600_000)
+    judge, stored = opened()
+    fed(judge, [call("ls", "c")], START_MS - 7_200_000)
+    assert {record.at_ms for record in stored.records()} == {START_MS}
+
+
+def test_more_runs_than_are_kept_in_memory(opened: Opened) -> None:
+    judge, _ = opened()
+    fed(judge, [call("cat x", "no")] * 2)
+    many = [call("ls", "a") | {"run_id": f"other-{number}"} for number in range(KEPT_MAX + 10)]
+    judge.feed([fingerprint(parse_raw(raw)) for raw in many], START_MS)
+    [halt] = fed(judge, [call("cat x", "no")])
+    assert halt.severity == "halt"
+
+
+def test_old_runs_are_forgotten_with_their_records(opened: Opened) -> None:
+    judge, stored = opened()
+    fed(judge, [call("ls", "a")], START_MS)
+    fed(judge, [call("ls", "a") | {"run_id": "r2"}], START_MS + 10)
+    stored.forget_before(START_MS + 5)
+    assert [run.run_id for run in stored.runs(9)] == ["r2"]
+    assert {record.run_id for record in stored.records()} == {"r2"}
+
+
+def test_a_damaged_file_is_moved_aside(log_file: Path, opened: Opened) -> None:
+    log_file.write_bytes(b"no database at all" * 1_000)
+    judge, stored = opened()
+    assert stored.moved is not None
+    assert stored.moved.read_bytes().startswith(b"no database")
+    assert fed(judge, STUCK)[-1].severity == "halt"
+
+
+def test_a_file_of_another_version_is_refused(log_file: Path, opened: Opened) -> None:
+    db = sqlite3.connect(log_file)
+    db.execute("PRAGMA user_version = 99")
+    db.close()
+    with pytest.raises(InvalidSettings, match="another version"):
+        opened()
+    assert log_file.exists()
+
+
+def test_others_cannot_read_the_log(log_file: Path, opened: Opened) -> None:
+    opened()
+    assert log_file.stat().st_mode & 0o077 == 0

@@ -1,0 +1,131 @@
+"""`streamproc protect`: from install to removal, in an empty home directory."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamproc.live.places import places
+from tests.live.conftest import Up
+
+EVENT = {"session_id": "s1", "hook_event_name": "SessionStart", "cwd": "/work/app"}
+
+
+def protect(*arguments: str, code: int = 0, **more: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "streamproc", "protect", *arguments],
+        capture_output=True, text=True, check=False, env=os.environ | more,
+    )  # fmt: skip
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def first_command(settings: Path) -> str:
+    found = json.loads(settings.read_text())["hooks"]["SessionStart"][-1]["hooks"][0]["command"]
+    assert isinstance(found, str)
+    return found
+
+
+def test_from_install_to_removal(home: Path) -> None:
+    settings = home / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text('{"model": "opus"}')
+    assert "+  " not in protect("status")
+    shown = protect("claude", "--dry-run")
+    assert "with the change" in shown
+    assert settings.read_text() == '{"model": "opus"}'
+    assert "added our hooks" in protect("claude")
+    assert "as it should be" in protect("claude")
+    assert json.loads(settings.read_text())["model"] == "opus"
+    subprocess.run(first_command(settings), shell=True, input=json.dumps(EVENT), text=True, check=True)
+    shown = protect("status")
+    assert "streamproc up is running" in shown
+    assert "claude: protected, 1 sessions, 0 stopped" in shown
+    assert "removed our hooks" in protect("claude", "--remove")
+    assert settings.read_text() == '{"model": "opus"}'
+
+
+def test_settings_that_were_not_there_are_gone_again(home: Path) -> None:
+    protect("codex")
+    assert (home / ".codex" / "hooks.json").exists()
+    assert "trusted" in protect("status", code=1)
+    protect("codex", "--remove")
+    assert not (home / ".codex" / "hooks.json").exists()
+
+
+def test_all_means_those_that_are_there(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert "neither claude, codex nor gemini" in protect("all", code=1)
+    (home / ".gemini").mkdir()
+    assert "gemini: added" in protect("all")
+    assert not (home / ".claude").exists()
+
+
+def test_settings_that_cannot_be_read_are_named_and_kept(home: Path) -> None:
+    settings = home / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text('{"model": ')
+    assert str(settings) in protect("claude", code=2)
+    assert settings.read_text() == '{"model": '
+
+
+def test_the_settings_of_a_project(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    protect("claude", "--scope", "project")
+    assert (tmp_path / ".claude" / "settings.json").exists()
+    assert not (home / ".claude").exists()
+
+
+def test_hooks_that_someone_has_removed_are_seen(home: Path) -> None:
+    protect("claude")
+    settings = home / ".claude" / "settings.json"
+    found = json.loads(settings.read_text())
+    del found["hooks"]["PostToolBatch"]
+    settings.write_text(json.dumps(found))
+    assert "no hook for PostToolBatch" in protect("status", code=1)
+
+
+def stuck_session(up: Path, exit_code: int = 0) -> list[str]:
+    """Return a command that stands for a CLI: it calls its hook with the same call and answer three times."""
+    script = """
+import json, subprocess, sys
+for number in range(3):
+    used = {"tool_name": "Bash", "tool_input": {"command": "cat x"}, "tool_use_id": str(number), "tool_response": "no"}
+    event = {"session_id": "s9", "hook_event_name": "PostToolBatch", "cwd": "/", "tool_calls": [used]}
+    command = json.load(open(sys.argv[1]))["hooks"]["PostToolBatch"][0]["hooks"][0]["command"]
+    subprocess.run(command, shell=True, input=json.dumps(event), text=True, check=True)
+sys.exit(int(sys.argv[2]))
+"""
+    return [sys.executable, "-c", script, str(up), str(exit_code)]
+
+
+def test_an_unattended_session_that_was_stopped_has_an_exit_code_of_its_own(home: Path) -> None:
+    protect("claude")
+    command = stuck_session(home / ".claude" / "settings.json")
+    assert "LOOP003: " in protect("run", "--", *command, code=75)
+
+
+def test_observing_stops_nothing_and_says_what_it_would_have_stopped(home: Path) -> None:
+    assert "observing" in protect("claude", "--observe")
+    command = stuck_session(home / ".claude" / "settings.json", exit_code=3)
+    found = protect("run", "--", *command, code=3)
+    assert "stopReason" not in found
+    assert "LOOP003: " in found
+    rows: list[dict[str, Any]] = json.loads(protect("status", "--json"))["clis"]
+    [session] = next(row for row in rows if row["cli"] == "claude")["sessions"]
+    assert session["halt"]["code"] == "LOOP003"
+    protect("claude", "--enforce")
+    assert "observing" not in protect("status")
+
+
+def test_a_session_that_no_hook_spoke_for_is_said(home: Path, up: Up) -> None:
+    assert places().folder.is_relative_to(home)
+    found = protect("run", "--", "true", code=0)
+    assert "does not answer" in found
+    assert "cannot be run" in protect("run", "--", "/no/such/program", code=127)

@@ -1,0 +1,176 @@
+"""The process: one at a time, with nothing lost when it is killed, for this user only."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamproc.live.store import CONTROL, TURNS, LiveLog
+from streamproc.model.wire import decode
+from tests.live.conftest import Up, call
+
+KILLS = int(os.environ.get("STREAMPROC_TEST_KILLS", "12"))
+
+
+def test_turns_are_judged_over_http(up: Up) -> None:
+    up.start()
+    status, found = up.ask("POST", "/v1/turns", [call("cat x", "no such file")] * 2)
+    assert (status, found["accepted"]) == (200, 2)
+    assert [one["severity"] for one in found["decisions"]] == ["warn"]
+    _, found = up.ask("POST", "/v1/turns", call("cat x", "no such file"))
+    [halt] = found["decisions"]
+    assert halt["severity"] == "halt"
+    assert up.ask("POST", "/v1/decide", {"run_id": "r1"})[1] == {"run_id": "r1", "allowed": False, "halt": halt}
+    assert up.ask("POST", "/v1/decide", {"run_id": "r2"})[1]["allowed"] is True
+    _, shown = up.ask("GET", "/v1/runs/r1")
+    assert shown["status"]["status"] == "halted"
+    assert [one["severity"] for one in shown["decisions"]] == ["warn", "halt"]
+    assert [run["run_id"] for run in up.ask("GET", "/v1/runs")[1]["runs"]] == ["r1"]
+    assert up.ask("GET", "/v1/health")[1]["policy"] == "standard"
+    assert up.stop() == 0
+    assert not up.places.socket.exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "words"),
+    [
+        ("/v1/turns", b"{", 422, "no JSON"),
+        ("/v1/turns", b"7", 422, "[0]: is no JSON object"),
+        ("/v1/turns", [call("ls", "a"), {"run_id": "r1"}], 422, "[1]."),
+        ("/v1/turns", [call("ls", "a")] * 1_001, 422, "at most 1000"),
+        ("/v1/decide", {}, 422, "run_id: is missing"),
+        ("/v1/hooks/claude", b"[]", 422, "no JSON object"),
+        ("/v1/hooks/claude", {"session_id": "s"}, 422, "hook_event_name"),
+        ("/v1/hooks/vim", {"session_id": "s", "hook_event_name": "Stop"}, 422, "claude"),
+        ("/v1/nothing", {}, 404, "Not Found"),
+    ],
+)
+def test_what_cannot_be_read_is_named_and_nothing_is_recorded(
+    up: Up, path: str, body: Any, status: int, words: str
+) -> None:
+    up.start()
+    found = up.ask("POST", path, body)
+    assert found[0] == status
+    assert words in found[1]["error"]
+    assert up.ask("GET", "/v1/runs")[1] == {"runs": []}
+
+
+def test_an_unknown_run_is_not_found(up: Up) -> None:
+    up.start()
+    assert up.ask("GET", "/v1/runs/nobody")[0] == 404
+
+
+def test_a_second_one_says_where_the_first_is(up: Up) -> None:
+    up.start()
+    assert up.process is not None
+    first = up.process
+    second = Up(up.places.folder)
+    with pytest.raises(AssertionError):  # it is not the one that listens
+        second.start()
+        assert second.process is not None
+        assert second.process.wait(timeout=30) == 0
+    assert str(first.pid) in up.output()
+    assert "another `streamproc up`" in up.output()
+    assert up.listens()
+
+
+def test_one_can_start_where_another_was_killed(up: Up) -> None:
+    up.start()
+    up.ask("POST", "/v1/turns", [call("cat x", "no such file")] * 2)
+    up.kill()
+    up.start()
+    assert up.ask("POST", "/v1/turns", call("cat x", "no such file"))[1]["decisions"][0]["severity"] == "halt"
+
+
+def test_killed_at_any_moment_it_loses_nothing_and_repeats_nothing(up: Up) -> None:
+    """What was acknowledged is in the log, once; a turn that is sent again changes nothing."""
+    dice = random.Random(11)
+    numbers = iter(range(1_000_000))
+    acknowledged: list[str] = []
+    lock = threading.Lock()
+
+    def send() -> None:
+        with lock:
+            number = next(numbers)
+        turn = call("cat x", "no such file", f"e{number}") | {"run_id": f"r{number // 4}"}
+        while True:
+            try:
+                up.ask("POST", "/v1/turns", turn)
+            except OSError:
+                time.sleep(0.01)  # it is being started again: send the same turn then
+                continue
+            acknowledged.append(f"e{number}")
+            return
+
+    stopping = threading.Event()
+    up.start()
+    with ThreadPoolExecutor(4) as pool:
+        senders = [pool.submit(lambda: [send() for _ in iter(stopping.is_set, True)]) for _ in range(4)]
+        for _ in range(KILLS):
+            time.sleep(dice.uniform(0.0, 0.15))
+            up.kill()
+            up.start()
+        stopping.set()
+        for one in senders:
+            one.result()
+    up.kill()
+    log = LiveLog(up.places.log)
+    stored = Counter(decode(record.value).event_id for record in log.records() if record.role == TURNS)
+    assert set(acknowledged) <= set(stored)
+    decisions = Counter(record.value for record in log.records() if record.role == CONTROL)
+    log.close()
+    assert max(decisions.values()) == 1
+    whole = {number // 4 for number in range(len(acknowledged)) if number % 4 == 3}
+    assert len(whole) > KILLS
+
+
+def test_the_port_needs_the_token_and_the_name_of_this_machine(up: Up) -> None:
+    up.start("--listen", "127.0.0.1:0")
+    address = up.output().partition("http://")[2].split()[0]
+    host, _, port = address.partition(":")
+    token = up.places.token.read_text().strip()
+    assert up.places.token.stat().st_mode & 0o777 == 0o600
+
+    def asked(*headers: str, name: str = f"{host}:{port}") -> int:
+        with socket.create_connection((host, int(port)), timeout=20) as peer:
+            lines = "".join(f"{header}\r\n" for header in (f"Host: {name}", "Connection: close", *headers))
+            peer.sendall(f"GET /v1/runs HTTP/1.1\r\n{lines}\r\n".encode())
+            return int(peer.recv(65536).split()[1])
+
+    assert asked(f"Authorization: Bearer {token}") == 200
+    assert asked() == 401
+    assert asked(f"Authorization: Bearer {token}x") == 401
+    assert asked("Authorization: Bearer é") == 401
+    assert asked(f"Authorization: Bearer {token}", name=f"evil.example:{port}") in (403, 421)
+
+
+def test_other_users_reach_neither_socket_nor_files(up: Up) -> None:
+    up.start()
+    assert up.places.folder.stat().st_mode & 0o777 == 0o700
+    assert up.places.socket.stat().st_mode & 0o077 == 0
+    assert up.places.log.stat().st_mode & 0o077 == 0
+
+
+def test_a_folder_with_a_long_path_has_its_socket_elsewhere(tmp_path: Path) -> None:
+    made = Up(tmp_path / ("long" * 30))
+    made.places.folder.mkdir(parents=True)
+    try:
+        made.start()
+        assert made.ask("GET", "/v1/health")[0] == 200
+    finally:
+        made.kill()
+
+
+def test_it_ends_when_nobody_needs_it(up: Up) -> None:
+    up.start("--idle-exit", "0.5")
+    assert up.process is not None
+    assert up.process.wait(timeout=30) == 0
