@@ -116,5 +116,5 @@ def _names(nodes: tuple[str, ...]) -> str:
 
 
 def _anchor(cycle: CycleShape) -> str:
-    anchor = clean(cycle.anchor)
+    anchor = clean(cycle.anchor) or "the node that has its first turn"
     return f"over {clean(cycle.over)} → {anchor}" if cycle.over else f"at {anchor}"

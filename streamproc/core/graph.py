@@ -24,7 +24,7 @@ class CycleShape(NamedTuple):
 
     nodes: tuple[str, ...]  # sorted
     edges: tuple[tuple[str, str], ...]
-    anchor: str  # node at which iterations are counted
+    anchor: str  # node at which iterations are counted; empty: the one that has the first turn
     over: str | None  # source of the anchor edge; None: not declared, any handover from the cycle to the anchor counts
 
 
@@ -85,14 +85,19 @@ class Graph:
         return ends
 
     def anchor(self, members: list[int]) -> tuple[str, str | None]:
-        """Return the node at which iterations of a cycle are counted, and the source of the anchor edge if declared."""
+        """Return the node at which iterations of a cycle are counted, and the source of the anchor edge if declared.
+
+        If neither is declared, and the cycle is not entered at exactly one node, the name is empty: iterations are then
+        counted at the node that is first in it, whatever the order in which the edges are declared.
+        """
         inside, names = set(members), self.names
         declared = [(names[u], names[v]) for u, v in self.anchors if u in inside and v in inside]
         if declared:
             over, anchor = min(declared)
             return anchor, over
         self.components()
-        return names[next((place for place in members if self._entered[place]), members[0])], None
+        entered = members if len(members) == 1 else [place for place in members if self._entered[place]]
+        return names[entered[0]] if len(entered) == 1 else "", None
 
 
 def read_graph(data: Mapping[str, Any], *, any_size: bool = True) -> Graph:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from streamproc.core import kind
+from streamproc.core.board.owners import task_in_progress
 from streamproc.core.marks import BudgetMarks
 from streamproc.core.prices import priced
 from streamproc.core.records import cfunc, i64, u32
@@ -30,7 +31,7 @@ def observe_measures(view: View, rules: Rules, usage: Usage | None) -> Usage | N
             view.kinds |= kind.USAGE
         if view.budgets and _reaches_a_limit_of_spend(view, usage):
             view.kinds |= kind.SPENDING
-        if view.turn.task_id or run.scope.task:
+        if view.turn.task_id or run.scope.task or (run.has_board and run.has_task_tokens):
             _spend_on_task(view, rules, usage)
     if run.turns_open:
         still_open, view.took_ms = end_turn(run.open_turns, view)
@@ -50,6 +51,10 @@ def _spend_on_task(view: View, rules: Rules, usage: Usage) -> None:
     if not view.switches.task_budgets or not (run.has_task_tokens or default):
         return
     task = view.names.tag(turn.task_id) if turn.task_id else run.scope.task
+    if not task:
+        task = task_in_progress(run.board, rules.board, turn.agent or turn.node)
+        if not task:
+            return
     spent = spend_tokens(run.cold.task_tokens, usage, task, default, rules.task_percents, run.turns)
     run.has_task_tokens = len(run.cold.task_tokens) > 0
     view.evicted += drop_oldest(run.cold.task_tokens)

@@ -25,6 +25,7 @@ from streamproc.core.signals.handovers import (
     edge_of_tags,
     failing_set_of,
     gives_work,
+    is_round_check,
     name_nodes,
     says_only,
     shows_results,
@@ -162,7 +163,7 @@ def _observe_results_and_texts(view: View, rules: Rules) -> None:
         observe_results(view, rules)
         changed = has_changed_result(turn, node)
     changed = changed or run.novelty.last_discovery == index
-    if view.switches.every_error and observe_attempt(view, run.attempts, run.handovers.previous_name.get()):
+    if view.switches.every_error and observe_attempt(view, run.attempts, run.nodes, run.handovers.previous_name.get()):
         view.kinds |= kind.ERRORS
     if said is not None or left is not None or turn.structured is not None:
         observe_content(view, said)
@@ -283,7 +284,7 @@ def _observe_round(view: View) -> None:
     if turn.round is not None:
         current = min(turn.round, HASH)
         view.round_before, run.round = run.round, max(run.round, current)
-    if turn.convergence is not None or turn.consensus is not None:
+    if turn.convergence is not None or turn.consensus is not None or is_round_check(turn.node):
         run.checks_rounds = True
 
 

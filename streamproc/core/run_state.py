@@ -93,7 +93,7 @@ class RunState(Record):
     turns_open: u32  # turns that have started and not ended (`cold.open_turns`)
     finished: flag  # whether `run.finished` arrived
     started: flag  # whether `run.started` has arrived; a later one changes nothing
-    checks_rounds: flag  # whether a convergence or consensus was reported: such turns check the round
+    checks_rounds: flag  # whether a turn has checked a round: with a convergence or a consensus, or by its node's name
     charged: flag  # whether its accounts know it
     session_closed: flag  # whether its session takes no new work
     has_board: flag  # whether `cold.board` is set

@@ -77,7 +77,7 @@ class BoardDetector(Detector):
         """Return a finding for a task that tries to leave the state this detector forced it into without `required`, or
         the record of the decision that lets it go."""
         step = view.board_change
-        if step is None or step.refused != self.code or step.attempts != 1 or step.task is None:
+        if step is None or step.refused != self.code or step.task is None:
             return self.override(view)
         state = step.config.name(step.task.state)
         message = f"{step.task.id} stays in {state} until {required} is recorded."
@@ -85,17 +85,18 @@ class BoardDetector(Detector):
 
 
 class GuardDetector(BoardDetector):
-    """A detector of moves that the board refuses: it reports the first attempt, and asks a person at a later one."""
+    """A detector of moves that the board refuses: it refuses each attempt, and asks a person at a later one."""
 
     def check(self, view: View, limits: Any) -> Finding | None:
         step, asks = view.board_change, self.asks_at(limits)
-        if step is None or step.task is None or step.refused != self.code or step.attempts not in (1, asks):
+        if step is None or step.task is None or step.refused != self.code:
             return self.override(view)
         problem = self.problem(view, step, step.task)
-        if step.attempts == 1:
-            return self.refusal(view, f"{problem}; its state is {step.config.name(step.task.state)}.")
-        message = f"{problem}, at attempt {step.attempts}; {self.advice(view, step.task)}."
-        return self.refusal(view, message, action="ask_human")
+        if step.attempts == asks > 1:
+            message = f"{problem}, at attempt {step.attempts}; {self.advice(view, step.task)}."
+            return self.refusal(view, message, action="ask_human")
+        again = ", again" if step.attempts > 1 else ""
+        return self.refusal(view, f"{problem}{again}; its state is {step.config.name(step.task.state)}.")
 
     def asks_at(self, limits: Any) -> int:
         """Return the attempt at which a person is asked; 1: never."""

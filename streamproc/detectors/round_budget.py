@@ -2,8 +2,9 @@
 
 Sees: `round`, `convergence` and `consensus` of the turns of a deliberation. It ends in the round `maxRounds`, and never
 later than in round 15: halted at the turn that checks this round, with the action `force_synthesis`. Turns that report
-`convergence` or `consensus` are checks, and the first turn of the last round is a warning to finish; in a run without
-such turns, any turn with a `round` is a check. `stop_reason` names the reason in the terms of the deliberation
+`convergence` or `consensus` are checks, and so are those of nodes whose names begin a word with *check*, *converge* or
+*consensus*; the first turn of the last round is a warning to finish. In a run without such turns, any turn with a
+`round` is a check. `stop_reason` names the reason in the terms of the deliberation
 requirement: `hard_cap_15_rounds`, `max_rounds`, `consensus`. Convergence above 0.85, or consensus of 80 percent, is a
 *good* reason to stop before the last round: a notification with the action `force_synthesis`, and never a halt. Rounds
 only rise: a falling round is a fault of the run and is reported once.
@@ -27,6 +28,7 @@ from typing import Any, Final
 
 from streamproc.core.decision import STALLED
 from streamproc.core.records import HASH
+from streamproc.core.signals.handovers import is_round_check
 from streamproc.detectors.base import Example, Finding, Level, View, kind, said, started
 from streamproc.detectors.budget_detector import BudgetDetector, layer_of
 from streamproc.model.wire import RunStarted
@@ -60,7 +62,7 @@ class RoundBudget(BudgetDetector):
 
     def _counted(self, view: View, limit: int, limits: Limits) -> Finding | None:
         turn = view.turn
-        checks = turn.convergence is not None or turn.consensus is not None
+        checks = turn.convergence is not None or turn.consensus is not None or is_round_check(turn.node)
         if turn.round is None and not checks:
             return None
         current = view.run.round if turn.round is None else min(turn.round, HASH)

@@ -23,7 +23,7 @@ from __future__ import annotations
 from streamproc.core.accounts import EXCEEDED, REJECTED
 from streamproc.detectors.account_budget import AccountDetector, amounts
 from streamproc.detectors.base import Example, Finding, Level, RuleSettings, View, kind, loop_of, started
-from streamproc.model.wire import BudgetReached
+from streamproc.model.wire import BudgetReached, Event
 
 
 class SessionBudget(AccountDetector):
@@ -47,7 +47,7 @@ class SessionBudget(AccountDetector):
         event = view.event
         if not isinstance(event, BudgetReached):
             delegated = view.run.session_closed and event.type == "task.delegated"
-            return self._rejected(event.event_id or str(view.run.ignored_events), event.task_id) if delegated else None
+            return self._rejected(event) if delegated else None
         if not event.account.startswith("session:"):
             return None
         advice, action = _ADVICE[event.rung]
@@ -56,10 +56,11 @@ class SessionBudget(AccountDetector):
             return self.reached(event, message, action, type="delegation.rejected", status="blocked")
         return self.reached(event, message, action)
 
-    def _rejected(self, delegation: str, task: str) -> Finding:
-        what = f"Task {task}" if task else "The delegation"
+    def _rejected(self, event: Event) -> Finding:
+        task, tasks = event.task_id, getattr(event, "tasks", ())
+        what = f"Task {task}" if task else f"The delegation of {', '.join(tasks)}" if tasks else "The delegation"
         message = f"{what} was rejected because the session's budget is nearly spent and allows no new work."
-        loop = loop_of("delegated", delegation, task)
+        loop = loop_of("delegated", event.event_id, event.agent, task, *tasks)
         return self.finding(Level.WARN, loop, message, status="blocked", type="delegation.rejected", rung=REJECTED)
 
 

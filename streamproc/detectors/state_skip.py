@@ -9,8 +9,7 @@ Why: the states are the checks. A task that skips a state was not checked.
 False alarms: the first transition of a task is trusted for its starting state, so joining a board late causes no
 finding. If your team has a board of its own, declare it: unknown states are not checked at all.
 
-Tuning: `path`, `transitions`, `aside` and `guards` of the board in a policy. A skip is reported once, and again when
-the task has moved.
+Tuning: `path`, `transitions`, `aside` and `guards` of the board in a policy. Each attempt is refused.
 
 Reference: tickets requirement, "block the state transition, revert ticket to its last valid state".
 """

@@ -51,8 +51,10 @@ class TaskTokenBudget(BudgetDetector):
         return {"task_percents": rungs}
 
     def check(self, view: View, limits: Limits) -> tuple[Finding, ...]:
-        spent, task, run = view.task_tokens, view.event.task_id, view.run
+        spent, run = view.task_tokens, view.run
         tag = next((known for known, tokens in run.task_tokens.items() if tokens is spent), 0)
+        named = run.board.tasks.get(tag) if run.board is not None else None
+        task = view.event.task_id or (named.id if named is not None else "")
         whole = bool(limits.halt_run) or run.scope.task == tag or not _has_other_tasks(run, tag)
         agent = owner_of(run.board, tag) if run.board is not None else ""
         found = self._reached(view, spent, task, agent or view.turn.node, whole=whole)

@@ -5,6 +5,7 @@ are the document's own.
 from __future__ import annotations
 
 import io
+import itertools
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 import orjson
@@ -476,3 +477,32 @@ def test_the_report_shows_the_badge_the_reason_and_the_loop_evidence(reported: s
 def test_watch_shows_the_badge() -> None:
     control = read_control(halted([started(maxTurnsPerNode=20), *new_work(12)]).model_dump_json())
     assert "[Loop 8/8] " in list_of([control], Console(file=io.StringIO()), 10).plain
+
+
+@pytest.mark.parametrize("policy", [PRESET, "standard"])
+def test_fewer_and_fewer_errors_are_progress(policy: Any) -> None:
+    # "failing test count decreased", as linters and compilers report it: the first three messages stay
+    told = [
+        {"node": "verifier", "errors": [{"message": f"src/a.ts({n},1): error"} for n in range(20 - done)]}
+        for done in range(12)
+    ]
+    found = played(loop([said("coder", f"Part {n} done.") for n in range(12)], told), policy)[1]
+    assert [one.code for one in found if one.code[:6] != "BUDGET"] == []
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations([["v", "end"], ["c", "v"], ["v", "c"]])))
+def test_iterations_do_not_depend_on_the_order_of_the_edges(order: Any) -> None:
+    # "Track cycle iterations deterministically"
+    events: list[Raw] = [{"type": "run.started", "graph": {"edges": list(order)}, "budgets": {"maxTurnsPerNode": 50}}]
+    for n in range(12):
+        events += [said("c", f"Change {n} {'xyz'[n % 3] * (n + 2)}"), said("v", f"Found {n} {'uvw'[n % 3] * (n + 3)}")]
+    assert where(halted(events)) == ("BUDGET003", 18)  # the ninth pass begins at the node that was first
+
+
+def test_reports_of_a_verifier_do_not_excuse_what_a_coder_repeats() -> None:
+    # "same `message.final` content hash N times"
+    reports = [{"node": "verifier", "artifact": {"report.txt": f"log {n}"}} for n in range(6)]
+    assert where(halted(loop([said("coder", "I fixed it.")] * 6, reports))) == ("LOOP001", 4)
+    drafts = [{"node": "writer", "artifact": {"page.md": f"draft {n}"}} for n in range(6)]
+    turns = [turn for draft in drafts for turn in (draft, said("reviewer", "Please revise."))]
+    assert [one for one in played(turns)[1] if one.severity == "halt"] == []

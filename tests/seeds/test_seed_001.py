@@ -465,3 +465,16 @@ def test_a_query_that_is_not_published_is_named_by_hash_and_turn() -> None:
     assert told.evidence.query is None
     assert told.evidence.hashes[0][8:] in told.message
     assert "of turn 0" in told.message
+
+
+@pytest.mark.parametrize(("worker", "hops"), [("researcher", 6), ("verifier", 4)])
+def test_a_call_that_repeats_on_an_edge_gets_as_many_hops_as_words(worker: str, hops: int) -> None:
+    # "MAX_LOOP_EDGE = 5": `planner_to_researcher > MAX_LOOP_EDGE`; "3 for verifier"
+    made = {"name": "bash", "args": {"command": "npm test"}, "result": "2 failed"}
+    raws: list[Raw] = []
+    for _ in range(hops + 2):
+        raws += [{"node": "planner", "decision": {"next": worker}}, {"node": worker, "tool_calls": [made]}]
+    halt = halts(raws)[0]
+    assert (halt.code, edge(halt)) == ("LOOP005", ["planner", worker])
+    assert halt.trigger is not None
+    assert halt.trigger.turn == 2 * hops  # the first hop brought its result

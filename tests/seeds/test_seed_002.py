@@ -322,3 +322,23 @@ def test_baseline_adapts_max_rounds_to_the_history_of_a_workflow(
     assert found["budgets"]["maxRounds"] == limit
     assert "maxRounds" in found["overridable"]
     assert load_policy(policy).effective("other")["budgets"]["maxRounds"] == 7
+
+
+@pytest.mark.parametrize("said", [
+    {"structured_output": {"vote": "A"}}, {"output": "I agree with the founder."}, {"output": "A. " * 200},
+])  # fmt: skip
+def test_personas_at_one_node_may_agree(said: Raw) -> None:
+    # "80%+ personas agree (early stop)"; the graph has one node for all personas
+    raws = [{"node": "persona", "round": 1 + n // 5, **said} for n in range(15)]
+    assert [one.code for one in decisions(raws, DELIBERATION) if one.severity == "halt"] == []
+
+
+def test_a_node_that_checks_by_its_name_ends_the_last_round() -> None:
+    # the limit is tested in `check_convergence_node`; a score is a later enhancement
+    names = ("facilitator", "persona", "check_convergence")
+    raws = [
+        {"node": name, "round": n, "output": f"{name} {n} {'xyz'[n % 3] * n}"} for n in range(1, 9) for name in names
+    ]
+    [halt] = [one for one in decisions(raws, DELIBERATION) if one.severity == "halt"]
+    assert halt.trigger is not None
+    assert (halt.stop_reason, halt.node, halt.trigger.turn) == ("max_rounds", "check_convergence", 20)

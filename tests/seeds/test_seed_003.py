@@ -197,3 +197,23 @@ def test_attempts_survive_a_restart() -> None:
         found += feed.raw(raw)
         feed.restart()
     assert [(one.code, one.severity) for one in found] == [("ERROR001", "halt")]
+
+
+def test_one_of_several_nodes_that_failed_is_repaired() -> None:
+    # "Multiple nodes fail with different errors": the "signature captures first 3"; "Different signature → continue"
+    first = [{"node": "fetch", "errors": ["F1"]}, {"node": "parse", "errors": ["P1"]}]
+    then = [EDIT, {"node": "fetch", "output": "42 rows"}, {"node": "parse", "errors": ["P1"]}]
+    assert decisions([*first, *then], REPAIR) == []
+    again = decisions([*first, *then, EDIT, {"node": "fetch", "output": "42 rows"}, then[-1]], REPAIR)
+    assert [one.severity for one in again] == ["halt"]
+
+
+def test_an_error_of_infrastructure_after_another_artifact_is_another_attempt() -> None:
+    # "Comparing signatures is universal"
+    failing = [
+        {"node": "executor", "errors": ["HTTP 503 Service Unavailable"], "artifact": {"w.json": f"v{n}"}}
+        for n in range(2)
+    ]
+    assert [one.code for one in decisions(failing, REPAIR)] == ["ERROR001"]
+    retried = [{"node": "executor", "errors": ["HTTP 503 Service Unavailable"]}] * 3
+    assert decisions(retried, REPAIR) == []

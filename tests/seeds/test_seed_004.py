@@ -588,3 +588,24 @@ def test_each_notification_has_one_of_the_four_types() -> None:
     assert set(SEED_TYPES.values()) == {"LOOP_DETECTED", "BUDGET_WARNING", "STALL", "FAILURE"}
     refused = played(created("T1", module="billing"), *moves("T1", "LOCKED", "IMPLEMENTING"))[0]
     assert '"seed_type":"STALL"' in bodies_of(refused)[1]
+
+
+def test_above_80_percent_each_delegation_is_rejected() -> None:
+    # "If session budget exceeds 80%, no new delegations permitted"
+    found = played(
+        {"type": "run.started", "session_id": "S", "budgets": {"maxSessionTokens": 1000}},
+        {"node": "lead", "output": "w", "usage": {"total_tokens": 801}},
+        given("A", "T1"), given("B", "T2"), given("B", "T3"),
+    )  # fmt: skip
+    assert [one.type for one in found if one.code == "BUDGET009"] == ["budget.level"] + ["delegation.rejected"] * 3
+
+
+def test_turns_without_a_task_count_for_the_only_one_of_their_agent() -> None:
+    # "Agents MUST track cumulative token usage against budget"
+    found = played(
+        given("backend", "T1", max_token_budget=1000),
+        *moves("T1", "READY", "LOCKED", "IMPLEMENTING", agent="backend"),
+        {"node": "backend", "output": "x", "usage": {"total_tokens": 1200}},
+    )
+    [halt] = [one for one in found if one.code == "BUDGET008" and one.type != "task.escalated"]
+    assert "T1 has used 1200 of its 1000 tokens" in halt.message

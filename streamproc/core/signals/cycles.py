@@ -49,7 +49,7 @@ class Cycle(Row):
 
     since_ms: i64  # log time from which its runtime counts
     spent_before: i64  # micro-USD that the run had spent before it; -1: a declared cycle not yet entered
-    anchor: u32  # tag of the node at which iterations are counted
+    anchor: u32  # tag of the node at which iterations are counted; 0: that of its first turn
     over: u32  # tag of the anchor edge's source if that edge was declared; 0: any member
     iterations: u32  # completed so far
     many: flag  # whether it has more nodes than `members`
@@ -187,6 +187,7 @@ class Cycles(Record):
         cycle: Cycle | None = self.of_node(now.node_tag)
         if cycle is not None and cycle.spent_before == NOT_ENTERED:
             cycle.since_ms, cycle.spent_before = now.at_ms, now.spent_usd_micro - cost_usd_micro
+            cycle.anchor = cycle.anchor or now.node_tag
         return cycle
 
     def _find(self, now: Now, source: int, target: int, beside: bool, counts: Table) -> None:
@@ -233,7 +234,7 @@ def _declared_cycle(
     pairs = [(tags[u], tags[v]) for u, v in edges] if len(edges) <= LARGE else []
     members = [tag(name) for name in sorted(graph.names[place] for place in places)[:MEMBERS_MAX]]
     source = tag(over) if over is not None else 0
-    return cycle_hash(tags.values(), pairs), tag(anchor), source, members, len(places) > MEMBERS_MAX
+    return cycle_hash(tags.values(), pairs), tag(anchor) if anchor else 0, source, members, len(places) > MEMBERS_MAX
 
 
 @cfunc

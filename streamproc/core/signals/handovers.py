@@ -40,6 +40,7 @@ _PLANNERS: Final = "planner|supervisor|orchestrator|coordinator|manager|router|b
 _PLANNER: Final = re.compile(f"(?<![a-zA-Z])(?:{_PLANNERS})|{_PLANNERS.title()}|(?<![A-Z])(?:{_PLANNERS.upper()})")
 _WORKERS: Final = "researcher|coder|verifier|tester|reviewer|qa"  # nodes that are given work
 _WORKER: Final = re.compile(f"(?<![a-zA-Z])(?:{_WORKERS})|{_WORKERS.title()}|(?<![A-Z])(?:{_WORKERS.upper()})")
+_CHECK: Final = re.compile("(?<![a-zA-Z])(?:check|converge|consensus)|Check|Converge|Consensus")
 NAMES_MAX: Final = 9  # of nodes: one that hands over on `FRUITLESS_MAX` edges
 
 # Bits of `FruitlessHandovers.bits`.
@@ -239,6 +240,11 @@ def says_only(name: str, turn: Turn) -> bool:
 def is_coder(name: str) -> bool:
     """Return whether a node is a coder by a word of its name: `coder`, `py-coder`, `CoderAgent`, but no `decoder`."""
     return _CODER.search(name) is not None
+
+
+def is_round_check(name: str) -> bool:
+    """Return whether a node checks the rounds of a deliberation by a word of its name: `check_convergence`."""
+    return _CHECK.search(name) is not None
 
 
 def gives_work(source: str, target: str) -> bool:

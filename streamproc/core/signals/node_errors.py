@@ -18,6 +18,8 @@ from streamproc.core.signals.nodes import NodeState
 from streamproc.model.wire import ANSWERED, Call, Errors, Turn
 
 _NUMBER: Final = re.compile(r"[\W_]*\d+")
+RECOVERED: Final = -2  # stamp of the failure of a node that has had a turn without one since
+SIGNATURE_MESSAGES: Final = 3  # messages that the signature of errors is made of
 
 
 @final
@@ -33,9 +35,12 @@ class Attempt(Row):
 
 @cfunc
 def failure_of(now: Now, errors: Errors, of_task: bool) -> u32:
-    """Return a tag of what errors say, which is another one for each task if `of_task`."""
+    """Return a tag of what errors say. If they are attempts (`of_task`), it is another one for each task; else it tells
+    apart how many there are of more than the signature has, as linters and compilers report them."""
     failure: u32 = tag32(hash64(errors.norm))
-    return failure ^ now.names.tag(now.turn.task_id) if of_task and now.turn.task_id else failure
+    if of_task:
+        return failure ^ now.names.tag(now.turn.task_id) if now.turn.task_id else failure
+    return failure ^ tag32(hash64(errors.count)) if errors.count > SIGNATURE_MESSAGES else failure
 
 
 @cfunc
@@ -55,15 +60,15 @@ def observe_errors(now: Now, errors: Errors, failure: u32) -> bool:
 
 
 @cfunc
-def observe_attempt(now: Now, attempts: Table, previous: str) -> bool:
-    """Record the outcome of a turn as an attempt, and return whether it failed. `attempts` has that of the run,
-    `previous` is the node of the turn before.
+def observe_attempt(now: Now, attempts: Table, nodes: Table, previous: str) -> bool:
+    """Record the outcome of a turn as an attempt, and return whether it failed. `attempts` has that of the run, `nodes`
+    those of its nodes, `previous` is the node of the turn before.
 
     The same failure of the same task counts again whatever the node did in between, unless a measured value has
     improved. A request does not tell attempts apart: a repair asks with another prompt each time. A failed call is the
     same attempt if its tool has not succeeded since, or if its arguments are the same. A success ends the streak, also
-    as an empty list of errors. A retryable error right after the same one is a retry, not an attempt: no other turn has
-    come in between, so nothing was repaired.
+    as an empty list of errors. A retryable error right after the same one is a retry, not an attempt, unless the turn
+    brings an artifact: no other turn has come in between, so nothing was repaired.
     """
     turn: Turn = now.turn
     node: NodeState = now.node
@@ -71,6 +76,7 @@ def observe_attempt(now: Now, attempts: Table, previous: str) -> bool:
     called: bool
     same: bool
     value: u32
+    retried: bool
     tool: u32 = 0
     made: u32 = 0
     if errors is None or errors.count == 0:
@@ -81,24 +87,41 @@ def observe_attempt(now: Now, attempts: Table, previous: str) -> bool:
             _end_attempt_by_success(now, attempts)
         if turn.errors is None and node.attempts.count and node.attempted:
             _end_by_success(now)
+        if node.attempts.count and node.attempts.stamp != RECOVERED and node.attempts.stamp < now.index - 1:
+            _end_others(now, attempts, nodes)
         return False
     called = turn.errors is None and len(turn.calls) > 0
     if called:
         tool, made = now.names.tag(errors.error_class), tag32(hash64(turn.calls[0].key))
     value = failure_of(now, errors, True)
+    retried = errors.retryable and turn.artifact is None
     same = node.attempts.count > 0 and node.attempts.value == value
-    _count_attempt(now, attempts, value, tool, errors.retryable or not (same or _tries_again(now.turn, previous)))
+    _count_attempt(now, attempts, value, tool, retried or not (same or _tries_again(now.turn, previous)))
     same = same and now.novelty.last_progress <= node.attempts.first
     if same and node.attempted and called and node.attempted_tool != tool and node.attempted_call != made:
         same = False  # two failures of calls are the same attempt only if the tool or the call is
     if not same:
         node.attempts.begin(value, 1, now.index, now.index)
     else:
-        if not errors.retryable or node.attempts.stamp < now.index - 1:
+        if not retried or node.attempts.stamp < now.index - 1:
             node.attempts.count += 1
         node.attempts.stamp = now.index
     node.attempted, node.attempted_tool, node.attempted_call = called, tool, made
     return True
+
+
+@cfunc
+def _end_others(now: Now, attempts: Table, nodes: Table) -> None:
+    """Forget what other nodes failed with: a node that had failed beside them does not any more, so the failures of the
+    attempt are others than before. Its own count goes on: what it said may be no success."""
+    own: NodeState = now.node
+    node: NodeState
+    for node in nodes.rows:
+        if node.attempts.count and node.attempts.value != own.attempts.value:
+            node.attempts.clear()
+    if len(attempts) and attempts.find(own.attempts.value) is None:
+        attempts.clear()
+    own.attempts.stamp = RECOVERED
 
 
 @cfunc

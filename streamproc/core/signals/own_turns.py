@@ -13,6 +13,7 @@ from typing import Final
 
 from streamproc.core.now import Now
 from streamproc.core.records import Table, cfunc, hash64, i32, tag32, u64
+from streamproc.core.signals.handovers import is_coder
 from streamproc.core.signals.nodes import NodeState
 from streamproc.core.signals.novelty import Gate
 from streamproc.core.signals.periods import HashWindow, own_stream
@@ -35,16 +36,17 @@ def count_own(now: Now, topic: u64, gate: Gate, nodes: Table) -> tuple[Said, ...
     beside: u64 = topic
     if structured is not None and not structured.size and output is not None:
         beside ^= hash64(output.norm) >> 2  # a bare status says no more than the text that it stands beside
-    repeated = _count(now, node.structured, structured, beside, _since(structured, since, nodes, node))
-    return _count(now, node.output, output, topic, _since(output, since, nodes, node)) + repeated
+    repeated = _count(now, node.structured, structured, beside, _since(now, structured, since, nodes))
+    return _count(now, node.output, output, topic, _since(now, output, since, nodes)) + repeated
 
 
 @cfunc
-def _since(said: Content | None, since: i32, nodes: Table, node: NodeState) -> i32:
-    """Return the turn that restarts the count of a text or a verdict: of a short one, also the work of others."""
-    if said is None or said.size > PHRASE_CHARS:
+def _since(now: Now, said: Content | None, since: i32, nodes: Table) -> i32:
+    """Return the turn that restarts the count of a text or a verdict: of a short one, also the work of others, unless
+    it is a coder that says it. Its own work would show."""
+    if said is None or said.size > PHRASE_CHARS or is_coder(now.turn.node):
         return since
-    return max(since, _others_work(nodes, node))
+    return max(since, _others_work(nodes, now.node))
 
 
 @cfunc

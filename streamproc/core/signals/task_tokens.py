@@ -1,6 +1,7 @@
 """Token budgets of tasks: the escalation levels (rungs) of `max_token_budget`.
 
-A turn counts for the task that it names, else for the task that the run was started for. Delegating a task again with
+A turn counts for the task that it names, else for the task that the run was started for, else for the only one that
+its agent has in progress. Delegating a task again with
 a budget starts its count again. Memory: `TASKS_MAX` tasks; past it, the oldest is dropped.
 """
 
