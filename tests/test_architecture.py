@@ -33,7 +33,7 @@ LAYERS = (
     {"report"},  # of what was replayed
     {"read_model"},  # what the topics say now, for people
     {"web", "tui"},
-    {"integrations"},
+    {"integrations", "live"},
     {"testing"},
     {"demo"},
     {"cli"},

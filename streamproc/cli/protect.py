@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streamproc.live.hook_settings import Cli
-    from streamproc.live.places import Places
+    from streamproc.live.places import LivePlaces
 
 app = typer.Typer(
     name="protect", no_args_is_help=True, help="Stop coding CLIs on this machine when they are stuck, by their hooks."
@@ -153,7 +153,7 @@ def _change(names: list[str], scope: str, *, dry_run: bool, remove: bool, observ
         where.observing.unlink(missing_ok=True)
 
 
-def _change_one(cli: Cli, path: Path, where: Places, *, dry_run: bool, remove: bool) -> None:
+def _change_one(cli: Cli, path: Path, where: LivePlaces, *, dry_run: bool, remove: bool) -> None:
     """Add our hooks to the settings of a CLI, or take them out."""
     from streamproc.live import hook_settings
 
@@ -243,14 +243,14 @@ def _show(row: dict[str, Any]) -> None:
         say(f"  {clean(doubt)}", hang=2)
 
 
-def _sessions(where: Places) -> list[dict[str, Any]]:
+def _sessions(where: LivePlaces) -> list[dict[str, Any]]:
     from streamproc.live import client
 
     found: list[dict[str, Any]] = client.get(where.socket, "/v1/sessions")["sessions"]
     return found
 
 
-def _faults(where: Places) -> list[str]:
+def _faults(where: LivePlaces) -> list[str]:
     """Return the steps that were not protected in the last 7 days, oldest first."""
     from datetime import datetime
 

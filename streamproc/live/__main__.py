@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from streamproc.live.places import Places
+from streamproc.live.places import LivePlaces
 from streamproc.live.process import LiveOptions, serve
 from streamproc.model.log_lines import log_to_stderr
 from streamproc.policy import load_policy
@@ -19,6 +19,6 @@ IDLE_S: Final = 3_600.0  # it ends when no session was open for an hour
 if __name__ == "__main__":
     log_to_stderr("info", "text")
     asyncio.run(serve(
-        Places(Path(sys.argv[1])), load_policy(os.environ.get("STREAMPROC_POLICY") or "standard"),
+        LivePlaces(Path(sys.argv[1])), load_policy(os.environ.get("STREAMPROC_POLICY") or "standard"),
         LiveOptions(idle_s=IDLE_S), print,
     ))  # fmt: skip

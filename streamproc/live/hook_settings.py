@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from streamproc.errors import InvalidSettings
-from streamproc.live.json_text import JsonText, Part
+from streamproc.live.json_text import JsonPart, JsonText
 
 HOOK_FILE: Final = Path(__file__).with_name("hook.py")
 MARK: Final = "streamproc/live/hook.py"
@@ -158,7 +158,7 @@ def _without(text: str, kept: set[str]) -> str:
     return document.text
 
 
-def _place_of_ours(document: JsonText) -> tuple[Part, Part] | None:
+def _place_of_ours(document: JsonText) -> tuple[JsonPart, JsonPart] | None:
     """Return a list of hooks that has one of ours, and the group with it."""
     for event in _lists(document):
         for group in document.parts(event.value):
@@ -172,14 +172,14 @@ def _hooks(document: JsonText) -> int:
     return _part_of_hooks(document).value
 
 
-def _part_of_hooks(document: JsonText) -> Part:
+def _part_of_hooks(document: JsonText) -> JsonPart:
     found = document.member(document.root, HOOKS)
     if found is None or document.text[found.value] != "{":
         raise ValueError("hooks is no JSON object")
     return found
 
 
-def _lists(document: JsonText) -> list[Part]:
+def _lists(document: JsonText) -> list[JsonPart]:
     """Return the lists of hooks, by event."""
     if document.text[document.root] != "{" or document.member(document.root, HOOKS) is None:
         return []

@@ -14,7 +14,7 @@ _STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 _PLAIN: Final = re.compile(r"[^\s,\]}/]+")
 
 
-class Part(NamedTuple):
+class JsonPart(NamedTuple):
     """A member of an object or an element of an array: where its value is in the text. `name` is empty in arrays."""
 
     name: str
@@ -33,15 +33,15 @@ class JsonText:
             raise ValueError("there is something after the end of the JSON")
         self.root = start
 
-    def parts(self, start: int) -> list[Part]:
+    def parts(self, start: int) -> list[JsonPart]:
         """Return the members or elements of the value that starts there; none for a value that has none."""
         return self._read(start)[0] if self.text[start] in "{[" else []
 
-    def member(self, start: int, name: str) -> Part | None:
+    def member(self, start: int, name: str) -> JsonPart | None:
         """Return a member of the object that starts there."""
         return next((part for part in self.parts(start) if part.name == name), None)
 
-    def value(self, part: Part) -> Any:
+    def value(self, part: JsonPart) -> Any:
         """Return the value of a part, without its comments."""
         return json.loads(self._bare(part.value))
 
@@ -63,7 +63,7 @@ class JsonText:
                 after = f"\n{margin[:-2]}"
         return JsonText(self.text[:end] + before + text + after + self.text[end:])
 
-    def without(self, start: int, gone: Part) -> JsonText:
+    def without(self, start: int, gone: JsonPart) -> JsonText:
         """Return the document without a part of what starts there: with the comma before it, or else after it."""
         parts = self.parts(start)
         place = parts.index(gone)
@@ -107,10 +107,10 @@ class JsonText:
         json.loads(found[0])
         return found.end()
 
-    def _read(self, start: int) -> tuple[list[Part], int]:
+    def _read(self, start: int) -> tuple[list[JsonPart], int]:
         """Return the parts of an object or array, and where it ends."""
         closing = "}" if self.text[start] == "{" else "]"
-        parts: list[Part] = []
+        parts: list[JsonPart] = []
         at = self._skip(start + 1)
         while at < len(self.text) and self.text[at] != closing:
             name, begin = "", at
@@ -123,7 +123,7 @@ class JsonText:
                     raise ValueError(f"there is no colon at character {at}")
                 at = self._skip(at + 1)
             end = self._end(at)
-            parts.append(Part(name, begin, at, end))
+            parts.append(JsonPart(name, begin, at, end))
             at = self._skip(end)
             if self.text[at : at + 1] == ",":
                 at = self._skip(at + 1)

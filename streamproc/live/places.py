@@ -16,7 +16,7 @@ SOCKET_BYTES_MAX: Final = 100  # of the path of a unix socket: macOS has 104, Li
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class LivePlaces:
     """The files of one `streamproc up`."""
 
     folder: Path
@@ -74,13 +74,13 @@ class Places:
                 folder.chmod(0o700)
 
 
-def places(folder: str = "") -> Places:
+def places(folder: str = "") -> LivePlaces:
     """Return the places: those in `folder`, else in ``STREAMPROC_HOME``, else in the user's data folder."""
     if sys.platform == "win32":
         raise InvalidSettings("`streamproc up` needs Linux or macOS: use it in WSL on Windows")
     named = folder or os.environ.get("STREAMPROC_HOME", "")
     if named:
-        return Places(Path(named).expanduser().absolute())
+        return LivePlaces(Path(named).expanduser().absolute())
     if sys.platform == "darwin":
-        return Places(Path.home() / "Library" / "Application Support" / "streamproc")
-    return Places(Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "streamproc")
+        return LivePlaces(Path.home() / "Library" / "Application Support" / "streamproc")
+    return LivePlaces(Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "streamproc")

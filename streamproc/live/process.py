@@ -19,12 +19,12 @@ from aiohttp import web
 from streamproc.errors import InvalidSettings, Unavailable
 from streamproc.live.judge import Judge
 from streamproc.live.server import LiveServer
-from streamproc.live.sessions import Sessions
+from streamproc.live.sessions import CliSessions
 from streamproc.live.store import LiveLog
 from streamproc.metrics.bounded_http import BoundedRunner
 
 if TYPE_CHECKING:
-    from streamproc.live.places import Places
+    from streamproc.live.places import LivePlaces
     from streamproc.policy import Policy
 
 CONNECTIONS_MAX: Final = 512
@@ -48,7 +48,7 @@ class LiveOptions:
     listen: str = ""
 
 
-async def serve(places: Places, policy: Policy, options: LiveOptions, announce: Callable[[str], None]) -> None:
+async def serve(places: LivePlaces, policy: Policy, options: LiveOptions, announce: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT. `announce` gets where it listens. Raises `InvalidSettings` if it cannot, for
     instance because another one is running."""
     stop = asyncio.Event()
@@ -62,7 +62,7 @@ async def serve(places: Places, policy: Policy, options: LiveOptions, announce: 
         if stored.moved is not None:
             log.error("the log was damaged: it was moved to %s, and a new one begins", stored.moved)
         judge = Judge(policy, stored)
-        sessions = Sessions(judge, observes=lambda: options.observe or places.observing.exists())
+        sessions = CliSessions(judge, observes=lambda: options.observe or places.observing.exists())
         server = LiveServer(judge, sessions, stored, began_ms=_now_ms())
         runner = web.AppRunner(server.app(), access_log=None, shutdown_timeout=SHUTDOWN_S)
         stack.push_async_callback(runner.cleanup)
@@ -83,7 +83,7 @@ async def serve(places: Places, policy: Policy, options: LiveOptions, announce: 
         log.info("stopping")
 
 
-async def _listen(stack: contextlib.AsyncExitStack, server: LiveServer, places: Places, address: str) -> str:
+async def _listen(stack: contextlib.AsyncExitStack, server: LiveServer, places: LivePlaces, address: str) -> str:
     """Listen on a port of this machine, for requests with the token."""
     host, _, port = address.rpartition(":")
     runner = BoundedRunner(server.app(token_of(places)), connections_max=CONNECTIONS_MAX, shutdown_timeout=SHUTDOWN_S)
@@ -95,7 +95,7 @@ async def _listen(stack: contextlib.AsyncExitStack, server: LiveServer, places: 
     return f"http://{host}:{number} (the token is in {places.token})"
 
 
-def token_of(places: Places) -> str:
+def token_of(places: LivePlaces) -> str:
     """Return the token of the port, made when it is first needed."""
     try:
         return places.token.read_text().strip()
@@ -106,7 +106,9 @@ def token_of(places: Places) -> str:
         return token
 
 
-async def _keep(judge: Judge, sessions: Sessions, stored: LiveLog, options: LiveOptions, stop: asyncio.Event) -> None:
+async def _keep(
+    judge: Judge, sessions: CliSessions, stored: LiveLog, options: LiveOptions, stop: asyncio.Event
+) -> None:
     """Decide when deadlines are reached, forget old runs, and stop when nobody needs this process. Sleeps in between
     until the next deadline."""
     quiet_until_s, last, tidied_ms = 0.0, (time.time(), time.monotonic()), 0
@@ -136,7 +138,7 @@ async def _keep(judge: Judge, sessions: Sessions, stored: LiveLog, options: Live
 
 
 @contextlib.contextmanager
-def _only_one(places: Places) -> Iterator[None]:
+def _only_one(places: LivePlaces) -> Iterator[None]:
     """Be the one process that writes in this folder. Raises `InvalidSettings` if there is one."""
     with os.fdopen(os.open(places.lock, os.O_RDWR | os.O_CREAT, 0o600), "r+") as file:
         try:

@@ -20,7 +20,7 @@ from aiohttp import web
 from streamproc.errors import InvalidEvent, StreamprocError, Unavailable
 from streamproc.fingerprint import fingerprint, plain_turn
 from streamproc.live.judge import Judge
-from streamproc.live.sessions import Sessions
+from streamproc.live.sessions import CliSessions
 from streamproc.live.store import CONTROL, LiveLog
 from streamproc.model.raw_events import parse_raw
 from streamproc.model.wire import Event
@@ -38,7 +38,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class LiveServer:
     """The routes."""
 
-    def __init__(self, judge: Judge, sessions: Sessions, stored: LiveLog, *, began_ms: int) -> None:
+    def __init__(self, judge: Judge, sessions: CliSessions, stored: LiveLog, *, began_ms: int) -> None:
         self._judge, self._sessions, self._stored = judge, sessions, stored
         self._began_ms = began_ms
 

@@ -40,7 +40,7 @@ RawTurn = dict[str, Any]
 
 
 @dataclass(slots=True)
-class Session:
+class CliSession:
     """A session of a CLI, as far as this process has heard of it. Times are epoch ms."""
 
     cli: str
@@ -75,7 +75,7 @@ class Answer:
     interrupt: bool = False
 
 
-class Sessions:
+class CliSessions:
     """Answers the hooks. While `observes`, everything is recorded and nothing is stopped."""
 
     def __init__(
@@ -86,10 +86,10 @@ class Sessions:
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self.observes = observes
-        self.known: Newest[str, Session] = Newest(SESSIONS_MAX)
+        self.known: Newest[str, CliSession] = Newest(SESSIONS_MAX)
         self._judge = judge
         self._clock_ms = clock_ms
-        self._hooks: dict[str, Callable[[Session, RunScope, Data], Answer | None]] = {
+        self._hooks: dict[str, Callable[[CliSession, RunScope, Data], Answer | None]] = {
             "UserPromptSubmit": self._prompted, "BeforeAgent": self._prompted,
             "PreToolUse": self._before_call, "BeforeTool": self._before_call,
             "PostToolUseFailure": self._call_failed,
@@ -112,7 +112,7 @@ class Sessions:
         found = None if hook is None else hook(session, session_scope(session_id, agent, node), data)
         return found or Answer()
 
-    def tagged(self, tag: str) -> list[Session]:
+    def tagged(self, tag: str) -> list[CliSession]:
         """Return the sessions that a `protect run` has started."""
         return [session for session in self.known.values() if tag and session.tag == tag]
 
@@ -120,18 +120,18 @@ class Sessions:
         """Whether a session has begun that has not ended, as far as hooks tell."""
         return any(not session.ended for session in self.known.values())
 
-    def _session(self, cli: str, session_id: str, data: Data, tag: str) -> Session:
+    def _session(self, cli: str, session_id: str, data: Data, tag: str) -> CliSession:
         now_ms = self._clock_ms()
         session = self.known.get(session_id)
         if session is None:
-            session = self.known[session_id] = Session(cli, session_id, began_ms=now_ms)
+            session = self.known[session_id] = CliSession(cli, session_id, began_ms=now_ms)
         session.heard_ms, session.ended = now_ms, False
         session.cwd, session.tag = string(data.get("cwd")) or session.cwd, tag or session.tag
         return session
 
     # -- what hooks tell
 
-    def _prompted(self, session: Session, scope: RunScope, _: Data) -> None:
+    def _prompted(self, session: CliSession, scope: RunScope, _: Data) -> None:
         """A person speaks, and knows of the halt: the session goes on, on probation."""
         events: list[RawTurn] = []
         if (halt := self._judge.halted(scope.run_id)) is not None:
@@ -139,7 +139,7 @@ class Sessions:
         session.stopped, session.denied = None, 0
         self._feed([*events, {"type": "user.message", "run_id": scope.run_id, "session_id": scope.session_id}])
 
-    def _before_call(self, session: Session, scope: RunScope, _: Data) -> Answer | None:
+    def _before_call(self, session: CliSession, scope: RunScope, _: Data) -> Answer | None:
         halt = self._judge.halted(scope.run_id) or self._judge.halted(session.session_id)
         if halt is None or self._spares(session, halt):
             return None
@@ -151,10 +151,10 @@ class Sessions:
         body = {"hookSpecificOutput": {"hookEventName": "PreToolUse", **denied}}
         return Answer(body, interrupt=session.cli == "codex" and session.denied >= DENIALS)
 
-    def _call_failed(self, session: Session, _: RunScope, data: Data) -> None:
+    def _call_failed(self, session: CliSession, _: RunScope, data: Data) -> None:
         session.errors[string(data.get("tool_use_id"))] = text_of(data.get("error"))
 
-    def _after_calls(self, session: Session, scope: RunScope, data: Data) -> Answer | None:
+    def _after_calls(self, session: CliSession, scope: RunScope, data: Data) -> Answer | None:
         name = data["hook_event_name"]
         calls = data.get("tool_calls") if name == "PostToolBatch" else [data]
         told = [self._call(session, mapping(call)) for call in items(calls)]
@@ -172,13 +172,13 @@ class Sessions:
             return Answer({"hookSpecificOutput": {"hookEventName": name, "additionalContext": context}})
         return None
 
-    def _said(self, session: Session, scope: RunScope, data: Data) -> None:
+    def _said(self, session: CliSession, scope: RunScope, data: Data) -> None:
         text = string(data.get("last_assistant_message")) or string(data.get("prompt_response"))
         if text and self._judge.halted(scope.run_id) is None:
             session.turns += 1
             self._feed([self._turn(scope, "", data, output=text)])
 
-    def _ended(self, session: Session, _scope: RunScope, _data: Data) -> None:
+    def _ended(self, session: CliSession, _scope: RunScope, _data: Data) -> None:
         session.ended = True
 
     # -- turns
@@ -188,7 +188,7 @@ class Sessions:
         model = string(data.get("model"))
         return scope.event(place, node=scope.node, **fields, **({"model": model} if model else {}))
 
-    def _call(self, session: Session, call: Data) -> dict[str, Any]:
+    def _call(self, session: CliSession, call: Data) -> dict[str, Any]:
         told = {"name": string(call.get("tool_name")) or "unknown", "args": call.get("tool_input")}
         error = session.errors.pop(string(call.get("tool_use_id")), None)
         response = call.get("tool_response")
@@ -204,7 +204,7 @@ class Sessions:
     def _feed(self, raws: list[RawTurn]) -> list[ControlEvent]:
         return self._judge.feed(list(_events(raws)), self._clock_ms())
 
-    def _spares(self, session: Session, halt: ControlEvent) -> bool:
+    def _spares(self, session: CliSession, halt: ControlEvent) -> bool:
         """Note that a session is told of a halt, and return whether it goes on all the same."""
         if session.stopped is None or session.stopped.id != halt.id:
             session.stopped = halt

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from streamproc.live.judge import Judge
-from streamproc.live.places import Places
+from streamproc.live.places import LivePlaces
 from streamproc.live.store import LiveLog
 from streamproc.policy import load_policy
 from tests.waiting import wait_until
@@ -49,7 +49,7 @@ class Up:
     """A real `streamproc up` process with a folder of its own."""
 
     def __init__(self, folder: Path) -> None:
-        self.places = Places(folder)
+        self.places = LivePlaces(folder)
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *options: str) -> None:
