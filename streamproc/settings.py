@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
@@ -30,7 +31,7 @@ LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 PREFIX: Final = "STREAMPROC_"
 PORT_MAX: Final = 65_535
 ENV_FILE: Final = "STREAMPROC_ENV_FILE"  # not a setting: it says where settings are
-OTHER_VARIABLES: Final = ("ENV_FILE", "CORE")  # that are no settings
+OTHER_VARIABLES: Final = ("ENV_FILE", "CORE", "HOME", "PROTECT_TAG")  # that are no settings
 
 # Secrets that are sent to an address, directly or as the token that they buy: both must come from one place.
 SENT_TO: Final = {
@@ -40,6 +41,9 @@ SENT_TO: Final = {
 
 
 SHARED: Final = ("turns", "commands")  # what a shadow reads and never writes
+
+
+LOCAL: Final = "local:"  # before the file of a `streamproc up`, in place of brokers
 
 
 class Settings(BaseSettings):
@@ -225,7 +229,8 @@ class Settings(BaseSettings):
     @field_validator("brokers")
     @classmethod
     def _check_brokers(cls, value: str) -> str:
-        check_brokers(value)
+        if not value.startswith(LOCAL):
+            check_brokers(value)
         return value
 
     @field_validator("page_url", "trace_url")
@@ -277,6 +282,11 @@ class Settings(BaseSettings):
         if self.shadow and name not in SHARED:
             return f"{self.topic_prefix}.shadow-{self.shadow}.{name}"
         return f"{self.topic_prefix}.{name}"
+
+    @property
+    def local(self) -> Path | None:
+        """The log of a `streamproc up` that stands in for Kafka; None: it is Kafka."""
+        return Path(self.brokers.removeprefix(LOCAL)) if self.brokers.startswith(LOCAL) else None
 
     @property
     def worker_group(self) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from streamproc.cli.inputs import Format, Lenient
-from streamproc.cli.options import Brokers, Json, TopicPrefix, kafka_settings
+from streamproc.cli.options import Brokers, Json, TopicPrefix, log_settings
 from streamproc.cli.output import output_to, refuse_logs, written_file
 from streamproc.cli.ranges import (
     All,
@@ -142,14 +142,14 @@ def backtest(
     if log_format is not None and not paths:
         raise fail("--from is the format of files: give logs, or leave it out")
     if shadow is not None:
-        rows = _compare_shadow(kafka_settings(brokers, topic_prefix), shadow, outcomes)
+        rows = _compare_shadow(log_settings(brokers, topic_prefix), shadow, outcomes)
         _show(rows, html, output, as_json=as_json, quiet=quiet, verbose=verbose)
         return
     if not (paths or run or workflow or user or since or until or everything):
         raise fail("choose a log: files, or of the turns topic --all, --run ID, --workflow, --user or --since/--until")
     refuse_logs([output, html], paths or ())
     wanted = log_range(run, workflow, user, since, until, None)
-    settings = kafka_settings(brokers, topic_prefix)
+    settings = log_settings(brokers, topic_prefix)
     candidates, policies = _candidates(policy or [settings.policy], sweeps or [])
     with tempfile.TemporaryDirectory(prefix="streamproc-backtest-") as folder:
         log = _record(paths, log_format, settings, wanted, outcomes, Path(folder), lenient)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import json
 import sys
 import time
 from contextlib import suppress
@@ -15,10 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streamproc.cli.completion import complete_runs
-from streamproc.cli.options import Brokers, Quiet, TopicPrefix, kafka_settings
+from streamproc.cli.options import Brokers, Quiet, TopicPrefix, kafka_settings, log_settings
 from streamproc.cli.order_answer import OrderAnswer, runs_at_work
 from streamproc.cli.runs import unknown_run
-from streamproc.cli.terminal import clean, examples, fail, note
+from streamproc.cli.terminal import clean, examples, fail, json_line, line, note
 from streamproc.errors import StreamprocError, plural
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def kill(
     if run is None and user is None and tenant is None:
         raise fail("name a run, --user, --tenant, or --user with --tenant: streamproc kill RUN --why REASON")
     order = _order("halt" if run is not None else "kill", _scope("", run=run, user=user, tenant=tenant), by, why)
-    _give(kafka_settings(brokers, topic_prefix), order, wait, as_json, force=force)
+    _give(log_settings(brokers, topic_prefix), order, wait, as_json, force=force)
 
 
 @app.command(
@@ -189,7 +190,7 @@ def resume(
         if not equals:
             raise fail(f"--grant {one}: expected BUDGET=AMOUNT, such as maxRuntimeMs=60000")
         granted[name] = amount
-    settings = kafka_settings(brokers, topic_prefix)
+    settings = log_settings(brokers, topic_prefix)
     order = _order("resume", _scope("", run=run), by, why, granted)
     order.partition = partition
     _give(settings, order, wait, as_json, force=force)
@@ -207,7 +208,7 @@ def acknowledge(
     topic_prefix: TopicPrefix = None,
 ) -> None:
     """Acknowledge the halt of a run that goes on for a while: it is not escalated. It exits as `stop-all` does."""
-    settings = kafka_settings(brokers, topic_prefix)
+    settings = log_settings(brokers, topic_prefix)
     _give(settings, _order("acknowledge", _scope("", run=run), by, why), wait, as_json, force=True)
 
 
@@ -244,6 +245,9 @@ def _give(settings: Settings, order: Order, wait: str, as_json: bool, *, force: 
     """Send an order, wait for an answer, and print what became of it. Exits as the module says."""
     from streamproc.model.formats import read_duration
 
+    if settings.local is not None:
+        _give_here(order, as_json)
+        return
     try:
         wait_ms = read_duration(wait)
     except ValueError as error:
@@ -258,6 +262,34 @@ def _give(settings: Settings, order: Order, wait: str, as_json: bool, *, force: 
     stage = answer.finish()
     if stage in ("refused", "unanswered"):
         raise typer.Exit(REFUSED if stage == "refused" else UNANSWERED)
+
+
+def _give_here(order: Order, as_json: bool) -> None:
+    """Send an order to the `streamproc up` of this machine, which decides at once."""
+    from streamproc.live import client
+    from streamproc.live.places import places
+
+    if not order.run_id or order.rule.verdict:
+        raise fail("`streamproc up` takes orders about one run: kill, resume and acknowledge; name a run, or --brokers")
+    socket = places().socket
+    verb = {"halt": "operator.stop", "resume": "operator.resume"}.get(order.verb, str(order.rule.event))
+    event: dict[str, Any] = {"type": verb, "run_id": order.run_id, "event_id": order.id, "by": order.by}
+    event |= {"reason": order.why} if order.why else {}
+    if order.verb == "resume":
+        halt = client.post(socket, "/v1/decide", {"run_id": order.run_id})["halt"]
+        if halt is None:
+            raise fail(f"run {clean(order.run_id)} is not halted", REFUSED)
+        event |= {"halt": halt["id"], "grant": dict(order.grant)}
+    decisions = client.post(socket, "/v1/turns", event)["decisions"]
+    if as_json:
+        json_line(json.dumps({"verb": order.verb, "run_id": order.run_id, "decisions": decisions}))
+    else:
+        for decision in decisions:
+            line(f"{clean(order.run_id)}: {clean(decision['message'])}")
+    if not decisions and order.verb != "acknowledge":
+        raise fail(
+            f"`streamproc up` has refused it: run {clean(order.run_id)} is halted already, or has finished", REFUSED
+        )
 
 
 async def _follow(settings: Settings, order: Order, wait_s: float, answer: OrderAnswer, *, force: bool) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
 from streamproc.cli.completion import complete_policies, complete_prefixes
 from streamproc.cli.output import output_to
-from streamproc.cli.terminal import quiet_kafka, without_notes
+from streamproc.cli.terminal import note, quiet_kafka, without_notes
 
 if TYPE_CHECKING:
     from streamproc.settings import Settings
@@ -16,7 +17,11 @@ if TYPE_CHECKING:
 POLICY_HELP: Final = "A policy file, or the name of a preset. Default: STREAMPROC_POLICY, else standard."
 
 Brokers = Annotated[
-    str | None, typer.Option(help="Kafka bootstrap servers. Default: STREAMPROC_BROKERS, else localhost:9092.")
+    str | None,
+    typer.Option(
+        help="Kafka bootstrap servers. Default: STREAMPROC_BROKERS, else localhost:9092. For commands that read a log, "
+        "local: that of `streamproc up`, which they read by themselves if no brokers are named and there is one."
+    ),
 ]
 TopicPrefix = Annotated[
     str | None,
@@ -71,3 +76,20 @@ def kafka_settings(brokers: str | None, topic_prefix: str | None, **options: Any
 
     quiet_kafka()
     return load_settings(brokers=brokers, topic_prefix=topic_prefix, **options)
+
+
+def log_settings(brokers: str | None, topic_prefix: str | None, **options: Any) -> Settings:
+    """Load the settings of a command that reads topics of Kafka, or the log of this machine's `streamproc up`: that is
+    read with ``--brokers local``, and where no brokers are named and there is one. A note says which."""
+    from streamproc.live.places import places
+    from streamproc.settings import LOCAL
+
+    named = brokers or os.environ.get("STREAMPROC_BROKERS") or os.environ.get("STREAMPROC_ENV_FILE")
+    if named and named != "local":
+        return kafka_settings(brokers, topic_prefix, **options)
+    log = places().log
+    if not named and not log.exists():
+        return kafka_settings(brokers, topic_prefix, **options)
+    note(f"reading {log}, the log of `streamproc up` (choose with --brokers)")
+    # Nobody signs there: only this user can write it.
+    return kafka_settings(f"{LOCAL}{log}", topic_prefix, **options, control_auth="off", command_auth="channel")

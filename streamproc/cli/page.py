@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from streamproc.cli.options import Brokers, LogLevel, LogStyle, Metrics, Policy, TopicPrefix, kafka_settings
+from streamproc.cli.options import Brokers, LogLevel, LogStyle, Metrics, Policy, TopicPrefix, log_settings
 from streamproc.cli.ranges import time_ms
 from streamproc.cli.terminal import clean, examples, fail, line, say
 from streamproc.model.log_lines import log_to_stderr
@@ -101,7 +101,7 @@ def page(
     from streamproc.web.process import PageOptions, serve_page
 
     host, port = read_address(listen, "--listen", "127.0.0.1:8414")
-    settings = kafka_settings(brokers, topic_prefix, policy=policy, metrics=metrics, log_style=log_style)
+    settings = log_settings(brokers, topic_prefix, policy=policy, metrics=metrics, log_style=log_style)
     chosen = load_policy(settings.policy)
     log_to_stderr(log_level, settings.log_style)
     options = PageOptions(host=host, port=port, db=db, since_ms=time_ms("--since", since), turns=turns, orders=orders)

@@ -12,7 +12,7 @@ import typer
 
 from streamproc.cli.completion import complete_runs
 from streamproc.cli.inputs import Lenient, opened
-from streamproc.cli.options import Brokers, Json, Policy, TopicPrefix, kafka_settings
+from streamproc.cli.options import Brokers, Json, Policy, TopicPrefix, log_settings
 from streamproc.cli.output import refuse_logs, written_file
 from streamproc.cli.ranges import note_passed_over, shown_batches
 from streamproc.cli.terminal import examples, fail, note
@@ -85,7 +85,7 @@ def report(
         refuse_logs([output], log)
         settings = load_settings(policy=policy)
     else:
-        settings = kafka_settings(brokers, topic_prefix, policy=policy)
+        settings = log_settings(brokers, topic_prefix, policy=policy)
     chosen = load_policy(settings.policy)
     if log:
         recording = _read_logs(settings, chosen, run, log, from_, lenient)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import typer
 
 from streamproc.cli.inputs import Format
-from streamproc.cli.options import Brokers, Json, Policy, TopicPrefix, kafka_settings
+from streamproc.cli.options import Brokers, Json, Policy, TopicPrefix, log_settings
 from streamproc.cli.output import output_to, refuse_logs
 from streamproc.cli.ranges import (
     All,
@@ -131,7 +131,7 @@ def replay(
         raise fail("files are compared with a file: name that of the control events with --against CONTROLS.jsonl")
     refuse_logs([output], [*(paths or ()), *([str(against)] if against else [])])
     wanted = log_range(run, workflow, user, since, until, offsets)
-    settings = kafka_settings(brokers, topic_prefix, policy=policy)
+    settings = log_settings(brokers, topic_prefix, policy=policy)
     chosen = load_policy(settings.policy)
     known = [load_policy(one) for one in published_policy or ()]
     published = None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from streamproc.cli.completion import complete_runs
-from streamproc.cli.options import Brokers, Json, Quiet, TopicPrefix, kafka_settings
+from streamproc.cli.options import Brokers, Json, Quiet, TopicPrefix, log_settings
 from streamproc.cli.ranges import Since, Until, time_ms, within
 from streamproc.cli.terminal import COLOURS, clean, examples, fail, fold, json_line, line, note, paint
 from streamproc.cli.watched import show_watched
@@ -62,7 +62,7 @@ def runs(
     wanted = {"workflow": workflow, "user": user, "tenant": tenant}
     since_ms, until_ms = time_ms("--since", since), time_ms("--until", until)
 
-    settings = kafka_settings(brokers, topic_prefix)
+    settings = log_settings(brokers, topic_prefix)
     lost_after_ms = load_policy(settings.policy).lost_after_s * 1000
 
     def show(known: Mapping[str, RunStatus], now_ms: int) -> None:
@@ -109,7 +109,7 @@ def status(
 
     The status outlives the worker and the run, until STREAMPROC_STATUS_FINISHED_HOURS or _STATUS_DAYS have passed.
     """
-    settings = kafka_settings(brokers, topic_prefix)
+    settings = log_settings(brokers, topic_prefix)
 
     def show(read: tuple[Any, list[Decision]], _until_ms: int) -> None:
         found, decisions = read

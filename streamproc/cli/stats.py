@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from streamproc.cli.inputs import Format, Lenient, opened
-from streamproc.cli.options import Brokers, Policy, Quiet, TopicPrefix, kafka_settings
+from streamproc.cli.options import Brokers, Policy, Quiet, TopicPrefix, log_settings
 from streamproc.cli.ranges import RangeCommand, Since, Until, shown_batches, time_ms, within
 from streamproc.cli.terminal import ProgressReporter, clean, examples, json_line, line, note, progress
 from streamproc.errors import plural
@@ -72,7 +72,7 @@ def stats(
     if files:
         _count_files(tally, files, format_name, policy, lenient, inside)
     else:
-        settings = kafka_settings(brokers, topic_prefix)
+        settings = log_settings(brokers, topic_prefix)
         asyncio.run(_count_topics(tally, settings, inside))
         _note_retention(settings, from_ms)
         if acknowledgements:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from streamproc.cli.fleet import By, issuer_name
-from streamproc.cli.options import Brokers, Quiet, TopicPrefix, kafka_settings
+from streamproc.cli.options import Brokers, Quiet, TopicPrefix, log_settings
 from streamproc.cli.ranges import time_ms
 from streamproc.cli.terminal import COLOURS, clean, examples, fail, fold, json_line, line, note, paint
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+LOCAL_POLL_S = 0.3  # between two looks at the log of `streamproc up`
 RESERVED_ROWS = 1  # of the terminal, for the cursor; the others show events
 EVENTS_MAX = 200  # more than a terminal shows
 INDENT = 10  # columns of a reason
@@ -79,7 +80,7 @@ def watch(
     if tui:
         _check_screen(jsonl, count)
     begin_ms = time_ms("--since", since or (TUI_SINCE if tui else None))
-    settings = kafka_settings(brokers, topic_prefix)
+    settings = log_settings(brokers, topic_prefix)
     if tui:
         from streamproc.tui.app import watch_fleet
 
@@ -112,12 +113,32 @@ async def _watch(
     settings: Settings, since_ms: int | None, count: int | None, show: Callable[[ControlEvent], None]
 ) -> None:
     shown = 0
-    async with contextlib.aclosing(_controls(settings, since_ms)) as controls:
+    reading = _controls(settings, since_ms) if settings.local is None else _local_controls(settings, since_ms)
+    async with contextlib.aclosing(reading) as controls:
         async for control in controls:
             show(control)
             shown += 1
             if count is not None and shown >= count:
                 return
+
+
+async def _local_controls(settings: Settings, since_ms: int | None) -> AsyncGenerator[ControlEvent, None]:
+    """Yield what `streamproc up` decides."""
+
+    from streamproc.kafka.local_log import open_local
+    from streamproc.model.controls import ControlEvent
+
+    assert settings.local is not None
+    with open_local(settings, settings.local, "control") as reader:
+        note("watching the decisions of `streamproc up`; stop with Ctrl-C")
+        begin = reader.end() if since_ms is None else 0
+        while True:
+            end = reader.end()
+            for record in reader.read(reader.topic, "control", begin, end - 1):
+                if record.timestamp >= (since_ms or 0):
+                    yield ControlEvent.model_validate_json(record.value or b"")
+            begin = end
+            await asyncio.sleep(LOCAL_POLL_S)
 
 
 async def _controls(settings: Settings, since_ms: int | None) -> AsyncGenerator[ControlEvent, None]:

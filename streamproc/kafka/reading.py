@@ -110,6 +110,12 @@ class TopicReader:
 @asynccontextmanager
 async def open_topic(settings: Settings, name: str) -> AsyncIterator[TopicReader]:
     """Open a reader of a topic by its short name, such as ``turns``. Raises `Unavailable`."""
+    if settings.local is not None:
+        from streamproc.kafka.local_log import open_local  # it needs this module
+
+        with open_local(settings, settings.local, name) as reader:
+            yield reader
+        return
     topic = settings.topic(name)
     count = await partition_count(settings, name)
     async with open_consumer(settings) as consumer:
@@ -149,6 +155,8 @@ async def _start(consumer: AIOKafkaConsumer, settings: Settings) -> None:
 
 async def partition_count(settings: Settings, name: str) -> int:
     """Return the number of partitions of a topic. Raises `Unavailable` if the broker or the topic is missing."""
+    if settings.local is not None:
+        return 1
     topic = settings.topic(name)
     found = await topics.partitions(settings)
     if topic not in found:
@@ -159,6 +167,9 @@ async def partition_count(settings: Settings, name: str) -> int:
 
 async def committed_offsets(settings: Settings, topic: str, partitions: list[int]) -> dict[int, int]:
     """Return the offset that the workers have committed for each partition; 0 if they have committed none."""
+    if settings.local is not None:
+        async with open_topic(settings, "turns") as reader:  # an event and its decisions are written together
+            return {number: extent.end for number, extent in reader.extents.items()}
     async with open_consumer(settings, settings.worker_group) as consumer:
         assigned = [TopicPartition(topic, number) for number in partitions]
         consumer.assign(assigned)

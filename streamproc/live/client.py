@@ -7,7 +7,7 @@ import json
 import socket
 from typing import TYPE_CHECKING, Any, Final
 
-from streamproc.errors import Unavailable
+from streamproc.errors import InvalidEvent, Unavailable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,11 +30,24 @@ class _Connection(http.client.HTTPConnection):
 
 def get(path: Path, what: str) -> Any:
     """Return the answer to a request. Raises `Unavailable` if nobody listens at the socket."""
+    return _asked(path, "GET", what, None)
+
+
+def post(path: Path, what: str, body: Any) -> Any:
+    """Do the same with a body. Raises `InvalidEvent` as well, if it is refused."""
+    return _asked(path, "POST", what, json.dumps(body))
+
+
+def _asked(path: Path, verb: str, what: str, body: str | None) -> Any:
     connection = _Connection(path)
     try:
-        connection.request("GET", what)
-        return json.loads(connection.getresponse().read())
+        connection.request(verb, what, body)
+        answer = connection.getresponse()
+        found = json.loads(answer.read())
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise Unavailable(f"`streamproc up` does not answer at {path} ({error})") from error
     finally:
         connection.close()
+    if answer.status != http.client.OK:
+        raise InvalidEvent(str(found.get("error")))
+    return found

@@ -18,6 +18,7 @@ from streamproc.core.deadlines import deadline_event
 from streamproc.core.decision import encode_decision, set_place
 from streamproc.core.kept_runs import KeptRuns
 from streamproc.core.local_accounts import LocalAccounts
+from streamproc.core.status import encode_status
 from streamproc.errors import Unavailable
 from streamproc.live.store import CONTROL, TURNS, LiveLog, StoredRun
 from streamproc.model.controls import ControlEvent, RunStatus
@@ -147,10 +148,12 @@ class Judge:
         """Store what the events have changed."""
         for run_id in self._runs.changed:
             state, halt = self._runs.read(run_id), self.halted(run_id)
-            due = self._engine.next_deadline(state) if state is not None else None
+            if state is None:
+                continue
+            due, status = self._engine.next_deadline(state), self._engine.status(state, run_id, halt)
             self._stored.put_run(StoredRun(
-                run_id, self._runs.packed(run_id), None if halt is None else encode_decision(halt), at_ms,
-                0 if due is None else due.due_ms,
+                run_id, self._runs.packed(run_id), encode_status(status), self._stored.position,
+                None if halt is None else encode_decision(halt), at_ms, 0 if due is None else due.due_ms,
             ))  # fmt: skip
         self._runs.changed.clear()
         while len(self._runs) > KEPT_MAX:

@@ -29,6 +29,7 @@ from streamproc.model.wire import Event
 
 SESSIONS_MAX: Final = 1_000  # that are remembered
 ERRORS_MAX: Final = 256  # failed calls of a session whose batch has not come
+CONTENT_MAX: Final = 16_384  # characters of a turn whose texts are kept for its report
 DENIALS: Final = 2  # of a halted session's calls, before a CLI that asks again is interrupted
 CLIS: Final = ("claude", "codex", "gemini")
 NODES: Final = {"claude": "main", "codex": "codex", "gemini": "gemini"}
@@ -226,4 +227,5 @@ def _trusted(text: str) -> str:
 
 def _events(raws: list[RawTurn]) -> Iterator[Event]:
     for raw in raws:
-        yield fingerprint(parse_raw(fitted(raw)), local=True)
+        small = len(repr(raw)) <= CONTENT_MAX  # the log of this machine has texts, as the transcripts have
+        yield fingerprint(parse_raw(fitted(raw)), include_content=small, local=True)

@@ -31,10 +31,13 @@ CREATE INDEX records_of_run ON records (run_id, position);
 CREATE TABLE runs (
     run_id TEXT PRIMARY KEY,
     state BLOB NOT NULL,
+    status BLOB NOT NULL,
+    position INTEGER NOT NULL,
     halt BLOB,
     heard_ms INTEGER NOT NULL,
     due_ms INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE INDEX runs_by_position ON runs (position);
 CREATE INDEX runs_by_age ON runs (heard_ms);
 CREATE INDEX runs_due ON runs (due_ms) WHERE due_ms > 0;
 CREATE TABLE accounts (name TEXT PRIMARY KEY, state BLOB NOT NULL) WITHOUT ROWID;
@@ -52,20 +55,24 @@ class StoredRecord(NamedTuple):
 
 
 class StoredRun(NamedTuple):
-    """A run as it is stored. `halt` is the decision that halts it; `due_ms` its next deadline, 0: none."""
+    """A run as it is stored, with its status for readers, and the position of the last event that changed it. `halt` is
+    the decision that halts it; `due_ms` its next deadline, 0: none."""
 
     run_id: str
     state: bytes
+    status: bytes
+    position: int
     halt: bytes | None
     heard_ms: int
     due_ms: int
 
 
 class LiveLog:
-    """The file. `moved` is where a file went that could not be read: what it held is kept for you, and not used."""
+    """The file."""
 
     def __init__(self, path: Path) -> None:
         self.moved: Path | None = None
+        """Where a file went that could not be read: what it held is kept for you, and not used."""
         try:
             self._db = _opened(path)
         except sqlite3.DatabaseError as error:
@@ -76,7 +83,7 @@ class LiveLog:
             for beside in ("-wal", "-shm"):
                 path.with_name(path.name + beside).unlink(missing_ok=True)
             self._db = _opened(path)
-        self._next = int(self._db.execute("SELECT coalesce(max(position), 0) FROM records").fetchone()[0])
+        self.position = int(self._db.execute("SELECT coalesce(max(position), 0) FROM records").fetchone()[0])
 
     def close(self) -> None:
         """Close the file."""
@@ -85,26 +92,26 @@ class LiveLog:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Write everything of a block, or nothing. Raises `sqlite3.Error`, for instance for a full disk."""
-        before = self._next
+        before = self.position
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
             self._db.execute("COMMIT")
         except BaseException:
-            self._next = before
+            self.position = before
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
 
     def append(self, role: str, run_id: str, at_ms: int, value: bytes) -> int:
         """Add a record, and return its position."""
-        self._next += 1
-        self._db.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?)", (self._next, role, run_id, at_ms, value))
-        return self._next
+        self.position += 1
+        self._db.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?)", (self.position, role, run_id, at_ms, value))
+        return self.position
 
     def put_run(self, run: StoredRun) -> None:
         """Store the state of a run."""
-        self._db.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?)", run)
+        self._db.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?)", run)
 
     def put_account(self, name: str, state: bytes) -> None:
         """Store the state of an account."""

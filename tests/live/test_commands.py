@@ -1,0 +1,101 @@
+"""The commands of a fleet, and the page, on the log of `streamproc up`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+
+import pytest
+from typer.testing import CliRunner
+
+from streamproc.cli import build
+from streamproc.errors import Unavailable
+from streamproc.kafka.reading import open_topic
+from streamproc.read_model.model import ReadModel
+from streamproc.read_model.reader import ModelReader
+from streamproc.read_model.rows import DecisionFilter
+from streamproc.settings import Settings
+from tests.live.conftest import Up, call
+from tests.waiting import until
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def stuck(up: Up, monkeypatch: pytest.MonkeyPatch, nobodys_settings: None) -> Up:
+    """Return a process that has halted one run of two."""
+    monkeypatch.setenv("STREAMPROC_HOME", str(up.places.folder))
+    up.start()
+    up.ask("POST", "/v1/turns", [call("cat x", "no such file")] * 4)
+    up.ask("POST", "/v1/turns", call("ls", "a b") | {"run_id": "r2"})
+    return up
+
+
+@pytest.fixture
+def run() -> Run:
+    app = build()
+
+    def invoke(*arguments: str, code: int = 0) -> str:
+        found = CliRunner().invoke(app, [*arguments])
+        assert found.exit_code == code, found.output
+        return found.output
+
+    return invoke
+
+
+def test_the_commands_of_a_fleet_find_the_log_of_this_machine(stuck: Up, run: Run) -> None:
+    rows = [json.loads(line) for line in run("runs", "--json").splitlines() if line.startswith("{")]
+    assert [(row["run_id"], row["status"]) for row in rows] == [("r1", "halted"), ("r2", "running")]
+    assert "the log of `streamproc up`" in run("runs")
+    assert "HALTED  r1" in run("status", "r1", code=1)
+    assert "2 identical; 0 missing; 0 extra" in run("replay", "--all", "--diff")
+    assert "HALTED: `r1`" in run("report", "r1", "--format", "md", "-o", "-")
+    assert "LOOP003" in run("stats")
+    assert "standard" in run("backtest", "--all", "--policy", "standard")
+    assert "halt  r1" in run("watch", "--since", "1h", "--count", "2")
+
+
+def test_a_person_resumes_and_halts_runs(stuck: Up, run: Run) -> None:
+    assert "Resumed by ann: once more" in run("resume", "r1", "--by", "ann", "--why", "once more")
+    assert stuck.ask("POST", "/v1/decide", {"run_id": "r1"})[1]["allowed"] is True
+    assert "is not halted" in run("resume", "r1", code=1)
+    assert "Stopped by ann: wrong branch" in run("kill", "r2", "--by", "ann", "--why", "wrong branch")
+    assert stuck.ask("POST", "/v1/decide", {"run_id": "r2"})[1]["allowed"] is False
+    assert "has refused it" in run("kill", "r2", "--by", "ann", "--why", "wrong branch", code=1)
+    assert "one run" in run("kill", "--user", "bob", "--why", "wrong branch", code=2)
+    stuck.stop()
+    assert "does not answer" in run("kill", "r1", "--why", "wrong branch", code=2)
+
+
+def test_named_brokers_win(stuck: Up, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAMPROC_BROKERS", "127.0.0.1:1")
+    assert "127.0.0.1:1" in run("runs", code=2)
+    assert "r1" in run("runs", "--brokers", "local")
+
+
+def local(up: Up) -> Settings:
+    return Settings(brokers=f"local:{up.places.log}", control_auth="off", command_auth="channel")
+
+
+async def test_the_page_follows_it(stuck: Up) -> None:
+    model = ReadModel()
+    reader = ModelReader(local(stuck), model, since_ms=0)
+    await reader.start()
+    await until(
+        lambda: reader.caught_up and len(model.decisions(DecisionFilter())) == 2, what="both decisions are read"
+    )
+    halted = model.run("r1")
+    assert halted is not None
+    assert (halted.status, halted.turns) == ("halted", 4)
+    await asyncio.to_thread(stuck.ask, "POST", "/v1/turns", call("ls", "c") | {"run_id": "r3"})
+    await until(lambda: model.run("r3"), what="a new run is read")
+    assert reader.trouble is None
+    await reader.stop()
+    model.close()
+
+
+async def test_a_log_that_is_not_there_is_said(up: Up) -> None:
+    with pytest.raises(Unavailable, match="start `streamproc up`"):
+        async with open_topic(local(up), "turns"):
+            pass
