@@ -86,7 +86,7 @@ def _events(message: dict[str, Any], session: str, message_id: str, tally: Impor
             "output": text_of(message["content"] if "content" in message else message.get("parts")),
             "tool_calls": [_call(call) for call in requested],
             "model": string(message.get("model")),
-            "usage": _usage(mapping(message.get("tokens"))),
+            "usage": usage_in(mapping(message.get("tokens"))),
         }
         if any(call.get("status") == "cancelled" for call in requested):
             yield heard  # a person declined a call
@@ -128,7 +128,8 @@ def unwrapped(text: str) -> tuple[str, int]:
     return (body, 0) if tail is None else (body[: tail.start()], int(tail["code"] or 0))
 
 
-def _usage(tokens: dict[str, Any]) -> dict[str, Any]:
+def usage_in(tokens: dict[str, Any]) -> dict[str, int]:
+    """Return the numbers of tokens of a message."""
     return {
         "input_tokens": count(tokens.get("input")) + count(tokens.get("tool")),
         "output_tokens": count(tokens.get("output")) + count(tokens.get("thoughts")),

@@ -22,6 +22,7 @@ from streamproc.importers.fitting import fitted
 from streamproc.importers.gemini_cli import unwrapped
 from streamproc.importers.raw_turns import RunScope, session_scope
 from streamproc.live.judge import Judge
+from streamproc.live.transcript import TranscriptTail
 from streamproc.model.controls import ControlEvent
 from streamproc.model.newest import Newest
 from streamproc.model.raw_events import parse_raw
@@ -31,6 +32,7 @@ SESSIONS_MAX: Final = 1_000  # that are remembered
 ERRORS_MAX: Final = 256  # failed calls of a session whose batch has not come
 CONTENT_MAX: Final = 16_384  # characters of a turn whose texts are kept for its report
 DENIALS: Final = 2  # of a halted session's calls, before a CLI that asks again is interrupted
+PROMPTS: Final = ("UserPromptSubmit", "BeforeAgent")
 CLIS: Final = ("claude", "codex", "gemini")
 NODES: Final = {"claude": "main", "codex": "codex", "gemini": "gemini"}
 UNTRUSTED: Final = ("<untrusted_context>\n", "\n</untrusted_context>")
@@ -56,6 +58,7 @@ class CliSession:
     """What `protect run` calls it by."""
     stopped: ControlEvent | None = None
     """The halt that it was told of, or would have been."""
+    transcript: TranscriptTail | None = None
     errors: Newest[str, str] = field(default_factory=lambda: Newest(ERRORS_MAX))
 
     def as_json(self) -> dict[str, Any]:
@@ -127,6 +130,9 @@ class CliSessions:
         if session is None:
             session = self.known[session_id] = CliSession(cli, session_id, began_ms=now_ms)
         session.heard_ms, session.ended = now_ms, False
+        if session.transcript is None and (path := string(data.get("transcript_path"))):
+            resumed = data.get("source") != "startup" and data.get("hook_event_name") not in PROMPTS
+            session.transcript = TranscriptTail(path, from_end=resumed)
         session.cwd, session.tag = string(data.get("cwd")) or session.cwd, tag or session.tag
         return session
 
@@ -161,7 +167,7 @@ class CliSessions:
         told = [self._call(session, mapping(call)) for call in items(calls)]
         session.turns += 1
         turn_id = string(mapping(items(calls)[0]).get("tool_use_id")) if told else ""
-        decisions = self._feed([self._turn(scope, turn_id, data, tool_calls=told)])
+        decisions = self._feed([self._turn(session, scope, turn_id, data, tool_calls=told)])
         halt = self._judge.halted(scope.run_id) or self._judge.halted(session.session_id)
         if halt is not None and not self._spares(session, halt):
             text = sentence(halt)
@@ -177,17 +183,19 @@ class CliSessions:
         text = string(data.get("last_assistant_message")) or string(data.get("prompt_response"))
         if text and self._judge.halted(scope.run_id) is None:
             session.turns += 1
-            self._feed([self._turn(scope, "", data, output=text)])
+            self._feed([self._turn(session, scope, "", data, output=text)])
 
     def _ended(self, session: CliSession, _scope: RunScope, _data: Data) -> None:
         session.ended = True
 
     # -- turns
 
-    def _turn(self, scope: RunScope, turn_id: str, data: Data, **fields: Any) -> RawTurn:
+    def _turn(self, session: CliSession, scope: RunScope, turn_id: str, data: Data, **fields: Any) -> RawTurn:
         place = f"{scope.run_id}/{turn_id}" if turn_id else ""
-        model = string(data.get("model"))
-        return scope.event(place, node=scope.node, **fields, **({"model": model} if model else {}))
+        tail = session.transcript
+        usage = tail.take() if tail is not None else {}
+        model = string(data.get("model")) or (tail.model if tail is not None else "")
+        return scope.event(place, node=scope.node, usage=usage, model=model, **fields)
 
     def _call(self, session: CliSession, call: Data) -> dict[str, Any]:
         told = {"name": string(call.get("tool_name")) or "unknown", "args": call.get("tool_input")}
