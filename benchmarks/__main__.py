@@ -24,6 +24,7 @@ from benchmarks import (
     fingerprint_speed,
     graph_speed,
     latency,
+    live_speed,
     page,
     publisher_speed,
     recovery,
@@ -44,7 +45,7 @@ from streamproc.settings import Settings, load_settings
 IN_PROCESS: Final[dict[str, Callable[[Sizes], Iterator[Row]]]] = {
     "core": core_speed.rows, "compiled": core_compiled.rows, "state": state_size.rows, "wire": wire_speed.rows,
     "fingerprint": fingerprint_speed.rows, "scan": scan_speed.rows, "publisher": publisher_speed.rows,
-    "graph": graph_speed.rows, "signing": signing.rows,
+    "graph": graph_speed.rows, "signing": signing.rows, "live": live_speed.rows,
 }  # fmt: skip
 ON_KAFKA: Final[dict[str, Callable[[Sizes, Settings], Awaitable[list[Row]]]]] = {
     "worker": throughput.rows, "recovery": recovery.rows, "latency": latency.rows,
