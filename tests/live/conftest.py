@@ -107,6 +107,17 @@ def up() -> Iterator[Up]:
         made.kill()
 
 
+@pytest.fixture(scope="module")
+def up_with_a_halt() -> Iterator[Up]:
+    """Return a process that has halted one run, for tests that change nothing."""
+    with tempfile.TemporaryDirectory(prefix="sp-") as folder:
+        made = Up(Path(folder))
+        made.start()
+        made.ask("POST", "/v1/turns", [call("cat x", "no such file")] * 3)
+        yield made
+        made.kill()
+
+
 @pytest.fixture
 def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Return an empty home directory, with a short path, and nothing of this machine's in the environment."""
