@@ -214,6 +214,8 @@ def _row(cli: Cli, sessions: list[dict[str, Any]]) -> dict[str, Any]:
     missing = [event for event in cli.events if event not in found]
     if found and missing:
         doubts.append(f"no hook for {', '.join(missing)}: run `streamproc protect {cli.name}` again")
+    if found and (off := hook_settings.turned_off(cli)):
+        doubts.append(f"{off} turns off all hooks (disableAllHooks): remove that, or this project is not protected")
     own = [one for one in sessions if one["cli"] == cli.name]
     if found:
         import shlex

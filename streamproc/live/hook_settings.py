@@ -112,6 +112,20 @@ def commands(text: str) -> dict[str, str]:
     return found
 
 
+def turned_off(cli: Cli) -> str:
+    """Return the settings, of the user or of this directory's project, that turn all hooks off; empty if none do."""
+    project = Path.cwd() / cli.file
+    for path in (cli.settings("user"), project, project.with_name("settings.local.json")):
+        try:
+            document = JsonText(read(path) or "{}")
+            found = document.member(document.root, "disableAllHooks") if document.text[document.root] == "{" else None
+        except (InvalidSettings, ValueError, RecursionError):
+            continue
+        if found is not None and document.value(found) is True:
+            return str(path)
+    return ""
+
+
 def read(path: Path) -> str | None:
     """Return the text of a settings file; None if there is none. Raises `InvalidSettings`."""
     try:

@@ -24,6 +24,7 @@ from streamproc.importers.raw_turns import RunScope, session_scope
 from streamproc.live.judge import Judge
 from streamproc.live.transcript import TranscriptTail
 from streamproc.model.controls import ControlEvent
+from streamproc.model.escaping import escape
 from streamproc.model.newest import Newest
 from streamproc.model.raw_events import parse_raw
 from streamproc.model.wire import Event
@@ -175,7 +176,7 @@ class CliSessions:
             return Answer(body | {"decision": "block", "reason": text} if session.cli == "codex" else body)
         warnings = [one for one in decisions if one.severity == "warn" and one.run_id == scope.run_id]
         if halt is None and warnings and not self.observes():
-            context = " ".join(f"streamproc {one.code}: {one.message}" for one in warnings)
+            context = " ".join(f"streamproc {one.code}: {escape(one.message)}" for one in warnings)
             return Answer({"hookSpecificOutput": {"hookEventName": name, "additionalContext": context}})
         return None
 
@@ -218,13 +219,13 @@ class CliSessions:
         if session.stopped is None or session.stopped.id != halt.id:
             session.stopped = halt
             how = "would have stopped" if self.observes() else "stopped"
-            log.warning("%s %s session %s: %s", how, session.cli, session.session_id, halt.message)
+            log.warning("%s %s session %s: %s", how, session.cli, escape(session.session_id), escape(halt.message))
         return self.observes()
 
 
 def sentence(halt: ControlEvent) -> str:
     """Return what a person reads where a session is stopped."""
-    return f"streamproc stopped this session ({halt.code}): {halt.message} Send another prompt to go on."
+    return f"streamproc stopped this session ({halt.code}): {escape(halt.message)} Send another prompt to go on."
 
 
 def _trusted(text: str) -> str:

@@ -91,6 +91,15 @@ def test_hooks_that_someone_has_removed_are_seen(home: Path) -> None:
     assert "no hook for PostToolBatch" in protect("status", code=1)
 
 
+def test_a_project_that_turns_hooks_off_is_seen(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    protect("claude")
+    monkeypatch.chdir(tmp_path)
+    assert "disableAllHooks" not in protect("status")
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude" / "settings.json").write_text('{"disableAllHooks": true}')
+    assert f"{tmp_path}/.claude/settings.json turns off all hooks" in protect("status", code=1).replace("\n  ", " ")
+
+
 def stuck_session(up: Path, exit_code: int = 0) -> list[str]:
     """Return a command that stands for a CLI: it calls its hook with the same call and answer three times."""
     script = """

@@ -132,6 +132,38 @@ def test_killed_at_any_moment_it_loses_nothing_and_repeats_nothing(up: Up) -> No
     assert len(whole) > KILLS
 
 
+def test_a_hundred_sessions_at_once_are_each_stopped_at_their_third_call(up: Up) -> None:
+    up.start()
+
+    def session(number: int) -> list[bool]:
+        found = []
+        for step in range(3):
+            used = {"tool_name": "Bash", "tool_input": {"command": f"cat {number}"}, "tool_use_id": f"t{step}"}
+            event = {"session_id": f"s{number}", "hook_event_name": "PostToolBatch"}
+            status, answer = up.ask(
+                "POST", "/v1/hooks/claude", event | {"tool_calls": [used | {"tool_response": "no"}]}
+            )
+            assert status == 200
+            found.append(answer.get("continue") is False)
+        return found
+
+    with ThreadPoolExecutor(100) as pool:
+        assert list(pool.map(session, range(100))) == [[False, False, True]] * 100
+
+
+def test_what_a_tool_returns_or_is_called_cannot_change_a_terminal(up: Up) -> None:
+    up.start()
+    evil = "\x1b]0;title\x07\x1b[2Jcat"
+    for step in range(3):
+        used = {"tool_name": evil, "tool_input": {"command": evil}, "tool_use_id": f"t{step}", "tool_response": evil}
+        event = {"session_id": evil, "hook_event_name": "PostToolBatch", "cwd": evil, "tool_calls": [used]}
+        _, answer = up.ask("POST", "/v1/hooks/claude", event)
+    assert answer["continue"] is False
+    assert "\x1b" not in answer["stopReason"]
+    assert "\x07" not in answer["stopReason"]
+    assert "\x1b" not in up.output()
+
+
 def test_the_port_needs_the_token_and_the_name_of_this_machine(up: Up) -> None:
     up.start("--listen", "127.0.0.1:0")
     address = up.output().partition("http://")[2].split()[0]
