@@ -8,7 +8,7 @@ from streamproc.core.rules import Rules
 from streamproc.core.run_state import RunState
 from streamproc.core.signals.handovers import says_only
 from streamproc.core.signals.nodes import NodeState
-from streamproc.core.signals.own_turns import OWN_TIMES, count_own, observe_own_period
+from streamproc.core.signals.own_turns import OWN_TIMES, beside_of, count_own, observe_own_period
 from streamproc.core.signals.periods import NARRATION
 from streamproc.core.signals.statements import NO_WORK, USER_NODES, observe_statement
 from streamproc.core.signals.streaks import Said
@@ -47,10 +47,12 @@ def _observe_repeats(view: View, output: Content | None, topic: u64) -> None:
     news: i32 = run.novelty.last_news
     result: i32 = run.novelty.last_result
     repeated: tuple[Said, ...] = ()
+    value: u64
     if output is not None:
         run.evidence.outputs.push(hash64(output.norm))
         if not turn.next or output.size > HAND_OVER_MAX:  # repeated hand-overs are LOOP005's
-            node.output.extend(hash64(output.norm) ^ topic, view.index, news, result, node.last_call)
+            value = hash64(output.norm) ^ topic ^ beside_of(turn.structured)
+            node.output.extend(value, view.index, news, result, node.last_call)
             if node.output.count > 1 or node.output.own >= OWN_TIMES:
                 repeated = (node.output,)
     if turn.structured is not None:
@@ -70,7 +72,7 @@ def observe_own_turns(view: View, rules: Rules) -> None:
     content: Content | None = view.turn.output or view.turn.structured
     if content is not None and view.switches.outputs_gated:
         view.run.evidence.outputs.push(hash64(content.norm))
-        view.said = count_own(view, _subject(view), rules.gates.outputs, view.run.nodes)
+        view.said = count_own(view, _subject(view), rules.gates.outputs, view.run.nodes, view.cycle)
         if view.said:
             view.kinds |= kind.SAID
     if view.switches.sequences_gated:

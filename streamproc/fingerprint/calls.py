@@ -39,6 +39,7 @@ _RETRYABLE: Final = re.compile(
     r"|\b(?:connect(?:ion)?|read|request|socket|network|upstream|api|http|server|response)\b[\w ]{0,20}\btimed?[- ]?out"
     rf"|{_HUNG}"
 )
+_CHECKED: Final = re.compile(r"(?i)\W*(?:[\w.]*\.)?(?:assert|lint|expect(?:ed|ation))")
 _RETRYABLE_ANSWER: Final = re.compile(
     r"(?i)\W*(?:(?:error|http(?:/[\d.]+)?|status|code|exception)\W{0,3}){0,3}"
     r"(?:(?:429|500|502|503|504|529)\b(?!\W{0,3}(?:\d|of\b))|rate.?limit|too many requests|service unavailable"
@@ -68,9 +69,10 @@ NO_ERROR: Final[tuple[object, ...]] = (None, False, "", [], {})  # values that l
 
 
 def looks_retryable(text: str) -> bool:
-    """Return whether an error looks like an infrastructure error: 429, 5xx, rate limits, overload."""
+    """Return whether an error looks like an infrastructure error: 429, 5xx, rate limits, overload. What an assertion or
+    a linter says about such words is none."""
     head = text[:_ERROR_HEAD]
-    return _may_be_retryable(head) and _RETRYABLE.search(head) is not None
+    return _may_be_retryable(head) and _RETRYABLE.search(head) is not None and _CHECKED.match(head) is None
 
 
 def _may_be_retryable(head: str) -> bool:

@@ -284,7 +284,10 @@ def _errors(reports: list[ErrorReport]) -> Errors:
     messages = [report.message for report in reports]
     exact, norm = signature(messages, produced=True)
     retryable = bool(reports) and all(
-        looks_retryable(one.message) if one.retryable is None else one.retryable for one in reports
+        looks_retryable(f"{one.class_}: {one.message}" if one.class_ else one.message)
+        if one.retryable is None
+        else one.retryable
+        for one in reports
     )
     first = reports[0] if reports else None
     return Errors(

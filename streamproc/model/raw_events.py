@@ -146,12 +146,22 @@ class RoutingDecision(Model):
     reason: str = ""
 
 
+ROUNDING: Final = 1e-6  # of a similarity
+
+
 def _error_list(value: Any) -> Any:
     if isinstance(value, (str, Mapping)):
         value = [value]
     if not isinstance(value, (list, tuple)):
         return value
     return [{"message": item} if isinstance(item, str) else item for item in value[:ERRORS_MAX]]
+
+
+def _cosine(value: Any) -> Any:
+    """Return the similarity of two vectors as a share: rounding takes a cosine past 1, opposites have one below 0."""
+    if type(value) is float and -1 <= value <= 1 + ROUNDING:
+        return min(max(value, 0.0), 1.0)
+    return value
 
 
 ErrorsInput = list[ErrorReport | str] | ErrorReport | str  # a single error counts as a list of one
@@ -177,7 +187,7 @@ class RawTurn(RawEvent):
     )
     decision: RoutingDecision | None = None
     round: Whole | None = None
-    convergence: Annotated[float, Field(ge=0, le=1)] | None = None
+    convergence: Annotated[float, BeforeValidator(_cosine), Field(ge=0, le=1)] | None = None
     consensus: Annotated[float, Field(ge=0, le=1)] | None = None
     usage: UsageReport | None = None
     model: Name = ""

@@ -506,3 +506,17 @@ def test_reports_of_a_verifier_do_not_excuse_what_a_coder_repeats() -> None:
     drafts = [{"node": "writer", "artifact": {"page.md": f"draft {n}"}} for n in range(6)]
     turns = [turn for draft in drafts for turn in (draft, said("reviewer", "Please revise."))]
     assert [one for one in played(turns)[1] if one.severity == "halt"] == []
+
+
+def test_work_in_another_cycle_does_not_excuse_what_is_repeated() -> None:
+    # "Maintain per-cycle counters … `stalledCount`"
+    pairs = [["coder", "verifier"], ["planner", "reviewer"]]
+    edges = [edge for a, b in pairs for edge in ([a, b], [b, a], [b, "end"])]
+    events: list[Raw] = [{"type": "run.started", "graph": {"edges": edges}}]
+    for n in range(4):
+        events += [
+            patched(f"+x = {n}"),
+            said("planner", "The plan is complete."),
+            said("reviewer", f"Not yet: {'ab'[n % 2] * n}."),
+        ]
+    assert where(halted(events)) == ("LOOP001", 7)

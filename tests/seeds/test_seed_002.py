@@ -342,3 +342,20 @@ def test_a_node_that_checks_by_its_name_ends_the_last_round() -> None:
     [halt] = [one for one in decisions(raws, DELIBERATION) if one.severity == "halt"]
     assert halt.trigger is not None
     assert (halt.stop_reason, halt.node, halt.trigger.turn) == ("max_rounds", "check_convergence", 20)
+
+
+def test_a_check_that_says_the_same_each_round_is_no_loop() -> None:
+    # "User-configured max_rounds (5-15)": rounds end a deliberation, not handovers
+    raws: list[Raw] = [{"type": "run.started", "budgets": {"maxRounds": 10}}]
+    for n in range(1, 12):
+        raws.append({"node": "persona", "round": n, "output": f"Argument {n}: {'xyz'[n % 3] * (n + 5)}"})
+        raws.append({"node": "check_convergence", "round": n, "convergence": n / 20, "output": "Not converged."})
+    halt = next(one for one in decisions(raws, DELIBERATION) if one.severity == "halt")
+    assert halt.trigger is not None
+    assert (halt.stop_reason, halt.trigger.turn) == ("max_rounds", 19)
+
+
+@pytest.mark.parametrize("cosine", [1.0000000000000002, -0.01, -1.0])
+def test_a_cosine_is_a_convergence(cosine: float) -> None:
+    # "Semantic similarity > 0.85"
+    assert len(decisions([{"node": "check", "round": 1, "convergence": cosine}], DELIBERATION)) == (cosine > 1)

@@ -205,7 +205,7 @@ def test_one_of_several_nodes_that_failed_is_repaired() -> None:
     then = [EDIT, {"node": "fetch", "output": "42 rows"}, {"node": "parse", "errors": ["P1"]}]
     assert decisions([*first, *then], REPAIR) == []
     again = decisions([*first, *then, EDIT, {"node": "fetch", "output": "42 rows"}, then[-1]], REPAIR)
-    assert [one.severity for one in again] == ["halt"]
+    assert [one.severity for one in again][-1] == "halt"
 
 
 def test_an_error_of_infrastructure_after_another_artifact_is_another_attempt() -> None:
@@ -217,3 +217,34 @@ def test_an_error_of_infrastructure_after_another_artifact_is_another_attempt() 
     assert [one.code for one in decisions(failing, REPAIR)] == ["ERROR001"]
     retried = [{"node": "executor", "errors": ["HTTP 503 Service Unavailable"]}] * 3
     assert decisions(retried, REPAIR) == []
+
+
+def test_other_errors_after_each_repair_go_on_whatever_the_repair_says() -> None:
+    # "Different signature → Continue trying"
+    for repair in ({"structured_output": {"action": "retry"}}, {"output": "Applied the fix."}):
+        raws = [
+            turn for n in range(8) for turn in (failed(f"{'abcdefgh'[n] * 9} is wrong"), {"node": "repairer", **repair})
+        ]
+        assert [one for one in decisions(raws, REPAIR) if one.severity == "halt"] == []
+
+
+def test_a_node_that_reports_no_error_any_more_makes_another_attempt_of_the_others() -> None:
+    # "Multiple nodes fail with different errors"
+    first = [{"node": "fetch", "errors": ["HTTP 404"]}, {"node": "parse", "errors": ["no input file"]}]
+    then = [EDIT, {"node": "fetch", "output": "200 rows", "errors": []}, {"node": "parse", "errors": ["no input file"]}]
+    assert decisions([*first, *then], REPAIR) == []
+
+
+@pytest.mark.parametrize("error", [
+    {"message": "500 != 200", "class": "AssertionError"}, {"message": "AssertionError: 503 != 200"},
+    {"message": "socket timed out unused", "class": "lint"}, {"message": "expected 429 too many requests, got 200"},
+])  # fmt: skip
+def test_what_an_assertion_says_is_no_trouble_of_the_infrastructure(error: Raw) -> None:
+    # "unchanged failures": also those that speak of statuses
+    raws = [
+        {"node": "verifier", "errors": [error]},
+        {"node": "coder", "artifact": "+a"},
+        {"node": "verifier", "errors": [error]},
+    ]
+    [warning] = decisions(raws, load_policy("loop-safety"))
+    assert warning.code == "ERROR001"

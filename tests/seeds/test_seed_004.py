@@ -609,3 +609,13 @@ def test_turns_without_a_task_count_for_the_only_one_of_their_agent() -> None:
     )
     [halt] = [one for one in found if one.code == "BUDGET008" and one.type != "task.escalated"]
     assert "T1 has used 1200 of its 1000 tokens" in halt.message
+
+
+def test_equal_words_about_different_results_are_no_repeat() -> None:
+    # "Agent produces functionally identical output ≥ 2 consecutive times"
+    done = [
+        {"node": "backend", "task_id": "T1", "output": "Done.", "structured_output": {"files": [f"{n}.py"]}}
+        for n in "ab"
+    ]
+    assert played(*done) == []
+    assert [one.code for one in played(done[0], done[0])] == ["LOOP001"]

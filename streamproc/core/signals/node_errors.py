@@ -81,6 +81,8 @@ def observe_attempt(now: Now, attempts: Table, nodes: Table, previous: str) -> b
     made: u32 = 0
     if errors is None or errors.count == 0:
         if turn.errors is not None:
+            if node.attempts.count:
+                _end_others(now, attempts, nodes)
             node.attempts.clear()
             attempts.clear()
         elif len(attempts) and turn.calls:

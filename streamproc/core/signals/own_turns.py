@@ -13,6 +13,7 @@ from typing import Final
 
 from streamproc.core.now import Now
 from streamproc.core.records import Table, cfunc, hash64, i32, tag32, u64
+from streamproc.core.signals.cycles import Cycle
 from streamproc.core.signals.handovers import is_coder
 from streamproc.core.signals.nodes import NodeState
 from streamproc.core.signals.novelty import Gate
@@ -25,8 +26,9 @@ OWN_TIMES: Final = 3  # of the same between others' words; fewer are not even wo
 
 
 @cfunc
-def count_own(now: Now, topic: u64, gate: Gate, nodes: Table) -> tuple[Said, ...]:
-    """Count the text and the structured output of a turn, and return those that are repeats. `nodes` are the run's."""
+def count_own(now: Now, topic: u64, gate: Gate, nodes: Table, cycle: Cycle | None) -> tuple[Said, ...]:
+    """Count the text and the structured output of a turn, and return those that are repeats. `nodes` are the run's,
+    `cycle` is that of the turn's node."""
     node: NodeState = now.node
     output: Content | None = now.turn.output
     structured: Content | None = now.turn.structured
@@ -36,27 +38,34 @@ def count_own(now: Now, topic: u64, gate: Gate, nodes: Table) -> tuple[Said, ...
     beside: u64 = topic
     if structured is not None and not structured.size and output is not None:
         beside ^= hash64(output.norm) >> 2  # a bare status says no more than the text that it stands beside
-    repeated = _count(now, node.structured, structured, beside, _since(now, structured, since, nodes))
-    return _count(now, node.output, output, topic, _since(now, output, since, nodes)) + repeated
+    repeated = _count(now, node.structured, structured, beside, _since(now, structured, since, nodes, cycle))
+    topic ^= beside_of(structured)
+    return _count(now, node.output, output, topic, _since(now, output, since, nodes, cycle)) + repeated
 
 
 @cfunc
-def _since(now: Now, said: Content | None, since: i32, nodes: Table) -> i32:
+def beside_of(structured: Content | None) -> u64:
+    """Return what tells equal texts apart: another structure beside them, unless it is a bare status."""
+    return hash64(structured.norm) >> 6 if structured is not None and structured.size else 0
+
+
+@cfunc
+def _since(now: Now, said: Content | None, since: i32, nodes: Table, cycle: Cycle | None) -> i32:
     """Return the turn that restarts the count of a text or a verdict: of a short one, also the work of others, unless
     it is a coder that says it. Its own work would show."""
     if said is None or said.size > PHRASE_CHARS or is_coder(now.turn.node):
         return since
-    return max(since, _others_work(nodes, now.node))
+    return max(since, _others_work(nodes, now.node, cycle))
 
 
 @cfunc
-def _others_work(nodes: Table, node: NodeState) -> i32:
-    """Return the last turn in which another node left another artifact than before: what a reviewer says about it in a
-    few words may be the same each time."""
+def _others_work(nodes: Table, node: NodeState, cycle: Cycle | None) -> i32:
+    """Return the last turn in which another node, of the same cycle if there is one, left another artifact than before:
+    what a reviewer says about it in a few words may be the same each time."""
     last: i32 = -1
     other: NodeState
     for other in nodes.rows:
-        if other.key != node.key and other.artifact.count:
+        if other.key != node.key and other.artifact.count and (cycle is None or cycle.inside(other.key)):
             last = max(last, other.artifact.first)
     return last
 
