@@ -2,9 +2,11 @@
 
 Runs and nodes are those of the importers, so `scan` names the same for the transcript of a session.
 
-What each CLI obeys (tried with Claude Code 2.1.197, Codex 0.169.0, Gemini CLI 0.61.0): Claude Code ends a session for
-``continue: false`` from `PostToolBatch` only, Gemini CLI for the same from `AfterTool`. Codex goes on whatever it is
-told; it blocks a call that is denied, and is interrupted when it has asked again often enough.
+What each CLI obeys (tried with Claude Code 2.1.197, Codex 0.169.0, Gemini CLI 0.61.0): after calls, Claude Code ends a
+session for ``continue: false`` from `PostToolBatch` only, Gemini CLI for the same from `AfterTool`, with the reason in
+the place of the last result. Codex puts the reason there, too, and goes on; it blocks a call that is denied, and is
+interrupted when it has asked again often enough. After a text, all three end for ``continue: false`` from `Stop` or
+`AfterAgent`, even where another hook sends the agent on.
 """
 
 from __future__ import annotations
@@ -171,20 +173,22 @@ class CliSessions:
         decisions = self._feed([self._turn(session, scope, turn_id, data, tool_calls=told)])
         halt = self._judge.halted(scope.run_id) or self._judge.halted(session.session_id)
         if halt is not None and not self._spares(session, halt):
-            text = sentence(halt)
-            body: dict[str, Any] = {"continue": False, "stopReason": text}
-            return Answer(body | {"decision": "block", "reason": text} if session.cli == "codex" else body)
+            if session.cli == "codex":  # would put the reason in the place of the result
+                return Answer(_context(name, sentence(halt)))
+            return Answer(_stop(halt))
         warnings = [one for one in decisions if one.severity == "warn" and one.run_id == scope.run_id]
         if halt is None and warnings and not self.observes():
-            context = " ".join(f"streamproc {one.code}: {escape(one.message)}" for one in warnings)
-            return Answer({"hookSpecificOutput": {"hookEventName": name, "additionalContext": context}})
+            advice = " ".join(f"streamproc {one.code}: {escape(one.message)}" for one in warnings)
+            return Answer(_context(name, advice))
         return None
 
-    def _said(self, session: CliSession, scope: RunScope, data: Data) -> None:
+    def _said(self, session: CliSession, scope: RunScope, data: Data) -> Answer | None:
         text = string(data.get("last_assistant_message")) or string(data.get("prompt_response"))
         if text and self._judge.halted(scope.run_id) is None:
             session.turns += 1
             self._feed([self._turn(session, scope, "", data, output=text)])
+        halt = self._judge.halted(scope.run_id) or self._judge.halted(session.session_id)
+        return None if halt is None or self._spares(session, halt) else Answer(_stop(halt))
 
     def _ended(self, session: CliSession, _scope: RunScope, _data: Data) -> None:
         session.ended = True
@@ -226,6 +230,14 @@ class CliSessions:
 def sentence(halt: ControlEvent) -> str:
     """Return what a person reads where a session is stopped."""
     return f"streamproc stopped this session ({halt.code}): {escape(halt.message)} Send another prompt to go on."
+
+
+def _stop(halt: ControlEvent) -> dict[str, Any]:
+    return {"continue": False, "stopReason": sentence(halt)}
+
+
+def _context(event: str, text: str) -> dict[str, Any]:
+    return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
 
 
 def _trusted(text: str) -> str:

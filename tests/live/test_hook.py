@@ -122,7 +122,7 @@ def test_codex_is_interrupted_after_it_was_denied(up: Up, tmp_path: Path) -> Non
     for number in range(3):
         told = used | {"hook_event_name": "PostToolUse", "tool_use_id": f"c{number}", "tool_response": "no"}
         last = hook(up, told, "codex").stdout
-    assert json.loads(last)["continue"] is False
+    assert "LOOP003" in json.loads(last)["hookSpecificOutput"]["additionalContext"]
     before = used | {"hook_event_name": "PreToolUse", "tool_use_id": "c9"}
     denied = json.loads(hook(up, before, "codex").stdout)["hookSpecificOutput"]
     assert denied["permissionDecision"] == "deny"

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from streamproc.errors import Unavailable
 from streamproc.live import client
-from streamproc.live.places import Places
+from streamproc.live.places import LivePlaces
 from tests.live.real.clis import RealCli, odd_settings
 from tests.live.real.packages import ROOT
 from tests.live.real.scenarios import FILES
@@ -73,9 +73,9 @@ class World:
         return self.folder / "work"
 
     @property
-    def places(self) -> Places:
+    def places(self) -> LivePlaces:
         """The files of this user's `streamproc up`."""
-        return Places(self.folder / "data")
+        return LivePlaces(self.folder / "data")
 
     def environ(self) -> dict[str, str]:
         """Return the environment of all that runs here."""

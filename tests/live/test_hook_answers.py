@@ -1,0 +1,53 @@
+"""What hooks are answered where a CLI is particular, as `make live` has found it in the real programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from streamproc.live.judge import Judge
+from streamproc.live.sessions import Answer, CliSessions
+from streamproc.live.store import LiveLog
+
+Opened = Callable[..., tuple[Judge, LiveLog]]
+SAYING = "I will look into it next."
+
+
+def event(name: str, **fields: Any) -> dict[str, Any]:
+    return {"session_id": "s1", "cwd": "/work/app", "hook_event_name": name, **fields}
+
+
+def ran(cli: str, number: int, command: str = "cat x") -> dict[str, Any]:
+    """Return the event of a call that has ended."""
+    call = {"tool_name": "Bash", "tool_input": {"command": command}, "tool_use_id": f"c{number}"}
+    if cli == "claude":
+        return event("PostToolBatch", tool_calls=[{**call, "tool_response": "y"}])
+    if cli == "codex":
+        return event("PostToolUse", **call, tool_response="y\n")
+    answer = f"<untrusted_context>\nOutput: y\nProcess Group PGID: {number}\n</untrusted_context>"
+    return event("AfterTool", **call, tool_response={"llmContent": answer})
+
+
+def is_stop(answer: Answer) -> bool:
+    return answer.body.get("continue") is False
+
+
+@pytest.mark.parametrize("cli", ["claude", "codex"])
+def test_a_session_that_a_hook_sends_on_is_stopped_when_it_repeats_itself(cli: str, opened: Opened) -> None:
+    sessions = CliSessions(opened()[0])
+    sessions.answer(cli, event("UserPromptSubmit", prompt="Fix it."))
+    said = event("Stop", stop_hook_active=True, last_assistant_message=SAYING)
+    assert [is_stop(sessions.answer(cli, said)) for _ in range(4)] == [False, False, True, True]
+
+
+def test_codex_keeps_the_result_of_the_call_that_halts_it(opened: Opened) -> None:
+    """A decision or a stop there would take its place, in the transcript too; the next calls are denied."""
+    sessions = CliSessions(opened()[0])
+    last = [sessions.answer("codex", ran("codex", number)) for number in range(3)][-1]
+    assert list(last.body) == ["hookSpecificOutput"]
+    assert "LOOP003" in last.body["hookSpecificOutput"]["additionalContext"]
+    denied = [sessions.answer("codex", event("PreToolUse", tool_name="Bash")) for _ in range(2)]
+    assert [one.body["hookSpecificOutput"]["permissionDecision"] for one in denied] == ["deny", "deny"]
+    assert [one.interrupt for one in denied] == [False, True]
