@@ -38,7 +38,6 @@ DENIALS: Final = 2  # of a halted session's calls, before a CLI that asks again 
 PROMPTS: Final = ("UserPromptSubmit", "BeforeAgent")
 CLIS: Final = ("claude", "codex", "gemini")
 NODES: Final = {"claude": "main", "codex": "codex", "gemini": "gemini"}
-UNTRUSTED: Final = ("<untrusted_context>\n", "\n</untrusted_context>")
 
 log = logging.getLogger(__name__)
 Data = Mapping[str, Any]
@@ -62,6 +61,10 @@ class CliSession:
     stopped: ControlEvent | None = None
     """The halt that it was told of, or would have been."""
     transcript: TranscriptTail | None = None
+    said: str = ""
+    """What the agent has said in its last turn, as long as nothing else has happened."""
+    asked: bool = False
+    """Whether it was prompted after that: by a person, or by a hook that sends it on."""
     errors: Newest[str, str] = field(default_factory=lambda: Newest(ERRORS_MAX))
 
     def as_json(self) -> dict[str, Any]:
@@ -116,7 +119,9 @@ class CliSessions:
         agent = string(data.get("agent_id"))
         node = string(data.get("agent_type")) or NODES[cli]
         hook = self._hooks.get(name)
-        found = None if hook is None else hook(session, session_scope(session_id, agent, node), data)
+        scope = session_scope(session_id, agent, node)
+        self._settle(session, scope, data)
+        found = None if hook is None else hook(session, scope, data)
         return found or Answer()
 
     def tagged(self, tag: str) -> list[CliSession]:
@@ -141,7 +146,22 @@ class CliSessions:
 
     # -- what hooks tell
 
-    def _prompted(self, session: CliSession, scope: RunScope, _: Data) -> None:
+    def _settle(self, session: CliSession, scope: RunScope, data: Data) -> None:
+        """Find out who the last prompt was from. Gemini CLI tells it only when the agent has answered."""
+        if not session.asked:
+            return
+        session.asked = False
+        if not (data["hook_event_name"] == "AfterAgent" and data.get("stop_hook_active") is True):
+            session.said = ""
+            self._person_spoke(session, scope)
+
+    def _prompted(self, session: CliSession, scope: RunScope, data: Data) -> None:
+        if data["hook_event_name"] == "BeforeAgent" and session.said:
+            session.asked = True
+        else:
+            self._person_spoke(session, scope)
+
+    def _person_spoke(self, session: CliSession, scope: RunScope) -> None:
         """A person speaks, and knows of the halt: the session goes on, on probation."""
         events: list[RawTurn] = []
         if (halt := self._judge.halted(scope.run_id)) is not None:
@@ -183,12 +203,23 @@ class CliSessions:
         return None
 
     def _said(self, session: CliSession, scope: RunScope, data: Data) -> Answer | None:
-        text = string(data.get("last_assistant_message")) or string(data.get("prompt_response"))
+        text = string(data.get("last_assistant_message"))
+        if session.cli == "gemini":
+            text = self._new_text(session, data)
         if text and self._judge.halted(scope.run_id) is None:
             session.turns += 1
             self._feed([self._turn(session, scope, "", data, output=text)])
         halt = self._judge.halted(scope.run_id) or self._judge.halted(session.session_id)
         return None if halt is None or self._spares(session, halt) else Answer(_stop(halt))
+
+    def _new_text(self, session: CliSession, data: Data) -> str:
+        """Return what an agent has said since a hook sent it on: Gemini CLI repeats what it said before, and after ten
+        times tells no more."""
+        whole, before = string(data.get("prompt_response")), session.said
+        session.said = whole
+        if not before or data.get("stop_hook_active") is not True:
+            return whole
+        return "" if whole == before else whole.removeprefix(f"{before}\n")
 
     def _ended(self, session: CliSession, _scope: RunScope, _data: Data) -> None:
         session.ended = True
@@ -209,7 +240,7 @@ class CliSessions:
         if error is not None:
             return told | {"error": error}
         if session.cli == "gemini":
-            text, code = unwrapped(_trusted(text_of(mapping(response).get("llmContent"))))
+            text, code = unwrapped(text_of(mapping(response).get("llmContent")))
             return told | {"error" if code or mapping(response).get("error") else "result": exited(text, code)}
         if isinstance(response, list) and all(mapping(block).get("type") == "text" for block in response):
             response = text_of(response)
@@ -238,12 +269,6 @@ def _stop(halt: ControlEvent) -> dict[str, Any]:
 
 def _context(event: str, text: str) -> dict[str, Any]:
     return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
-
-
-def _trusted(text: str) -> str:
-    """Return the answer of a tool without the frame that Gemini CLI puts around it."""
-    head, tail = UNTRUSTED
-    return text.removeprefix(head).removesuffix(tail)
 
 
 def _events(raws: list[RawTurn]) -> Iterator[Event]:

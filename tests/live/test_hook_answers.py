@@ -51,3 +51,37 @@ def test_codex_keeps_the_result_of_the_call_that_halts_it(opened: Opened) -> Non
     denied = [sessions.answer("codex", event("PreToolUse", tool_name="Bash")) for _ in range(2)]
     assert [one.body["hookSpecificOutput"]["permissionDecision"] for one in denied] == ["deny", "deny"]
     assert [one.interrupt for one in denied] == [False, True]
+
+
+def gemini_says(sessions: CliSessions, texts: list[str], *, active: bool) -> Answer:
+    """Tell what an agent has said in its turn, which Gemini CLI repeats whenever a hook sends it on."""
+    return sessions.answer("gemini", event("AfterAgent", prompt_response="\n".join(texts), stop_hook_active=active))
+
+
+def test_gemini_sent_on_by_a_hook_has_no_new_prompt(opened: Opened) -> None:
+    sessions = CliSessions(opened()[0])
+    sessions.answer("gemini", event("BeforeAgent", prompt="Fix it."))
+    assert not is_stop(gemini_says(sessions, [SAYING], active=False))
+    sessions.answer("gemini", event("BeforeAgent", prompt="Go on."))
+    assert not is_stop(gemini_says(sessions, [SAYING] * 2, active=True))
+    sessions.answer("gemini", event("BeforeAgent", prompt="Go on."))
+    assert is_stop(gemini_says(sessions, [SAYING] * 3, active=True))
+    sessions.answer("gemini", event("BeforeAgent", prompt="Fix it."))
+    assert not is_stop(gemini_says(sessions, [SAYING], active=False))  # a person's: it goes on
+
+
+def test_gemini_tells_no_new_text_after_ten_times(opened: Opened) -> None:
+    sessions = CliSessions(opened()[0])
+    texts = [f"Step {'abcdefghij'[number] * 9}" for number in range(10)]
+    for number in range(20):
+        sessions.answer("gemini", event("BeforeAgent", prompt="Go on."))
+        assert not is_stop(gemini_says(sessions, texts[: number + 1], active=number > 0))
+
+
+def test_a_prompt_for_gemini_counts_before_the_calls_that_follow(opened: Opened) -> None:
+    sessions = CliSessions(opened()[0])
+    assert [is_stop(sessions.answer("gemini", ran("gemini", number))) for number in range(3)] == [False, False, True]
+    gemini_says(sessions, [SAYING], active=False)
+    sessions.answer("gemini", event("BeforeAgent", prompt="Go on."))
+    assert sessions.answer("gemini", event("BeforeTool", tool_name="Bash")).body == {}
+    assert not is_stop(sessions.answer("gemini", ran("gemini", 3)))
