@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -13,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from streamproc.live.hook_settings import HOOK_FILE
+from streamproc.live.hook_settings import HOOK_FILE, hook_command
+from streamproc.live.places import Places
 from tests.live.conftest import Up
 
 SLOW_S = 30.0
@@ -56,6 +58,23 @@ def test_a_hook_starts_the_process_if_there_is_none(up: Up) -> None:
         assert not up.places.faults.exists()
     finally:
         subprocess.run(["kill", up.places.lock.read_text().strip()], check=True)
+
+
+def test_a_hook_whose_socket_is_elsewhere_uses_the_folder_of_the_files(home: Path) -> None:
+    places = Places(home / ("long" * 30))
+    places.make()
+    assert places.socket.parent != places.folder
+    command = shlex.split(hook_command("claude", places.socket, places.folder))
+    refused = [*command[:-2], str(home), command[-1]]  # no socket at all
+    try:
+        for arguments, told in ((command, json.dumps(batch(0))), (refused, "{}")):
+            done = subprocess.run(arguments, input=told, capture_output=True, text=True, check=True, timeout=SLOW_S)
+            assert (done.stdout, done.stderr) == ("", "")
+        assert places.log.exists()
+        assert len(places.faults.read_text().splitlines()) == 1
+        assert list(places.socket.parent.iterdir()) == [places.socket]
+    finally:
+        subprocess.run(["kill", places.lock.read_text().strip()], check=True)
 
 
 def test_a_folder_named_like_us_in_a_repository_is_not_run(up: Up, tmp_path: Path) -> None:
