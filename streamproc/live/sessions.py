@@ -137,6 +137,7 @@ class CliSessions:
         session = self.known.get(session_id)
         if session is None:
             session = self.known[session_id] = CliSession(cli, session_id, began_ms=now_ms)
+            session.stopped = self._judge.halted(session_id)  # before this process was started again
         session.heard_ms, session.ended = now_ms, False
         if session.transcript is None and (path := string(data.get("transcript_path"))):
             resumed = data.get("source") != "startup" and data.get("hook_event_name") not in PROMPTS

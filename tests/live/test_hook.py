@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from streamproc.live.hook_settings import HOOK_FILE, hook_command
-from streamproc.live.places import Places
+from streamproc.live.places import LivePlaces
 from tests.live.conftest import Up
 
 SLOW_S = 30.0
@@ -61,7 +61,7 @@ def test_a_hook_starts_the_process_if_there_is_none(up: Up) -> None:
 
 
 def test_a_hook_whose_socket_is_elsewhere_uses_the_folder_of_the_files(home: Path) -> None:
-    places = Places(home / ("long" * 30))
+    places = LivePlaces(home / ("long" * 30))
     places.make()
     assert places.socket.parent != places.folder
     command = shlex.split(hook_command("claude", places.socket, places.folder))

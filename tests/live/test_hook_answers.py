@@ -85,3 +85,14 @@ def test_a_prompt_for_gemini_counts_before_the_calls_that_follow(opened: Opened)
     sessions.answer("gemini", event("BeforeAgent", prompt="Go on."))
     assert sessions.answer("gemini", event("BeforeTool", tool_name="Bash")).body == {}
     assert not is_stop(sessions.answer("gemini", ran("gemini", 3)))
+
+
+def test_a_process_that_was_started_again_knows_which_sessions_were_stopped(opened: Opened) -> None:
+    sessions = CliSessions(opened()[0])
+    for number in range(3):
+        sessions.answer("claude", ran("claude", number))
+    again = CliSessions(opened()[0])
+    again.answer("claude", event("SessionEnd"), "tag")
+    assert [one.as_json()["halt"]["code"] for one in again.tagged("tag")] == ["LOOP003"]
+    again.answer("claude", event("UserPromptSubmit", prompt="Go on."))
+    assert again.tagged("tag")[0].stopped is None
