@@ -44,7 +44,7 @@ CLIS: Final = {
             "Stop", "SessionEnd",
         ), 5),
         Cli("codex", ".codex/hooks.json", "CODEX_HOME", (
-            "SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "SubagentStop", "Stop",
+            "SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "SubagentStop", "Stop", "SessionEnd",
         ), 5),
         Cli("gemini", ".gemini/settings.json", "", (
             "SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent", "SessionEnd",

@@ -32,6 +32,7 @@ from streamproc.model.raw_events import parse_raw
 from streamproc.model.wire import Event
 
 SESSIONS_MAX: Final = 1_000  # that are remembered
+OPEN_MS: Final = 12 * 3_600_000  # without a word; then a session counts as ended: a CLI that is killed does not say so
 ERRORS_MAX: Final = 256  # failed calls of a session whose batch has not come
 CONTENT_MAX: Final = 16_384  # characters of a turn whose texts are kept for its report
 DENIALS: Final = 2  # of a halted session's calls, before a CLI that asks again is interrupted
@@ -130,7 +131,8 @@ class CliSessions:
 
     def are_open(self) -> bool:
         """Whether a session has begun that has not ended, as far as hooks tell."""
-        return any(not session.ended for session in self.known.values())
+        heard_ms = self._clock_ms() - OPEN_MS
+        return any(not session.ended and session.heard_ms > heard_ms for session in self.known.values())
 
     def _session(self, cli: str, session_id: str, data: Data, tag: str) -> CliSession:
         now_ms = self._clock_ms()

@@ -96,3 +96,19 @@ def test_a_process_that_was_started_again_knows_which_sessions_were_stopped(open
     assert [one.as_json()["halt"]["code"] for one in again.tagged("tag")] == ["LOOP003"]
     again.answer("claude", event("UserPromptSubmit", prompt="Go on."))
     assert again.tagged("tag")[0].stopped is None
+
+
+def test_a_session_whose_cli_was_killed_is_not_open_for_ever(opened: Opened) -> None:
+    now_ms = [1_000]
+    sessions = Sessions(opened()[0], clock_ms=lambda: now_ms[0])
+    assert not sessions.are_open()
+    sessions.answer("codex", event("SessionStart"))
+    assert sessions.are_open()
+    now_ms[0] += 11 * 3_600_000
+    assert sessions.are_open()
+    now_ms[0] += 2 * 3_600_000
+    assert not sessions.are_open()
+    sessions.answer("codex", event("UserPromptSubmit", prompt="Go on."))
+    assert sessions.are_open()
+    sessions.answer("codex", event("SessionEnd", reason="other"))
+    assert not sessions.are_open()
