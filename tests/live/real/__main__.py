@@ -11,12 +11,11 @@ Prints a line for each check. Exits 0 if all of them are as expected, 1 if one i
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -34,11 +33,15 @@ EXIT_FAILED: Final = 1
 EXIT_NOTHING_RAN: Final = 3
 TOGETHER: Final = "together"
 AT_ONCE: Final = 3
+ALL_CHECKS: Final = (*CHECKS, TOGETHER)
 
 
 def main() -> int:
     """Run the checks."""
     options = _options()
+    if unknown := options.only - {*CLIS, *ALL_CHECKS}:
+        print(f"live: NOTHING RAN: there is no {', '.join(sorted(unknown))}")
+        return EXIT_NOTHING_RAN
     began = time.monotonic()
     try:
         programs = options.clis or install()
@@ -78,9 +81,11 @@ def _run(stage: Stage, clis: list[RealCli], versions: dict[str, str], only: set[
     """Run all checks that are chosen, several at once; return how many have failed, and how many there were."""
     tasks: list[tuple[str, str, Callable[[], Seen]]] = [
         (f"{cli.name} {versions[cli.name]}", name, partial(check, stage, cli))
-        for name, check in CHECKS.items() for cli in clis if _is_chosen(name, only, CHECKS | {TOGETHER: together})
-    ]  # fmt: skip
-    if len(clis) > 1 and _is_chosen(TOGETHER, only, CHECKS | {TOGETHER: together}):
+        for name, check in CHECKS.items()
+        for cli in clis
+        if _is_chosen(name, only, ALL_CHECKS)
+    ]
+    if len(clis) > 1 and _is_chosen(TOGETHER, only, ALL_CHECKS):
         tasks.append(("all", TOGETHER, partial(together, stage, clis)))
     failed = 0
     print(f"{'CLI':<16} {'scenario':<9} {'ms':>6}  result", flush=True)
@@ -101,19 +106,21 @@ def _outcome(check: Callable[[], Seen]) -> Seen:
         return Seen("no fault", traceback.format_exc(), 0)
 
 
-def _is_chosen(name: str, only: set[str], names: object) -> bool:
+def _is_chosen(name: str, only: set[str], names: Iterable[str]) -> bool:
     """Whether a CLI or a check is chosen: by its name, or because no other of its kind is."""
-    return name in only or not any(one in only for one in list(names))  # type: ignore[call-overload]
+    return name in only or only.isdisjoint(names)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tests.live.real", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--clis", type=Path, metavar="DIR", help="the folder with the programs claude, codex and gemini")
+    parser.add_argument(
+        "--clis", type=Path, metavar="DIR", help="the folder with the programs claude, codex and gemini"
+    )
     parser.add_argument(
         "--only", type=lambda text: set(text.split(",")), default=set(), metavar="NAMES",
-        help=f"some CLIs and checks: {', '.join([*CLIS, *CHECKS, TOGETHER])}",
+        help=f"some CLIs and checks: {', '.join([*CLIS, *ALL_CHECKS])}",
     )  # fmt: skip
     parser.add_argument("--record", type=Path, metavar="DIR", help="keep the events of each session, without its paths")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="a new folder for the homes, which stay there")

@@ -86,7 +86,9 @@ def _handler(model: FakeModel) -> type[BaseHTTPRequestHandler]:
                 self.send_error(404)
                 return
             if found.events:
-                lines = (f"event: {name}\n" * bool(name) + f"data: {json.dumps(data)}\n\n" for name, data in found.events)
+                lines = (
+                    f"event: {name}\n" * bool(name) + f"data: {json.dumps(data)}\n\n" for name, data in found.events
+                )
                 self._send("".join(lines).encode(), "text/event-stream")
             else:
                 self._send(json.dumps(found.document).encode(), "application/json")

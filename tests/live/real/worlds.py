@@ -3,6 +3,7 @@ afterwards."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shlex
@@ -15,9 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
-from streamproc.errors import Unavailable
 from streamproc.live import client
 from streamproc.live.places import LivePlaces
 from tests.live.real.clis import RealCli, odd_settings
@@ -32,6 +32,7 @@ CODEX_FOLDER: Final = "codex"
 # Someone else's hook: it keeps what it is told, a line for each event. With a second file, it sends the agent on, as
 # often as that file has lines.
 OTHER: Final = """#!/bin/sh
+trap '' INT TERM HUP
 event=$(cat)
 printf '%s\\n' "$event" >> "$1"
 if [ -s "$2" ]; then
@@ -176,20 +177,24 @@ class World:
         if (self.home / cli.settings).read_bytes() != self.before[cli.name]:
             raise Failure(f"protect {cli.name} --remove leaves other settings than there were")
 
-    def kill_up(self, signum: signal.Signals = signal.SIGKILL) -> None:
-        """End this user's `streamproc up`, and wait until it is gone."""
-        try:
-            process = int(self.places.lock.read_text())
-        except (FileNotFoundError, ValueError):
-            return
-        with suppress(ProcessLookupError):
-            os.kill(process, signum)
-        wait_until(lambda: not self._answers(), what="the end of streamproc up")
+    def kill_up(self) -> None:
+        """Kill this user's `streamproc up`, and wait until it is gone."""
+        with self.places.lock.open("a") as file:
+            wait_until(lambda: self._is_taken(file, signal.SIGKILL), what="the end of streamproc up")
 
-    def _answers(self) -> bool:
+    def end_up(self) -> None:
+        """Stop this user's `streamproc up`, and be in its place until this process ends: a hook that comes late would
+        start another one."""
+        file = os.fdopen(os.open(self.places.lock, os.O_WRONLY | os.O_CREAT), "w", closefd=False)
+        wait_until(lambda: self._is_taken(file, signal.SIGTERM), what="the end of streamproc up")
+
+    def _is_taken(self, file: IO[str], signum: signal.Signals) -> bool:
+        """Take the place of the process, or end the one that has it."""
         try:
-            client.get(self.places.socket, "/v1/health")
-        except Unavailable:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            with suppress(ProcessLookupError, ValueError):  # it has ended, or has not said yet who it is
+                os.kill(int(self.places.lock.read_text()), signum)
             return False
         return True
 
@@ -206,4 +211,4 @@ def world(folder: Path, programs: Path) -> Iterator[World]:
     try:
         yield made
     finally:
-        made.kill_up(signal.SIGTERM)
+        made.end_up()
