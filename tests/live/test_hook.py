@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 from streamproc.live.hook_settings import HOOK_FILE, hook_command
 from streamproc.live.places import LivePlaces
 from tests.live.conftest import Up
+from tests.waiting import wait_until
 
 SLOW_S = 30.0
 
@@ -60,6 +62,17 @@ def test_a_hook_starts_the_process_if_there_is_none(up: Up) -> None:
         subprocess.run(["kill", up.places.lock.read_text().strip()], check=True)
 
 
+def test_of_hooks_that_start_the_process_at_once_one_does(up: Up) -> None:
+    try:
+        with ThreadPoolExecutor(3) as pool:
+            done = list(pool.map(lambda number: hook(up, batch(0) | {"session_id": f"s{number}"}), range(3)))
+        assert [(one.stdout, one.stderr) for one in done] == [("", "")] * 3
+        wait_until(up.listens, what="streamproc up listens")
+        assert "Traceback" not in up.places.output.read_text()
+    finally:
+        subprocess.run(["kill", up.places.lock.read_text().strip()], check=True)
+
+
 def test_a_hook_whose_socket_is_elsewhere_uses_the_folder_of_the_files(home: Path) -> None:
     places = LivePlaces(home / ("long" * 30))
     places.make()
@@ -70,8 +83,9 @@ def test_a_hook_whose_socket_is_elsewhere_uses_the_folder_of_the_files(home: Pat
         for arguments, told in ((command, json.dumps(batch(0))), (refused, "{}")):
             done = subprocess.run(arguments, input=told, capture_output=True, text=True, check=True, timeout=SLOW_S)
             assert (done.stdout, done.stderr) == ("", "")
-        assert places.log.exists()
-        assert len(places.faults.read_text().splitlines()) == 1
+        wait_until(places.log.exists, what="the log of streamproc up")
+        assert " claude " in places.faults.read_text().splitlines()[-1]
+        wait_until(places.socket.exists, what="the socket of streamproc up")
         assert list(places.socket.parent.iterdir()) == [places.socket]
     finally:
         subprocess.run(["kill", places.lock.read_text().strip()], check=True)

@@ -100,7 +100,7 @@ def test_a_process_that_was_started_again_knows_which_sessions_were_stopped(open
 
 def test_a_session_whose_cli_was_killed_is_not_open_for_ever(opened: Opened) -> None:
     now_ms = [1_000]
-    sessions = Sessions(opened()[0], clock_ms=lambda: now_ms[0])
+    sessions = CliSessions(opened()[0], clock_ms=lambda: now_ms[0])
     assert not sessions.are_open()
     sessions.answer("codex", event("SessionStart"))
     assert sessions.are_open()

@@ -13,7 +13,7 @@ import pytest
 
 from streamproc.live.hook_settings import CLIS
 from streamproc.live.judge import Judge
-from streamproc.live.sessions import Answer, Sessions
+from streamproc.live.sessions import Answer, CliSessions
 from streamproc.live.store import LiveLog
 from tests.live.real.scenarios import ALL
 
@@ -96,7 +96,7 @@ def verb(answer: Answer) -> str:
 def test_a_recorded_session_is_halted_where_it_was(file: Path, opened: Opened) -> None:
     judge, _ = opened()
     expected = EXPECTED[f"{parts(file)['cli']} {parts(file)['scenario']}"]
-    assert spoken(file, Sessions(judge, clock_ms=lambda: 1).answer, ours(file)) == expected
+    assert spoken(file, CliSessions(judge, clock_ms=lambda: 1).answer, ours(file)) == expected
     halt = judge.halted(events(file)[0]["session_id"])
     assert (halt.code if halt else None) == (expected[-1].split()[3].rstrip(",") if expected else None)
 
@@ -104,7 +104,7 @@ def test_a_recorded_session_is_halted_where_it_was(file: Path, opened: Opened) -
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_session_that_is_only_observed_hears_nothing(file: Path, opened: Opened) -> None:
     judge, _ = opened()
-    sessions = Sessions(judge, observes=lambda: True, clock_ms=lambda: 1)
+    sessions = CliSessions(judge, observes=lambda: True, clock_ms=lambda: 1)
     assert spoken(file, sessions.answer, ours(file)) == []
     stuck = bool(EXPECTED[f"{parts(file)['cli']} {parts(file)['scenario']}"])
     [session] = sessions.known.values()
@@ -119,7 +119,7 @@ def test_a_process_that_is_started_again_before_each_event_answers_the_same(file
         expected = []
 
     def answer(cli: str, event: dict[str, Any]) -> Answer:
-        return Sessions(opened()[0], clock_ms=lambda: 1).answer(cli, event)
+        return CliSessions(opened()[0], clock_ms=lambda: 1).answer(cli, event)
 
     assert spoken(file, answer, ours(file)) == expected
 
