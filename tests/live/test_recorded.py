@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,19 +68,35 @@ def ours(file: Path) -> Iterator[dict[str, Any]]:
     return (one for one in events(file) if one["hook_event_name"] in CLIS[parts(file)["cli"]].events)
 
 
-def spoken(file: Path, answer: Callable[[str, dict[str, Any]], Answer], told: Iterable[dict[str, Any]]) -> list[str]:
-    """Return which hooks are answered anything, and what."""
-    numbers, found = Counter[str](), []
-    for event in told:
+class Answers:
+    """Which hooks of a session are answered anything, and what."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.found: list[str] = []
+        self._numbers = Counter[str]()
+
+    def add(self, event: dict[str, Any], given: Answer) -> None:
+        """Note the answer to the next event."""
         name = event["hook_event_name"]
-        numbers[name] += 1
-        given = answer(parts(file)["cli"], event)
+        self._numbers[name] += 1
         if given.body:
             code = re.search(r"[A-Z]+\d{3}", json.dumps(given.body))
             assert code is not None
             interrupts = ", interrupts" if given.interrupt else ""
-            found.append(f"{name} {numbers[name]} {verb(given)} {code[0]}{interrupts}")
-    return found
+            self.found.append(f"{name} {self._numbers[name]} {verb(given)} {code[0]}{interrupts}")
+
+
+def spoken(file: Path, answer: Callable[[str, dict[str, Any]], Answer]) -> list[str]:
+    """Replay a session, and return which hooks are answered anything, and what."""
+    answers = Answers(file)
+    for event in ours(file):
+        answers.add(event, answer(parts(file)["cli"], event))
+    return answers.found
+
+
+def expected_of(file: Path) -> list[str]:
+    return EXPECTED[f"{parts(file)['cli']} {parts(file)['scenario']}"]
 
 
 def verb(answer: Answer) -> str:
@@ -95,8 +111,8 @@ def verb(answer: Answer) -> str:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_recorded_session_is_halted_where_it_was(file: Path, opened: Opened) -> None:
     judge, _ = opened()
-    expected = EXPECTED[f"{parts(file)['cli']} {parts(file)['scenario']}"]
-    assert spoken(file, CliSessions(judge, clock_ms=lambda: 1).answer, ours(file)) == expected
+    expected = expected_of(file)
+    assert spoken(file, CliSessions(judge, clock_ms=lambda: 1).answer) == expected
     halt = judge.halted(events(file)[0]["session_id"])
     assert (halt.code if halt else None) == (expected[-1].split()[3].rstrip(",") if expected else None)
 
@@ -105,8 +121,8 @@ def test_a_recorded_session_is_halted_where_it_was(file: Path, opened: Opened) -
 def test_a_session_that_is_only_observed_hears_nothing(file: Path, opened: Opened) -> None:
     judge, _ = opened()
     sessions = CliSessions(judge, observes=lambda: True, clock_ms=lambda: 1)
-    assert spoken(file, sessions.answer, ours(file)) == []
-    stuck = bool(EXPECTED[f"{parts(file)['cli']} {parts(file)['scenario']}"])
+    assert spoken(file, sessions.answer) == []
+    stuck = bool(expected_of(file))
     [session] = sessions.known.values()
     assert (session.stopped is not None) == stuck
 
@@ -114,14 +130,33 @@ def test_a_session_that_is_only_observed_hears_nothing(file: Path, opened: Opene
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_process_that_is_started_again_before_each_event_answers_the_same(file: Path, opened: Opened) -> None:
     """But for what is not worth a place in the log: how often calls were denied, and what Gemini CLI said before."""
-    expected = [one.removesuffix(", interrupts") for one in EXPECTED[f"{parts(file)['cli']} {parts(file)['scenario']}"]]
+    expected = [one.removesuffix(", interrupts") for one in expected_of(file)]
     if parts(file)["scenario"] == "says" and parts(file)["cli"] == "gemini":
         expected = []
 
     def answer(cli: str, event: dict[str, Any]) -> Answer:
         return CliSessions(opened()[0], clock_ms=lambda: 1).answer(cli, event)
 
-    assert spoken(file, answer, ours(file)) == expected
+    assert spoken(file, answer) == expected
+
+
+def test_a_hundred_sessions_at_once_do_not_disturb_each_other(opened: Opened) -> None:
+    sessions = CliSessions(opened()[0], clock_ms=lambda: 1)
+    told: dict[str, Answers] = {}
+    waiting = []
+    for number in range(5):
+        for file in FILES:
+            name = f"{file.stem} {number}"
+            told[name] = Answers(file)
+            waiting.append((name, [event | {"session_id": name} for event in ours(file)]))
+    assert len(waiting) > 100
+    while waiting:
+        for name, left in waiting:
+            told[name].add(left[0], sessions.answer(parts(told[name].file)["cli"], left.pop(0)))
+        waiting = [(name, left) for name, left in waiting if left]
+    assert len(sessions.known) == len(told)
+    for name, answers in told.items():
+        assert answers.found == expected_of(answers.file), name
 
 
 def test_each_cli_is_recorded_in_each_scenario_without_anything_of_a_machine() -> None:
