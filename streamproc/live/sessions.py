@@ -6,7 +6,10 @@ What each CLI obeys (tried with Claude Code 2.1.197, Codex 0.169.0, Gemini CLI 0
 session for ``continue: false`` from `PostToolBatch` only, Gemini CLI for the same from `AfterTool`, with the reason in
 the place of the last result. Codex puts the reason there, too, and goes on; it blocks a call that is denied, and is
 interrupted when it has asked again often enough. After a text, all three end for ``continue: false`` from `Stop` or
-`AfterAgent`, even where another hook sends the agent on.
+`AfterAgent`, even where another hook sends the agent on: Claude Code allows that for nine texts, the others for ever.
+
+Gemini CLI calls `BeforeAgent` for such a hook's reason as for a prompt, and repeats in `AfterAgent` what the agent said
+before. Its own check ends a session at the fifth equal call, whatever the results are: polls, too.
 """
 
 from __future__ import annotations

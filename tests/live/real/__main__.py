@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tests.live.real.checks import CHECKS, Seen, Stage, together
+from tests.live.real.checks import CHECKS, ONLY_FOR, Seen, Stage, together
 from tests.live.real.clis import CLIS, RealCli
 from tests.live.real.fake_model import FakeModel
 from tests.live.real.packages import install, version_of
@@ -33,6 +33,7 @@ EXIT_FAILED: Final = 1
 EXIT_NOTHING_RAN: Final = 3
 TOGETHER: Final = "together"
 AT_ONCE: Final = 3
+ROW: Final = "{:<7} {:<9} {:<9} {:>6}  {:<41} {}"
 ALL_CHECKS: Final = (*CHECKS, TOGETHER)
 
 
@@ -80,20 +81,20 @@ def _folder(kept: Path | None) -> Iterator[Path]:
 def _run(stage: Stage, clis: list[RealCli], versions: dict[str, str], only: set[str]) -> tuple[int, int]:
     """Run all checks that are chosen, several at once; return how many have failed, and how many there were."""
     tasks: list[tuple[str, str, Callable[[], Seen]]] = [
-        (f"{cli.name} {versions[cli.name]}", name, partial(check, stage, cli))
+        (cli.name, name, partial(check, stage, cli))
         for name, check in CHECKS.items()
         for cli in clis
-        if _is_chosen(name, only, ALL_CHECKS)
+        if _is_chosen(name, only, ALL_CHECKS) and cli.name in ONLY_FOR.get(name, CLIS)
     ]
     if len(clis) > 1 and _is_chosen(TOGETHER, only, ALL_CHECKS):
         tasks.append(("all", TOGETHER, partial(together, stage, clis)))
     failed = 0
-    print(f"{'CLI':<16} {'scenario':<9} {'ms':>6}  result", flush=True)
+    print(ROW.format("CLI", "version", "scenario", "ms", "expected", "seen"), flush=True)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for (who, name, _), found in zip(tasks, pool.map(_outcome, (task for *_, task in tasks)), strict=True):
             failed += found.failed
-            result = f"NOT {found.expected}\n{'':<38}BUT {found.seen}" if found.failed else found.seen
-            print(f"{who:<16} {name:<9} {found.ms:>6}  {result}", flush=True)
+            seen = f"FAILED: {found.seen}" if found.failed else "the same"
+            print(ROW.format(who, versions.get(who, ""), name, found.ms, found.expected, seen), flush=True)
     return failed, len(tasks)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tests.live.real.clis import RealCli
+from tests.live.real.clis import CODEX_TRUST, RealCli
 from tests.live.real.fake_model import FakeModel
 from tests.live.real.scenarios import ALL, STUCK, STUCK_MAX, Play
 from tests.live.real.worlds import Done, Failure, World, world
@@ -211,6 +211,23 @@ def resumed(stage: Stage, cli: RealCli) -> Seen:
     return Seen(expected, f"{', '.join(found)}; {sessions} session{'s' * (sessions > 1)}", ms)
 
 
+def untrusted(stage: Stage, cli: RealCli) -> Seen:
+    """Run a CLI that nobody has told to trust our hooks: it does not run them, and `protect run` says so."""
+    place = f"{cli.name}-untrusted"
+    with stage.world(place) as here:
+        address = stage.address(place, Play("loops", here.work, calls_max=OBSERVED_CALLS))
+        here.set_up(cli, address)
+        here.streamproc("protect", cli.name)
+        done = here.session([part for part in cli.command(address) if part != CODEX_TRUST], cli.variables(address))
+        doubts = here.status(cli)["doubts"]
+        said = "no hook of this session was heard of" in done.output or "was this session protected?" in done.output
+        here.check_removal(cli)
+    in_doubt = any("trusted" in doubt for doubt in doubts)
+    heard = f"{len(here.told(cli))} events heard"
+    seen = f"exit {done.code}, {heard}, {'said' if said else 'not said'}, {'in doubt' if in_doubt else 'not in doubt'}"
+    return Seen("exit 0, 0 events heard, said, in doubt", seen, done.ms)
+
+
 def together(stage: Stage, clis: Sequence[RealCli]) -> Seen:
     """Run sessions of several CLIs of one user at once, an honest one among them."""
     ways = dict(zip((cli.name for cli in clis), ("loops", "honest", "loops"), strict=False))
@@ -245,7 +262,9 @@ CHECKS: Final[Mapping[str, Callable[[Stage, RealCli], Seen]]] = {
     "killed": killed,
     "observed": observed,
     "resumed": resumed,
+    "untrusted": untrusted,
 }
+ONLY_FOR: Final[Mapping[str, Sequence[str]]] = {"untrusted": ("codex",)}
 
 
 def _missed(here: World, cli: RealCli) -> int:

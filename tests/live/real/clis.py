@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from tests.live.real.scenarios import PROMPT
 
+CODEX_TRUST: Final = "--dangerously-bypass-hook-trust"  # without it, hooks run only when a person has trusted them
+
 
 def _nothing(_home: Path, _address: str) -> None:
     pass
@@ -40,7 +42,7 @@ def _claude(more: Sequence[str] = ()) -> Sequence[str]:
 
 
 def _codex(address: str, more: Sequence[str]) -> Sequence[str]:
-    options = ("--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--dangerously-bypass-hook-trust")
+    options = ("--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", CODEX_TRUST)
     url = f'model_providers.fake.base_url="{address}/v1"'
     return ("codex", "exec", *options, "-c", url, *more, PROMPT)
 
