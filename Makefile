@@ -1,6 +1,6 @@
 # Commands for developers and CI. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup built demo chromium promtool typescript helm test test-pure test-compiled compile check lint audit bench integrations faults containers quality simulate fuzz kafka-start kafka-stop redis-start redis-stop lock schemas docs dist clean
+.PHONY: help setup built demo chromium promtool typescript helm test test-pure test-compiled compile check lint audit bench integrations faults containers quality simulate fuzz live kafka-start kafka-stop redis-start redis-stop lock schemas docs dist clean
 
 PYTHON ?=
 BIN := .venv/bin
@@ -116,6 +116,9 @@ redis-start: setup  ## start a Redis that keeps running; test, bench and faults 
 
 redis-stop: setup  ## stop that Redis
 	@$(BIN)/python deploy/local/redis.py stop
+
+live: setup  ## stop real coding CLIs (Claude Code, Codex, Gemini CLI; needs Node, 740 MB) that a fake model keeps looping
+	@$(BIN)/python -m tests.live.real $(ARGS)
 
 schemas: setup  ## regenerate schemas/ from the models
 	@$(BIN)/streamproc schema export

@@ -166,7 +166,8 @@ def _change_one(cli: Cli, path: Path, where: LivePlaces, *, dry_run: bool, remov
             if after is not None and kept is None and "".join(after.split()) == "{}":
                 after = None  # we have made it
         else:
-            after = hook_settings.installed(before or "", cli, hook_settings.hook_command(cli.name, where.socket))
+            command = hook_settings.hook_command(cli.name, where.socket, where.folder)
+            after = hook_settings.installed(before or "", cli, command)
     except (ValueError, RecursionError) as error:
         raise fail(f"{path}: cannot be changed, it is not as expected ({error}): mend it first, or move it") from None
     if dry_run:

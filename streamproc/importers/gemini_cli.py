@@ -23,6 +23,11 @@ SHELL_TAIL: Final = re.compile(
     r"|Exit Code: (?:\(none\)|(?P<code>-?\d{1,9}))|Process Group PGID: [^\n]*))+\s*\Z"
 )
 
+# What it puts around the answer of a tool that may have read anything, and after it, from a hook.
+UNTRUSTED: Final = ("<untrusted_context>\n", "\n</untrusted_context>")
+HOOK_CONTEXT: Final = ("\n\n<hook_context>", "</hook_context>")
+ADVICE: Final = "System: Potential loop detected."  # what its own check for loops tells the model
+
 
 def matches(sample: Sample) -> bool:
     """Whether the file is a session, or its rows are those of one."""
@@ -58,12 +63,33 @@ def read(log: LogFile, reading: Import) -> Iterator[Imported]:
             messages[message_id] = messages.get(message_id, (number,))[0], row
     session = name(head.get("sessionId")) or reading.run_name(log)
     unit = UNIT if document is not None else "line"
+    prompt: dict[str, Any] = {}  # the last one of a person
     for message_id, (number, message) in messages.items():
+        if message.get("type") == "user":
+            if not _is_prompt(message, prompt):
+                continue
+            prompt = message
         if not reading.is_new(f"{NAME} {session} {message_id}"):
             tally.repeated += 1
             continue
         for event in _events(message, session, message_id, tally):
             yield Imported(fitted(event), number, unit)
+
+
+def _is_prompt(message: dict[str, Any], former: dict[str, Any]) -> bool:
+    """Whether a person has written a message: not the results of calls, nor what sends the model on in its turn.
+
+    A hook's reason to go on is shown as the prompt before it.
+    """
+    content = message.get("content")
+    if items(content) and all("functionResponse" in mapping(part) for part in items(content)):
+        return False
+    text = text_of(content)
+    if text.startswith(ADVICE):
+        return False
+    shown = text_of(message.get("displayContent"))
+    before = text_of(former.get("displayContent")) or text_of(former.get("content"))
+    return not (shown and shown == before and text not in (shown, text_of(former.get("content"))))
 
 
 def _events(message: dict[str, Any], session: str, message_id: str, tally: ImportTally) -> Iterator[dict[str, Any]]:
@@ -119,7 +145,10 @@ def _returned(call: dict[str, Any]) -> str:
 
 
 def unwrapped(text: str) -> tuple[str, int]:
-    """Return what a command wrote, and its exit code; 0 if it has none."""
+    """Return what a tool gave without what stands around it, and the exit code of a command; 0 if it has none."""
+    if text.endswith(HOOK_CONTEXT[1]):
+        text = text[: max(text.rfind(HOOK_CONTEXT[0]), 0)] or text
+    text = text.removeprefix(UNTRUSTED[0]).removesuffix(UNTRUSTED[1])
     head = SHELL_HEAD.match(text)
     if head is None:
         return text, 0

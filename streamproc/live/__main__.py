@@ -12,6 +12,7 @@ import os  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Final  # noqa: E402
 
+from streamproc.errors import StreamprocError  # noqa: E402
 from streamproc.live.places import LivePlaces  # noqa: E402
 from streamproc.live.process import LiveOptions, serve  # noqa: E402
 from streamproc.model.log_lines import log_to_stderr  # noqa: E402
@@ -21,7 +22,10 @@ IDLE_S: Final = 3_600.0  # it ends when no session was open for an hour
 
 if __name__ == "__main__":
     log_to_stderr("info", "text")
-    asyncio.run(serve(
-        LivePlaces(Path(sys.argv[1])), load_policy(os.environ.get("STREAMPROC_POLICY") or "standard"),
-        LiveOptions(idle_s=IDLE_S), print,
-    ))  # fmt: skip
+    try:
+        asyncio.run(serve(
+            LivePlaces(Path(sys.argv[1])), load_policy(os.environ.get("STREAMPROC_POLICY") or "standard"),
+            LiveOptions(idle_s=IDLE_S), print,
+        ))  # fmt: skip
+    except StreamprocError as error:  # for instance because two hooks have started one
+        sys.exit(f"streamproc: {error}")

@@ -1,8 +1,8 @@
-"""The hook of a coding CLI: `python -I -S hook.py CLI SOCKET` passes the event on stdin to `streamproc up`, and prints
-the answer.
+"""The hook of a coding CLI: `python -I -S hook.py CLI SOCKET [FOLDER]` passes the event on stdin to `streamproc up`,
+and prints the answer. FOLDER is where its files are, if not beside the socket.
 
 It runs at every step of a session, so it imports nothing that is not built in. Whatever goes wrong, the session goes
-on: it prints nothing, exits with 0, and leaves a line in `unprotected.log` beside the socket. If nobody listens, it
+on: it prints nothing, exits with 0, and leaves a line in `unprotected.log` in that folder. If nobody listens, it
 starts `streamproc up`, and waits for it for a moment.
 """
 
@@ -17,7 +17,7 @@ PARENTS_MAX = 12  # processes above this one, among which the CLI is looked for
 APPEND = posix.O_WRONLY | posix.O_CREAT | posix.O_APPEND
 
 
-def main(cli: str, path: str) -> None:
+def main(cli: str, path: str, folder: str) -> None:
     """Pass one event on."""
     event = read_all(0)
     began = monotonic()
@@ -31,7 +31,7 @@ def main(cli: str, path: str) -> None:
                 raise
             if not started:
                 started = True
-                start(path)
+                start(folder)
             sleep(0.02)
     if not head.startswith(b"HTTP/1.1 200"):
         raise OSError("answer: " + body[:200].decode("utf-8", "replace"))
@@ -63,9 +63,8 @@ def read_all(number: int) -> bytes:
     return b"".join(found)
 
 
-def start(path: str) -> None:
+def start(folder: str) -> None:
     """Start `streamproc up` as a process of its own."""
-    folder = path.rpartition("/")[0]
     if posix.fork():
         return
     posix.setsid()
@@ -110,19 +109,20 @@ def named(process: int) -> tuple[str, int]:
     return name, int(stat[stat.rindex(b")") + 1 :].split()[1])
 
 
-def note(path: str, cli: str, problem: BaseException) -> None:
+def note(folder: str, cli: str, problem: BaseException) -> None:
     """Leave a line about a session that was not protected at this step."""
     line = f"{strftime('%Y-%m-%dT%H:%M:%S%z')} {cli} {' '.join(str(problem).split())}\n"
-    number = posix.open(path.rpartition("/")[0] + "/unprotected.log", APPEND, 0o600)
+    number = posix.open(folder + "/unprotected.log", APPEND, 0o600)
     posix.write(number, line.encode("utf-8", "replace"))
 
 
 if __name__ == "__main__":
     cli, path = sys.argv[1:3]
+    folder = sys.argv[3] if len(sys.argv) > 3 else path.rpartition("/")[0]
     try:
-        main(cli, path)
+        main(cli, path, folder)
     except BaseException as problem:  # noqa: BLE001 (a hook that fails could stop a session)
         try:  # noqa: SIM105 (contextlib would have to be imported)
-            note(path, cli, problem)
+            note(folder, cli, problem)
         except BaseException:  # noqa: BLE001
             pass

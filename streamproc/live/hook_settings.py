@@ -44,7 +44,7 @@ CLIS: Final = {
             "Stop", "SessionEnd",
         ), 5),
         Cli("codex", ".codex/hooks.json", "CODEX_HOME", (
-            "SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "SubagentStop", "Stop",
+            "SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "SubagentStop", "Stop", "SessionEnd",
         ), 5),
         Cli("gemini", ".gemini/settings.json", "", (
             "SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent", "SessionEnd",
@@ -53,15 +53,17 @@ CLIS: Final = {
 }  # fmt: skip
 
 
-def hook_command(cli: str, socket: Path) -> str:
-    """Return the command of our hooks. Raises `InvalidSettings` if this installation may be gone tomorrow."""
+def hook_command(cli: str, socket: Path, folder: Path | None = None) -> str:
+    """Return the command of our hooks. `folder` is that of the files, if not the socket's. Raises `InvalidSettings` if
+    this installation may be gone tomorrow."""
     python = sys.executable
     if any(part in python for part in ("/uv/archive-", "/.cache/uv/", "/environments-v")):
         raise InvalidSettings(
             f"{python} is in a cache that may be emptied, and hooks would be gone with it: "
             "install streamproc first, for instance with `uv tool install streamproc`"
         )
-    return shlex.join([python, "-I", "-S", str(HOOK_FILE), cli, str(socket)])
+    elsewhere = [] if folder in (None, socket.parent) else [str(folder)]
+    return shlex.join([python, "-I", "-S", str(HOOK_FILE), cli, str(socket), *elsewhere])
 
 
 def installed(text: str, cli: Cli, command: str) -> str:

@@ -2,9 +2,14 @@
 
 Runs and nodes are those of the importers, so `scan` names the same for the transcript of a session.
 
-What each CLI obeys (tried with Claude Code 2.1.197, Codex 0.169.0, Gemini CLI 0.61.0): Claude Code ends a session for
-``continue: false`` from `PostToolBatch` only, Gemini CLI for the same from `AfterTool`. Codex goes on whatever it is
-told; it blocks a call that is denied, and is interrupted when it has asked again often enough.
+What each CLI obeys (tried with Claude Code 2.1.197, Codex 0.169.0, Gemini CLI 0.61.0): after calls, Claude Code ends a
+session for ``continue: false`` from `PostToolBatch` only, Gemini CLI for the same from `AfterTool`, with the reason in
+the place of the last result. Codex puts the reason there, too, and goes on; it blocks a call that is denied, and is
+interrupted when it has asked again often enough. After a text, all three end for ``continue: false`` from `Stop` or
+`AfterAgent`, even where another hook sends the agent on: Claude Code allows that for nine texts, the others for ever.
+
+Gemini CLI calls `BeforeAgent` for such a hook's reason as for a prompt, and repeats in `AfterAgent` what the agent said
+before. Its own check ends a session at the fifth equal call, whatever the results are: polls, too.
 """
 
 from __future__ import annotations
@@ -30,13 +35,13 @@ from streamproc.model.raw_events import parse_raw
 from streamproc.model.wire import Event
 
 SESSIONS_MAX: Final = 1_000  # that are remembered
+OPEN_MS: Final = 12 * 3_600_000  # without a word; then a session counts as ended: a CLI that is killed does not say so
 ERRORS_MAX: Final = 256  # failed calls of a session whose batch has not come
 CONTENT_MAX: Final = 16_384  # characters of a turn whose texts are kept for its report
 DENIALS: Final = 2  # of a halted session's calls, before a CLI that asks again is interrupted
 PROMPTS: Final = ("UserPromptSubmit", "BeforeAgent")
 CLIS: Final = ("claude", "codex", "gemini")
 NODES: Final = {"claude": "main", "codex": "codex", "gemini": "gemini"}
-UNTRUSTED: Final = ("<untrusted_context>\n", "\n</untrusted_context>")
 
 log = logging.getLogger(__name__)
 Data = Mapping[str, Any]
@@ -60,6 +65,10 @@ class CliSession:
     stopped: ControlEvent | None = None
     """The halt that it was told of, or would have been."""
     transcript: TranscriptTail | None = None
+    said: str = ""
+    """What the agent has said in its last turn, as long as nothing else has happened."""
+    asked: bool = False
+    """Whether it was prompted after that: by a person, or by a hook that sends it on."""
     errors: Newest[str, str] = field(default_factory=lambda: Newest(ERRORS_MAX))
 
     def as_json(self) -> dict[str, Any]:
@@ -114,7 +123,9 @@ class CliSessions:
         agent = string(data.get("agent_id"))
         node = string(data.get("agent_type")) or NODES[cli]
         hook = self._hooks.get(name)
-        found = None if hook is None else hook(session, session_scope(session_id, agent, node), data)
+        scope = session_scope(session_id, agent, node)
+        self._settle(session, scope, data)
+        found = None if hook is None else hook(session, scope, data)
         return found or Answer()
 
     def tagged(self, tag: str) -> list[CliSession]:
@@ -123,13 +134,15 @@ class CliSessions:
 
     def are_open(self) -> bool:
         """Whether a session has begun that has not ended, as far as hooks tell."""
-        return any(not session.ended for session in self.known.values())
+        heard_ms = self._clock_ms() - OPEN_MS
+        return any(not session.ended and session.heard_ms > heard_ms for session in self.known.values())
 
     def _session(self, cli: str, session_id: str, data: Data, tag: str) -> CliSession:
         now_ms = self._clock_ms()
         session = self.known.get(session_id)
         if session is None:
             session = self.known[session_id] = CliSession(cli, session_id, began_ms=now_ms)
+            session.stopped = self._judge.halted(session_id)  # before this process was started again
         session.heard_ms, session.ended = now_ms, False
         if session.transcript is None and (path := string(data.get("transcript_path"))):
             resumed = data.get("source") != "startup" and data.get("hook_event_name") not in PROMPTS
@@ -139,7 +152,22 @@ class CliSessions:
 
     # -- what hooks tell
 
-    def _prompted(self, session: CliSession, scope: RunScope, _: Data) -> None:
+    def _settle(self, session: CliSession, scope: RunScope, data: Data) -> None:
+        """Find out who the last prompt was from. Gemini CLI tells it only when the agent has answered."""
+        if not session.asked:
+            return
+        session.asked = False
+        if not (data["hook_event_name"] == "AfterAgent" and data.get("stop_hook_active") is True):
+            session.said = ""
+            self._person_spoke(session, scope)
+
+    def _prompted(self, session: CliSession, scope: RunScope, data: Data) -> None:
+        if data["hook_event_name"] == "BeforeAgent" and session.said:
+            session.asked = True
+        else:
+            self._person_spoke(session, scope)
+
+    def _person_spoke(self, session: CliSession, scope: RunScope) -> None:
         """A person speaks, and knows of the halt: the session goes on, on probation."""
         events: list[RawTurn] = []
         if (halt := self._judge.halted(scope.run_id)) is not None:
@@ -171,20 +199,33 @@ class CliSessions:
         decisions = self._feed([self._turn(session, scope, turn_id, data, tool_calls=told)])
         halt = self._judge.halted(scope.run_id) or self._judge.halted(session.session_id)
         if halt is not None and not self._spares(session, halt):
-            text = sentence(halt)
-            body: dict[str, Any] = {"continue": False, "stopReason": text}
-            return Answer(body | {"decision": "block", "reason": text} if session.cli == "codex" else body)
+            if session.cli == "codex":  # would put the reason in the place of the result
+                return Answer(_context(name, sentence(halt)))
+            return Answer(_stop(halt))
         warnings = [one for one in decisions if one.severity == "warn" and one.run_id == scope.run_id]
         if halt is None and warnings and not self.observes():
-            context = " ".join(f"streamproc {one.code}: {escape(one.message)}" for one in warnings)
-            return Answer({"hookSpecificOutput": {"hookEventName": name, "additionalContext": context}})
+            advice = " ".join(f"streamproc {one.code}: {escape(one.message)}" for one in warnings)
+            return Answer(_context(name, advice))
         return None
 
-    def _said(self, session: CliSession, scope: RunScope, data: Data) -> None:
-        text = string(data.get("last_assistant_message")) or string(data.get("prompt_response"))
+    def _said(self, session: CliSession, scope: RunScope, data: Data) -> Answer | None:
+        text = string(data.get("last_assistant_message"))
+        if session.cli == "gemini":
+            text = self._new_text(session, data)
         if text and self._judge.halted(scope.run_id) is None:
             session.turns += 1
             self._feed([self._turn(session, scope, "", data, output=text)])
+        halt = self._judge.halted(scope.run_id) or self._judge.halted(session.session_id)
+        return None if halt is None or self._spares(session, halt) else Answer(_stop(halt))
+
+    def _new_text(self, session: CliSession, data: Data) -> str:
+        """Return what an agent has said since a hook sent it on: Gemini CLI repeats what it said before, and after ten
+        times tells no more."""
+        whole, before = string(data.get("prompt_response")), session.said
+        session.said = whole
+        if not before or data.get("stop_hook_active") is not True:
+            return whole
+        return "" if whole == before else whole.removeprefix(f"{before}\n")
 
     def _ended(self, session: CliSession, _scope: RunScope, _data: Data) -> None:
         session.ended = True
@@ -205,7 +246,7 @@ class CliSessions:
         if error is not None:
             return told | {"error": error}
         if session.cli == "gemini":
-            text, code = unwrapped(_trusted(text_of(mapping(response).get("llmContent"))))
+            text, code = unwrapped(text_of(mapping(response).get("llmContent")))
             return told | {"error" if code or mapping(response).get("error") else "result": exited(text, code)}
         if isinstance(response, list) and all(mapping(block).get("type") == "text" for block in response):
             response = text_of(response)
@@ -228,10 +269,12 @@ def sentence(halt: ControlEvent) -> str:
     return f"streamproc stopped this session ({halt.code}): {escape(halt.message)} Send another prompt to go on."
 
 
-def _trusted(text: str) -> str:
-    """Return the answer of a tool without the frame that Gemini CLI puts around it."""
-    head, tail = UNTRUSTED
-    return text.removeprefix(head).removesuffix(tail)
+def _stop(halt: ControlEvent) -> dict[str, Any]:
+    return {"continue": False, "stopReason": sentence(halt)}
+
+
+def _context(event: str, text: str) -> dict[str, Any]:
+    return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
 
 
 def _events(raws: list[RawTurn]) -> Iterator[Event]:

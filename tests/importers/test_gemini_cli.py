@@ -147,3 +147,51 @@ def test_any_shape_of_records_is_read(tmp_path: Path, document: Any) -> None:
     imported(path, FORMAT)
     rows = items(mapping(document).get("messages"))
     imported(written(tmp_path / "a.jsonl", [HEAD, *rows]), FORMAT)
+
+
+def untrusted(output: str, group: int, advice: str = "") -> dict[str, Any]:
+    """Return a call as version 0.61 writes it: in a frame, with what a hook has told the model after it."""
+    frame = f"<untrusted_context>\nOutput: {output}\nProcess Group PGID: {group}\n</untrusted_context>"
+    told = f"\n\n<hook_context>{advice}</hook_context>" if advice else ""
+    return called("run_shell_command", {"command": "cat x"}, frame + told)
+
+
+def answered(number: int) -> dict[str, Any]:
+    response = {"functionResponse": {"id": "c", "name": "run_shell_command", "response": {"output": "x"}}}
+    return {"id": f"r{number}", "timestamp": "2026-01-30T06:10:00.000Z", "type": "user", "content": [response]}
+
+
+def test_the_frame_around_an_answer_and_what_a_hook_has_added_are_no_result(tmp_path: Path) -> None:
+    found = calls(session(tmp_path / "a.json", said(1, untrusted("a\nb", 17)), said(2, untrusted("a\nb", 18, "Stop"))))
+    assert [call["result"] for call in found] == ["a\nb", "a\nb"]
+    odd = [called("ls", {}, text) for text in ("</hook_context>", "<untrusted_context>\n", "x\n\n<hook_context>")]
+    assert [call["result"] for call in calls(session(tmp_path / "b.json", said(1, *odd)))] == [
+        "</hook_context>", "", "x\n\n<hook_context>",
+    ]  # fmt: skip
+
+
+def test_the_same_call_with_the_same_answer_is_halted_in_a_session_of_lines(tmp_path: Path) -> None:
+    """Answers are written again as messages of the user: nobody has said anything."""
+    rows = [HEAD, asked()]
+    for number in range(1, 4):
+        rows += [said(number, untrusted("a", number)), answered(number)]
+    assert halts(imported(written(tmp_path / "session-1.jsonl", rows))) == {("7befeae5", "LOOP003")}
+
+
+def test_what_sends_the_model_on_is_no_prompt(tmp_path: Path) -> None:
+    def user(number: int, text: str, shown: str = "") -> dict[str, Any]:
+        more = {"displayContent": [{"text": shown}]} if shown else {}
+        return asked(text) | {"id": f"u{number}"} | more
+
+    messages = [
+        user(1, "Fix it."),
+        user(2, "Go on.", "Fix it."),  # a hook's reason
+        user(3, "Go on.", "Fix it."),
+        user(4, "System: Potential loop detected. Details: Repeated tool call: ls"),
+        user(5, "All of /fix", "/fix"),  # a person's command, written out
+        user(6, "All of /fix", "/fix"),
+        user(7, "Go on.", "/fix"),
+        user(8, "Fix it.", "Fix it."),
+    ]
+    found = imported(session(tmp_path / "a.json", *messages))
+    assert [event["#"] for event in found] == [f"message {number}" for number in (1, 5, 6, 8)]

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import socket
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from streamproc.live.hook_settings import HOOK_FILE
+from streamproc.live.hook_settings import HOOK_FILE, hook_command
+from streamproc.live.places import LivePlaces
 from tests.live.conftest import Up
+from tests.waiting import wait_until
 
 SLOW_S = 30.0
 
@@ -56,6 +60,35 @@ def test_a_hook_starts_the_process_if_there_is_none(up: Up) -> None:
         assert not up.places.faults.exists()
     finally:
         subprocess.run(["kill", up.places.lock.read_text().strip()], check=True)
+
+
+def test_of_hooks_that_start_the_process_at_once_one_does(up: Up) -> None:
+    try:
+        with ThreadPoolExecutor(3) as pool:
+            done = list(pool.map(lambda number: hook(up, batch(0) | {"session_id": f"s{number}"}), range(3)))
+        assert [(one.stdout, one.stderr) for one in done] == [("", "")] * 3
+        wait_until(up.listens, what="streamproc up listens")
+        assert "Traceback" not in up.places.output.read_text()
+    finally:
+        subprocess.run(["kill", up.places.lock.read_text().strip()], check=True)
+
+
+def test_a_hook_whose_socket_is_elsewhere_uses_the_folder_of_the_files(home: Path) -> None:
+    places = LivePlaces(home / ("long" * 30))
+    places.make()
+    assert places.socket.parent != places.folder
+    command = shlex.split(hook_command("claude", places.socket, places.folder))
+    refused = [*command[:-2], str(home), command[-1]]  # no socket at all
+    try:
+        for arguments, told in ((command, json.dumps(batch(0))), (refused, "{}")):
+            done = subprocess.run(arguments, input=told, capture_output=True, text=True, check=True, timeout=SLOW_S)
+            assert (done.stdout, done.stderr) == ("", "")
+        wait_until(places.log.exists, what="the log of streamproc up")
+        assert " claude " in places.faults.read_text().splitlines()[-1]
+        wait_until(places.socket.exists, what="the socket of streamproc up")
+        assert list(places.socket.parent.iterdir()) == [places.socket]
+    finally:
+        subprocess.run(["kill", places.lock.read_text().strip()], check=True)
 
 
 def test_a_folder_named_like_us_in_a_repository_is_not_run(up: Up, tmp_path: Path) -> None:
@@ -122,7 +155,7 @@ def test_codex_is_interrupted_after_it_was_denied(up: Up, tmp_path: Path) -> Non
     for number in range(3):
         told = used | {"hook_event_name": "PostToolUse", "tool_use_id": f"c{number}", "tool_response": "no"}
         last = hook(up, told, "codex").stdout
-    assert json.loads(last)["continue"] is False
+    assert "LOOP003" in json.loads(last)["hookSpecificOutput"]["additionalContext"]
     before = used | {"hook_event_name": "PreToolUse", "tool_use_id": "c9"}
     denied = json.loads(hook(up, before, "codex").stdout)["hookSpecificOutput"]
     assert denied["permissionDecision"] == "deny"

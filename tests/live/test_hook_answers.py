@@ -1,0 +1,114 @@
+"""What hooks are answered where a CLI is particular, as `make live` has found it in the real programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from streamproc.live.judge import Judge
+from streamproc.live.sessions import Answer, CliSessions
+from streamproc.live.store import LiveLog
+
+Opened = Callable[..., tuple[Judge, LiveLog]]
+SAYING = "I will look into it next."
+
+
+def event(name: str, **fields: Any) -> dict[str, Any]:
+    return {"session_id": "s1", "cwd": "/work/app", "hook_event_name": name, **fields}
+
+
+def ran(cli: str, number: int, command: str = "cat x") -> dict[str, Any]:
+    """Return the event of a call that has ended."""
+    call = {"tool_name": "Bash", "tool_input": {"command": command}, "tool_use_id": f"c{number}"}
+    if cli == "claude":
+        return event("PostToolBatch", tool_calls=[{**call, "tool_response": "y"}])
+    if cli == "codex":
+        return event("PostToolUse", **call, tool_response="y\n")
+    answer = f"<untrusted_context>\nOutput: y\nProcess Group PGID: {number}\n</untrusted_context>"
+    return event("AfterTool", **call, tool_response={"llmContent": answer})
+
+
+def is_stop(answer: Answer) -> bool:
+    return answer.body.get("continue") is False
+
+
+@pytest.mark.parametrize("cli", ["claude", "codex"])
+def test_a_session_that_a_hook_sends_on_is_stopped_when_it_repeats_itself(cli: str, opened: Opened) -> None:
+    sessions = CliSessions(opened()[0])
+    sessions.answer(cli, event("UserPromptSubmit", prompt="Fix it."))
+    said = event("Stop", stop_hook_active=True, last_assistant_message=SAYING)
+    assert [is_stop(sessions.answer(cli, said)) for _ in range(4)] == [False, False, True, True]
+
+
+def test_codex_keeps_the_result_of_the_call_that_halts_it(opened: Opened) -> None:
+    """A decision or a stop there would take its place, in the transcript too; the next calls are denied."""
+    sessions = CliSessions(opened()[0])
+    last = [sessions.answer("codex", ran("codex", number)) for number in range(3)][-1]
+    assert list(last.body) == ["hookSpecificOutput"]
+    assert "LOOP003" in last.body["hookSpecificOutput"]["additionalContext"]
+    denied = [sessions.answer("codex", event("PreToolUse", tool_name="Bash")) for _ in range(2)]
+    assert [one.body["hookSpecificOutput"]["permissionDecision"] for one in denied] == ["deny", "deny"]
+    assert [one.interrupt for one in denied] == [False, True]
+
+
+def gemini_says(sessions: CliSessions, texts: list[str], *, active: bool) -> Answer:
+    """Tell what an agent has said in its turn, which Gemini CLI repeats whenever a hook sends it on."""
+    return sessions.answer("gemini", event("AfterAgent", prompt_response="\n".join(texts), stop_hook_active=active))
+
+
+def test_gemini_sent_on_by_a_hook_has_no_new_prompt(opened: Opened) -> None:
+    sessions = CliSessions(opened()[0])
+    sessions.answer("gemini", event("BeforeAgent", prompt="Fix it."))
+    assert not is_stop(gemini_says(sessions, [SAYING], active=False))
+    sessions.answer("gemini", event("BeforeAgent", prompt="Go on."))
+    assert not is_stop(gemini_says(sessions, [SAYING] * 2, active=True))
+    sessions.answer("gemini", event("BeforeAgent", prompt="Go on."))
+    assert is_stop(gemini_says(sessions, [SAYING] * 3, active=True))
+    sessions.answer("gemini", event("BeforeAgent", prompt="Fix it."))
+    assert not is_stop(gemini_says(sessions, [SAYING], active=False))  # a person's: it goes on
+
+
+def test_gemini_tells_no_new_text_after_ten_times(opened: Opened) -> None:
+    sessions = CliSessions(opened()[0])
+    texts = [f"Step {'abcdefghij'[number] * 9}" for number in range(10)]
+    for number in range(20):
+        sessions.answer("gemini", event("BeforeAgent", prompt="Go on."))
+        assert not is_stop(gemini_says(sessions, texts[: number + 1], active=number > 0))
+
+
+def test_a_prompt_for_gemini_counts_before_the_calls_that_follow(opened: Opened) -> None:
+    sessions = CliSessions(opened()[0])
+    assert [is_stop(sessions.answer("gemini", ran("gemini", number))) for number in range(3)] == [False, False, True]
+    gemini_says(sessions, [SAYING], active=False)
+    sessions.answer("gemini", event("BeforeAgent", prompt="Go on."))
+    assert sessions.answer("gemini", event("BeforeTool", tool_name="Bash")).body == {}
+    assert not is_stop(sessions.answer("gemini", ran("gemini", 3)))
+
+
+def test_a_process_that_was_started_again_knows_which_sessions_were_stopped(opened: Opened) -> None:
+    sessions = CliSessions(opened()[0])
+    for number in range(3):
+        sessions.answer("claude", ran("claude", number))
+    again = CliSessions(opened()[0])
+    again.answer("claude", event("SessionEnd"), "tag")
+    assert [one.as_json()["halt"]["code"] for one in again.tagged("tag")] == ["LOOP003"]
+    again.answer("claude", event("UserPromptSubmit", prompt="Go on."))
+    assert again.tagged("tag")[0].stopped is None
+
+
+def test_a_session_whose_cli_was_killed_is_not_open_for_ever(opened: Opened) -> None:
+    now_ms = [1_000]
+    sessions = CliSessions(opened()[0], clock_ms=lambda: now_ms[0])
+    assert not sessions.are_open()
+    sessions.answer("codex", event("SessionStart"))
+    assert sessions.are_open()
+    now_ms[0] += 11 * 3_600_000
+    assert sessions.are_open()
+    now_ms[0] += 2 * 3_600_000
+    assert not sessions.are_open()
+    sessions.answer("codex", event("UserPromptSubmit", prompt="Go on."))
+    assert sessions.are_open()
+    sessions.answer("codex", event("SessionEnd", reason="other"))
+    assert not sessions.are_open()
