@@ -87,7 +87,7 @@ def print_json(difference: Difference, causes: Causes, policy: Policy) -> None:
 
 
 def _row(one: Explained) -> dict[str, Any]:
-    from streamproc.replay.diff import turn_of
+    from streamproc.replay.scan import turn_of
 
     shown = one.decided or one.published
     assert shown is not None

@@ -140,9 +140,9 @@ MARK = b'"feedback"'  # in every record with feedback, and in few others
 
 async def _halt_of(settings: Settings, run: str, decision_id: str | None) -> Decision:
     """Return the halt that feedback is about. Exits with a message if there is none."""
+    from streamproc.fleet.record_signing import read_decision
     from streamproc.kafka.reading import open_topic
     from streamproc.model.redaction import redact_id
-    from streamproc.replay.stats import read_decision
 
     key = redact_id(run).encode()
     found: list[Decision] = []

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from streamproc.cli.report import counts, end_line, halt_line, hash_lines, to_do, turn_of, value_lines
+from streamproc.cli.report import counts, end_line, halt_line, hash_lines, to_do, value_lines
 from streamproc.cli.terminal import COLOURS, clean, paint, say
 from streamproc.core.decision import hex16
 from streamproc.errors import plural
 from streamproc.importers.content import text_of
 from streamproc.model.formats import money, short
 from streamproc.model.redaction import redact, redact_json
+from streamproc.replay.scan import turn_of
 
 if TYPE_CHECKING:
     from streamproc.core.decision import Decision, Evidence

@@ -9,6 +9,7 @@ import msgspec
 from streamproc.cli.terminal import COLOURS, clean, fold, paint
 from streamproc.core.decision import Decision, Evidence
 from streamproc.errors import plural
+from streamproc.replay.scan import turn_of
 
 LOOP_EVIDENCE = {"output_hashes": "outputs", "artifact_hashes": "artifacts", "failing_signatures": "failing test sets"}
 UNSHOWN = {"kind", "turns", *LOOP_EVIDENCE}  # in the message, or on a line of its own
@@ -101,12 +102,6 @@ def _loop_evidence(evidence: Evidence) -> str:
 
 def _value(value: object) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def turn_of(decision: Decision) -> int:
-    """Return the turn that caused a decision; 0 before the first turn."""
-    turn = decision.trigger.turn if decision.trigger is not None else None
-    return turn or 0
 
 
 def summary(decisions: Sequence[Decision], turns: Mapping[str, int]) -> str:

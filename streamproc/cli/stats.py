@@ -131,10 +131,10 @@ def _count_files(
 async def _count_topics(tally: Tally, settings: Settings, inside: InWindow) -> None:
     from streamproc.cli.watched import watched
     from streamproc.fleet.lost_runs import is_lost
+    from streamproc.fleet.record_signing import read_decision, read_status
     from streamproc.model.raw_fields import log_ms
     from streamproc.policy import load_policy
     from streamproc.replay.published import LatestStatuses
-    from streamproc.replay.stats import read_decision, read_status
 
     latest = LatestStatuses()
 

@@ -155,16 +155,12 @@ async def _controls(settings: Settings, since_ms: int | None) -> AsyncGenerator[
 
 def _read(signer: RecordSigner, record: Any) -> ControlEvent:
     """Read a control event, and mark it if a worker should have signed it and has not. Raises `ValueError`."""
-    from streamproc.errors import InvalidEvent
     from streamproc.model.controls import UnverifiedControlEvent, read_control
 
     control = read_control(record.value or b"")
-    if signer.required:
-        try:
-            signer.check_about("control", record, control.run_id)
-        except InvalidEvent:
-            return UnverifiedControlEvent.model_validate_json(record.value)
-    return control
+    if signer.accepts("control", record, control.run_id):
+        return control
+    return UnverifiedControlEvent.model_validate_json(record.value)
 
 
 def _message(control: ControlEvent) -> str:

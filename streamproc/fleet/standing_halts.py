@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from streamproc.errors import InvalidEvent
 from streamproc.fleet.record_signing import record_signer
 from streamproc.kafka.partitioning import home_of
 from streamproc.kafka.reading import open_topic, partition_count
@@ -103,17 +102,13 @@ async def _statuses(settings: Settings, only: int | None = None) -> AsyncIterato
 def _standing(signer: RecordSigner, record: Record) -> StandingHalt | None:
     """Return what a record says; None if it is no status that a worker has signed."""
     key = (record.key or b"").decode("utf-8", "surrogatepass")
+    if record.value is None:
+        return StandingHalt(key, record.partition, "") if signer.accepts("runs", record) else None
     try:
-        if record.value is None:
-            if signer.required:
-                signer.check("runs", record)
-            return StandingHalt(key, record.partition, "")
         status = _read(record.value)
-        if status.run_id != key:
-            return None
-        if signer.required:
-            signer.check_about("runs", record, key)
-    except (InvalidEvent, ValueError, RecursionError):
+    except (ValueError, RecursionError):
+        return None
+    if status.run_id != key or not signer.accepts("runs", record, key):
         return None
     halted = status.status == "halted" or (status.status == "finished" and status.halt is not None)
     return StandingHalt(key, record.partition, status.halt.id if halted and status.halt is not None else "")

@@ -11,7 +11,8 @@ from streamproc.core.decision import Decision, PolicyRef
 from streamproc.errors import InvalidPolicy, plural
 from streamproc.policy import Policy, load_policy
 from streamproc.policy.files import preset_names
-from streamproc.replay.diff import Difference, Moved, PublishedDecision, turn_of
+from streamproc.replay.diff import Difference, Moved, PublishedDecision
+from streamproc.replay.scan import turn_of
 
 Why = Literal["policy", "retention", "unsigned", "engine", "unknown"]
 Kind = Literal["missing", "extra", "earlier", "later", "other-id"]

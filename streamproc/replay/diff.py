@@ -8,8 +8,9 @@ from typing import Final, NamedTuple
 
 from streamproc.core.decision import Decision, PolicyRef
 from streamproc.fleet.command_events import ALL
+from streamproc.fleet.record_signing import read_decision
 from streamproc.kafka.reading import Extent
-from streamproc.replay.stats import read_decision
+from streamproc.replay.scan import turn_of
 
 
 class PublishedDecision(NamedTuple):
@@ -94,12 +95,6 @@ def read_published(value: bytes | None, *, signed: bool = True) -> PublishedDeci
         repeats=evidence.count if evidence is not None else None,
         signed=signed,
     )
-
-
-def turn_of(decision: Decision) -> int:
-    """Return the turn index of a decision."""
-    turn = decision.trigger.turn if decision.trigger is not None else None
-    return turn or 0
 
 
 def compare(

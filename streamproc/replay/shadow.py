@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from streamproc.core.decision import Decision, PolicyRef
+from streamproc.fleet.record_signing import read_decision
 from streamproc.model.controls import RunStatus
 from streamproc.replay.backtest import PolicyResult, RunHalt
 from streamproc.replay.published import read_published, statuses
-from streamproc.replay.stats import read_decision
 from streamproc.settings import Settings
 
 

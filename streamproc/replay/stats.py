@@ -6,8 +6,6 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Final
 
-import msgspec
-
 from streamproc.core.decision import Decision
 from streamproc.detectors import BY_CODE, LAYERS
 from streamproc.model.controls import RunStatus
@@ -160,23 +158,3 @@ class Tally:
         return EndStatistics(
             workflow=workflow, runs=len(runs), ended=ended, halted=halted, timed_out=late, without_timeout=share
         )
-
-
-_read_decision = msgspec.json.Decoder(Decision).decode
-_read_status = msgspec.json.Decoder(RunStatus).decode
-
-
-def read_decision(value: bytes | None) -> Decision | None:
-    """Decode a record of the control topic; None if it is not a control event."""
-    try:
-        return _read_decision(value or b"")
-    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors, and so are Unicode errors
-        return None
-
-
-def read_status(value: bytes | None) -> RunStatus | None:
-    """Decode a record of the runs topic; None if it is not a status."""
-    try:
-        return _read_status(value or b"")
-    except (ValueError, RecursionError):
-        return None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from streamproc.core.decision import BUDGET_EXCEEDED, USER_STOP, Decision, hex16
 from streamproc.errors import plural
 from streamproc.model.advice import ADVICE
+from streamproc.replay.scan import turn_of
 from streamproc.report.history import RunHistory, named_turns
 from streamproc.report.model import (
     Advice,
@@ -47,12 +48,6 @@ def standing(history: RunHistory) -> Standing:
     if history.halt is not None:
         return "halted"
     return "warned" if main_decision(history) is not None else "unremarkable"
-
-
-def turn_of(decision: Decision) -> int:
-    """Return the turn that caused a decision; 0 before the first turn."""
-    turn = decision.trigger.turn if decision.trigger is not None else None
-    return turn or 0
 
 
 def sentence(history: RunHistory, main: Decision | None) -> str:
