@@ -84,7 +84,7 @@ def feedback(
         if as_json:
             _print_json(run, verdict, halt.id, name, why, event_id)
             return
-        turn = f" at turn {halt.trigger.turn}" if halt.trigger is not None and halt.trigger.turn is not None else ""
+        turn = f" at turn {halt.turn}" if halt.turn is not None else ""
         say(f"{verdict}: {clean(halt.code)}{turn} of run {clean(run)}, says {clean(name)} ({event_id})", hang=2)
 
 

@@ -18,7 +18,6 @@ from streamproc.errors import plural
 from streamproc.importers.content import text_of
 from streamproc.model.formats import money, short
 from streamproc.model.redaction import redact, redact_json
-from streamproc.replay.scan import turn_of
 
 if TYPE_CHECKING:
     from streamproc.core.decision import Decision, Evidence
@@ -55,7 +54,7 @@ class FindingReport:
     def add(self, decision: Decision) -> None:
         """Print a finding."""
         severity = paint(f"{decision.severity:<4}", COLOURS.get(decision.severity, "cyan"), bold=True)
-        index = turn_of(decision)
+        index = decision.turn or 0
         run = self._scan.runs.read(decision.run_id)
         turn = "before its first turn" if run is not None and not run.turns else f"turn {index}"
         node = f" in {clean(decision.node)}" if decision.node else ""

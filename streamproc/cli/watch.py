@@ -181,8 +181,7 @@ def _show_line(control: ControlEvent) -> None:
 
 
 def _turn(control: ControlEvent) -> str:
-    turn = control.trigger.turn if control.trigger is not None else None
-    return "" if turn is None else str(turn)
+    return "" if control.turn is None else str(control.turn)
 
 
 @contextlib.contextmanager

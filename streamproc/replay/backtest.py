@@ -25,7 +25,7 @@ from streamproc.core.scope import short_name
 from streamproc.model.wire import Event, OperatorResume
 from streamproc.policy import Policy, load_policy
 from streamproc.policy.variants import Settings, variant
-from streamproc.replay.scan import Spent, turn_of
+from streamproc.replay.scan import Spent
 from streamproc.replay.spool import SpooledRun, spooled
 
 # Events times policies: below it, starting processes takes longer than the work.
@@ -113,7 +113,7 @@ class PolicyReplay:
         run = self._runs.read(decision.run_id)
         assert run is not None
         if known is None:
-            self._halted[decision.run_id] = _Halted(decision.code, turn_of(decision), Spent.by(run), Spent())
+            self._halted[decision.run_id] = _Halted(decision.code, decision.turn or 0, Spent.by(run), Spent())
         elif known.since is None:
             known.since = Spent.by(run)
 

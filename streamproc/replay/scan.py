@@ -154,12 +154,6 @@ class Scan:
         return [self.sources[number].path for number in self._sources_of.get(run_id, ())]
 
 
-def turn_of(decision: Decision) -> int:
-    """Return the turn that caused a decision; 0 before the first turn."""
-    turn = decision.trigger.turn if decision.trigger is not None else None
-    return turn or 0
-
-
 def size_of(log: LogFile) -> int:
     """Return the bytes of a log as it is stored; 0 if they are not known."""
     if log.is_stream:

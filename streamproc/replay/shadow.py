@@ -54,8 +54,7 @@ async def _live(settings: Settings, known: dict[str, RunStatus], shared: dict[st
 
 
 def _halt(decision: Decision, status: RunStatus, turns: int) -> RunHalt:
-    turn = decision.trigger.turn if decision.trigger is not None else None
-    at = turns if turn is None else turn
+    at = turns if decision.turn is None else decision.turn
     after = max(0, turns - at - 1)
     share = after / turns if turns else 0.0
     return RunHalt(decision.code, at, after, int(status.total_tokens * share), int(status.cost_usd_micro * share))

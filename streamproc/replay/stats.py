@@ -107,10 +107,9 @@ class Tally:
         shares of the run's totals by turns: an estimate, as turns differ in cost."""
         used, looping, after = [0, 0, 0], [0, 0, 0], [0, 0, 0]
         for run in self._runs.values():
-            turn = run.halt.trigger.turn if run.halt is not None and run.halt.trigger is not None else None
-            if run.halt is None or turn is None or not run.used[0]:
+            if run.halt is None or run.halt.turn is None or not run.used[0]:
                 continue
-            turns = run.used[0]
+            turn, turns = run.halt.turn, run.used[0]
             onset = turn if run.halt.onset is None else run.halt.onset
             shares = (turns, max(0, min(turn + 1, turns) - onset), max(0, turns - turn - 1))
             for counts, share in zip((used, looping, after), shares, strict=True):

@@ -13,7 +13,6 @@ import msgspec
 from streamproc.detectors import BY_CODE
 from streamproc.errors import plural
 from streamproc.model.turn_texts import CALLS_MAX, CallTexts, excerpt
-from streamproc.replay.scan import turn_of
 from streamproc.report import facts
 from streamproc.report.model import (
     CallShown,
@@ -63,7 +62,7 @@ class ReportBuilder:
         `about`; without it, about the one that halted the run, else about the first warning."""
         main = next((one for one in history.decisions if one.id == about), None) or facts.main_decision(history)
         end = history.turns - 1
-        decided = min(end, turn_of(main)) if main is not None else end
+        decided = min(end, main.turn or 0) if main is not None else end
         onset = min(decided, main.onset) if main is not None and main.onset is not None else None
         split = onset if onset is not None else decided
         shown, left_out, period = occurrences(history, main, decided) if main and end >= 0 else ([], 0, 1)
@@ -244,7 +243,7 @@ def _row(history: RunHistory, place: int, name: str) -> RunRow:
         detector=name_of(main.code),
         sentence=main.message,
         onset=main.onset,
-        decided=turn_of(main),
+        decided=main.turn or 0,
         after_onset=facts.after_onset(history, history.halt),
     )
 

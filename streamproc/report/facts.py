@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 from streamproc.core.decision import BUDGET_EXCEEDED, USER_STOP, Decision, hex16
 from streamproc.errors import plural
 from streamproc.model.advice import ADVICE
-from streamproc.replay.scan import turn_of
 from streamproc.report.history import RunHistory, named_turns
 from streamproc.report.model import (
     Advice,
@@ -68,7 +67,8 @@ def moment(history: RunHistory, turn: int | None) -> Moment | None:
 
 def first_warning(history: RunHistory, onset: int | None, decided: int) -> int | None:
     """Return the turn of the first warning about the loop; without one, of the first in the run up to the decision."""
-    turns = [turn_of(one) for one in history.decisions if one.severity == "warn" and turn_of(one) <= decided]
+    warned = (one.turn or 0 for one in history.decisions if one.severity == "warn")
+    turns = [turn for turn in warned if turn <= decided]
     return next((turn for turn in turns if onset is not None and turn >= onset), next(iter(turns), None))
 
 
@@ -224,7 +224,7 @@ def chosen_turns(history: RunHistory, main: Decision | None, onset: int | None, 
     for turn in named_turns(main) if main is not None else ():
         around(turn, 1, 1)
     for one in history.decisions:
-        around(turn_of(one), 2, 1)
+        around(one.turn or 0, 2, 1)
     return sorted(wanted)
 
 
@@ -271,7 +271,7 @@ def after_onset(history: RunHistory, main: Decision | None) -> SpendShown:
     """Return what the turns from the onset to the end of the log took; nothing without a decision."""
     if main is None:
         return SpendShown()
-    onset = main.onset if main.onset is not None else turn_of(main) + 1
+    onset = main.onset if main.onset is not None else (main.turn or 0) + 1
     return spend(history, onset, history.turns)
 
 
