@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, cast
 
+from streamproc.model.time_range import wall_ms
 from streamproc.worker.eviction import Leaving, surplus
 from streamproc.worker.limits import ROCKSDB_PENDING_MAX, RUNS_ON_DISK_MAX
-from streamproc.worker.rocksdb_store import RocksDBStores, wall_ms
+from streamproc.worker.rocksdb_store import RocksDBStores
 from streamproc.worker.tables import Runs
 
 if TYPE_CHECKING:
