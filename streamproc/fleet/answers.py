@@ -12,27 +12,21 @@ import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
-from aiokafka import TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from streamproc.core.decision import Decision
 from streamproc.fleet.command_events import ISSUED, REFUSED
-from streamproc.fleet.commands import OrderFacts, OrderProgress, StopCounts, progress_of
+from streamproc.fleet.commands import Order, OrderFacts, OrderProgress, StopCounts, progress_of
 from streamproc.fleet.record_signing import read_decision, read_status, record_signer
 from streamproc.kafka import topics
-from streamproc.kafka.reading import open_consumer
+from streamproc.kafka.reading import Record, open_consumer
 from streamproc.model.controls import RunStatus
 from streamproc.model.guard_report import GUARD
 from streamproc.model.wire import HaltAcknowledged, RunFinished
-
-if TYPE_CHECKING:
-    from aiokafka import AIOKafkaConsumer
-
-    from streamproc.fleet.commands import Order
-    from streamproc.kafka.reading import Record
-    from streamproc.settings import Settings
+from streamproc.settings import Settings
 
 POLL_MS: Final = 200
 _SOURCE: Final = ("topic", "partition", "offset")  # of a dead letter

@@ -9,24 +9,19 @@ could not reach the broker for longer signs and sends its records again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from collections.abc import Iterable
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
 from streamproc.core.decision import Decision
 from streamproc.errors import InvalidEvent, InvalidSettings, Problem
 from streamproc.fleet.keyring import Keyring
-from streamproc.fleet.signing import AGE_MS_MAX
+from streamproc.fleet.signing import AGE_MS_MAX, CommandSigner
 from streamproc.kafka.reading import LOG_APPEND_TIME, append_time_ms
 from streamproc.model.controls import RunStatus
-from streamproc.model.wire import BudgetReached, Deadline, Feedback, OperatorEvent, OperatorResume, OperatorStop
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from streamproc.fleet.signing import CommandSigner
-    from streamproc.model.wire import Event
-    from streamproc.settings import Settings
+from streamproc.model.wire import BudgetReached, Deadline, Event, Feedback, OperatorEvent, OperatorResume, OperatorStop
+from streamproc.settings import Settings
 
 HEADER: Final = "signature"
 RESUME_HEADER: Final = "operator.resume"

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
-from streamproc.fleet.record_signing import record_signer
+from streamproc.fleet.record_signing import RecordSigner, record_signer
 from streamproc.kafka.partitioning import home_of
-from streamproc.kafka.reading import open_topic, partition_count
-
-if TYPE_CHECKING:
-    from streamproc.fleet.record_signing import RecordSigner
-    from streamproc.kafka.reading import Record
-    from streamproc.settings import Settings
+from streamproc.kafka.reading import Record, open_topic, partition_count
+from streamproc.settings import Settings
 
 NO_HALT: Final = "none"
 """What a resume names whose sender knows of no halt."""

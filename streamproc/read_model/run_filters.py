@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 from streamproc.model.fleet_command import FLEET, FleetCommand
 from streamproc.model.time_range import time_or_age_ms, wall_ms
+from streamproc.read_model.rows import DecisionFilter, LiveRun, RunFilter
 from streamproc.read_model.run_facts import FINISHED, SHOWN
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from streamproc.read_model.rows import DecisionFilter, LiveRun, RunFilter
 
 TEXT_MAX: Final = 200  # characters of a text to search for
 FIELDS: Final = ("workflow", "tenant", "user", "code")

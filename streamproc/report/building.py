@@ -6,14 +6,16 @@ import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
+from streamproc.core.decision import Decision
 from streamproc.detectors import BY_CODE
 from streamproc.errors import plural
 from streamproc.model.turn_texts import CALLS_MAX, CallTexts, excerpt
 from streamproc.report import facts
+from streamproc.report.history import RunHistory
 from streamproc.report.model import (
     CallShown,
     DetectorLook,
@@ -29,12 +31,8 @@ from streamproc.report.model import (
 )
 from streamproc.report.occurrences import occurrences
 from streamproc.report.policy_values import PolicyPlaces, PolicyScope
+from streamproc.report.recording import Recording
 from streamproc.report.words import spent
-
-if TYPE_CHECKING:
-    from streamproc.core.decision import Decision
-    from streamproc.report.history import RunHistory
-    from streamproc.report.recording import Recording
 
 TURNS_SHOWN: Final = 240  # turns of a run that are listed, in a report about one run
 DECISIONS_SHOWN: Final = 40

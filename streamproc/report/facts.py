@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from streamproc.core.decision import BUDGET_EXCEEDED, USER_STOP, Decision, hex16
 from streamproc.errors import plural
 from streamproc.model.advice import ADVICE
-from streamproc.report.history import RunHistory, named_turns
+from streamproc.report.history import CycleSeen, RunHistory, named_turns
 from streamproc.report.model import (
     Advice,
     BudgetUse,
@@ -23,9 +23,6 @@ from streamproc.report.model import (
     Stretch,
     TrendPoint,
 )
-
-if TYPE_CHECKING:
-    from streamproc.report.history import CycleSeen
 
 STRETCHES_MAX: Final = 120  # marks along the drawing of the timeline
 NODE_ROWS_MAX: Final = 10  # nodes with a row of their own in the drawing; others share one

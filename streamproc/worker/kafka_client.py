@@ -7,25 +7,20 @@ runs beside a step.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from aiokafka.errors import CommitFailedError, ConsumerStoppedError, IllegalStateError, KafkaError
 from aiokafka.structs import TopicPartition
 from faust.transport.drivers import aiokafka as driver
+from faust.types import TP
 from mode import Service
 from mode.utils.futures import maybe_async
 
 from streamproc.kafka.fetch_response import decode_fetches
 from streamproc.kafka.reader_first import read_first
 from streamproc.worker.limits import FETCH_WAIT_MS
-from streamproc.worker.records import fetched
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from faust.types import TP
-
-    from streamproc.worker.records import Fetched
+from streamproc.worker.records import Fetched, fetched
 
 POLL_S = 1.0  # the longest wait for records
 
