@@ -15,7 +15,7 @@ import typer
 from streamproc.cli.fleet import By, issuer_name
 from streamproc.cli.options import Brokers, Quiet, TopicPrefix, kafka_settings
 from streamproc.cli.ranges import time_ms
-from streamproc.cli.terminal import COLOURS, clean, examples, fail, fold, json_line, line, note, paint
+from streamproc.cli.terminal import COLOURS, clean, examples, fail, fold, json_line, line, note, out, paint
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
@@ -188,8 +188,6 @@ def _turn(control: ControlEvent) -> str:
 def _live_list() -> Iterator[Callable[[ControlEvent], None]]:
     """Show the latest events, as many as the terminal holds; drawn again when its size changes."""
     from rich.live import Live
-
-    from streamproc.cli.terminal import out
 
     console = out()
     latest: deque[ControlEvent] = deque(maxlen=EVENTS_MAX)
