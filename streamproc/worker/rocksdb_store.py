@@ -16,11 +16,14 @@ import contextlib
 import fcntl
 import logging
 import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from streamproc.errors import InvalidSettings
 from streamproc.model.time_range import wall_ms
+from streamproc.settings import Settings
 from streamproc.worker.codec import FRAME, peek_run
 from streamproc.worker.eviction import KEEP_MS, OPEN, ORDER, RANKS, Leaving
 from streamproc.worker.limits import (
@@ -33,12 +36,6 @@ from streamproc.worker.limits import (
     ROCKSDB_PAGE,
     ROCKSDB_SCAN_MAX,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from streamproc.settings import Settings
 
 log = logging.getLogger(__name__)
 

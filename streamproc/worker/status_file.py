@@ -15,30 +15,26 @@ import asyncio
 import contextlib
 import logging
 import re
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 from aiokafka.errors import KafkaError
 
+from streamproc.core.decision import Decision
 from streamproc.errors import InvalidEvent, InvalidSettings, Problem, Unavailable, shown
 from streamproc.fleet import command_events
 from streamproc.fleet.issuing import new_command, send
+from streamproc.fleet.state import Fleet
 from streamproc.model.fleet_command import FLEET, FleetCommand, Status
 from streamproc.model.log_time import rfc3339
 from streamproc.model.raw_fields import read_time_ms
 from streamproc.model.time_range import wall_ms
+from streamproc.settings import Settings
 from streamproc.worker import guarded_file
+from streamproc.worker.fleet_commands import FleetCommands
 from streamproc.worker.limits import STATUS_FILE_BYTES_MAX, STATUS_FILE_POLL_S
-from streamproc.worker.publishing import control_record
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from streamproc.core.decision import Decision
-    from streamproc.fleet.state import Fleet
-    from streamproc.settings import Settings
-    from streamproc.worker.fleet_commands import FleetCommands
-    from streamproc.worker.publishing import Publisher
+from streamproc.worker.publishing import Publisher, control_record
 
 log = logging.getLogger(__name__)
 
