@@ -21,7 +21,7 @@ from benchmarks.kafka_log import own_topics, read_all, remove
 from benchmarks.table import BenchmarkDefect
 from benchmarks.timing import percentile
 from benchmarks.worker_process import Process, worker
-from streamproc.replay.stats import read_status
+from streamproc.fleet.record_signing import read_status
 from streamproc.settings import Settings, load_settings
 from streamproc.worker.limits import ACTIVITY_INTERVAL_S
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator, model_validator
@@ -23,9 +24,6 @@ from streamproc.model.bounded_file import bounded_text
 from streamproc.model.redaction import redact_text
 from streamproc.model.setting_hints import report_unread_file, take_misspelt
 from streamproc.model.signing_keys import SECRET_MIN, SigningKey, read_signing_keys
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 PREFIX: Final = "STREAMPROC_"

@@ -281,9 +281,9 @@ def _spool_files(
 
 async def _spool_topic(settings: Settings, folder: Path) -> tuple[Spool, list[Feedback]]:
     """Write the turns topic to the folder, in the order of the records' times: accounts are shared by partitions."""
-    from streamproc.kafka.reading import open_topic
+    from streamproc.kafka.reading import log_time, open_topic
     from streamproc.model.wire import BudgetReached, Feedback
-    from streamproc.replay.log import LogEvents, log_time_ms
+    from streamproc.replay.log import LogEvents
     from streamproc.replay.spool import Spool, in_time_order
 
     events, feedback, refused = LogEvents.of(settings), list[Feedback](), 0
@@ -300,7 +300,7 @@ async def _spool_topic(settings: Settings, folder: Path) -> tuple[Spool, list[Fe
                 elif type(event) is Feedback:
                     feedback.append(event)
                 elif type(event) is not BudgetReached:  # of the policy then; accounts are booked again
-                    spools[number].add(event, log_time_ms(record))
+                    spools[number].add(event, log_time(record))
     note_passed_over(reader, refused)
     for one in spools.values():
         one.__exit__(None, None, None)

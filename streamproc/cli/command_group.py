@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import Any, Final, TextIO
 
 import typer
 from typer.core import TyperArgument, TyperGroup, TyperOption
@@ -15,9 +16,6 @@ from typer.core import TyperArgument, TyperGroup, TyperOption
 from streamproc.cli.output import FULL
 from streamproc.cli.terminal import UNUSABLE, complain
 from streamproc.errors import StreamprocError, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 GROUPS: Final = {
     "Look into runs": ("demo", "scan", "report", "replay", "stats", "explain"),

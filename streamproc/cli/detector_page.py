@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streamproc import detectors
 from streamproc.detectors.base import Detector
+from streamproc.policy import Policy, load_policy
 from streamproc.policy.plugins import vars_of
 
 if TYPE_CHECKING:
     from streamproc.detectors import DetectorFile
     from streamproc.detectors.base import Example
-    from streamproc.policy import Policy
     from streamproc.policy.plugin_detector import PluginDetector
 
 TURNS_SHOWN: Final = 8  # of an example; turns with a finding are always shown
@@ -131,8 +131,6 @@ def _reasons(module: DetectorFile) -> dict[str, str]:
 
 @cache
 def _standard() -> Policy:
-    from streamproc.policy import load_policy
-
     return load_policy()
 
 

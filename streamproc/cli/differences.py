@@ -87,8 +87,6 @@ def print_json(difference: Difference, causes: Causes, policy: Policy) -> None:
 
 
 def _row(one: Explained) -> dict[str, Any]:
-    from streamproc.replay.diff import turn_of
-
     shown = one.decided or one.published
     assert shown is not None
     return {
@@ -96,7 +94,7 @@ def _row(one: Explained) -> dict[str, Any]:
         "run_id": one.run_id,
         "code": shown.code,
         "severity": shown.severity,
-        "turn": None if one.decided is None else turn_of(one.decided),
+        "turn": None if one.decided is None else one.decided.turn or 0,
         "published_turn": None if one.published is None else one.published.turn,
         "id": None if one.decided is None else one.decided.id,
         "published_id": None if one.published is None else one.published.id,

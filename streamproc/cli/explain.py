@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -37,8 +38,6 @@ def explain(
 
     Plug-ins are those of the policy.
     """
-    from difflib import get_close_matches
-
     from streamproc.cli.detector_page import plain, read_page, read_plugin_page
     from streamproc.detectors import BY_CODE
     from streamproc.fleet.code_pages import PAGES

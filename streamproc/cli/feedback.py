@@ -84,7 +84,7 @@ def feedback(
         if as_json:
             _print_json(run, verdict, halt.id, name, why, event_id)
             return
-        turn = f" at turn {halt.trigger.turn}" if halt.trigger is not None and halt.trigger.turn is not None else ""
+        turn = f" at turn {halt.turn}" if halt.turn is not None else ""
         say(f"{verdict}: {clean(halt.code)}{turn} of run {clean(run)}, says {clean(name)} ({event_id})", hang=2)
 
 
@@ -140,9 +140,9 @@ MARK = b'"feedback"'  # in every record with feedback, and in few others
 
 async def _halt_of(settings: Settings, run: str, decision_id: str | None) -> Decision:
     """Return the halt that feedback is about. Exits with a message if there is none."""
+    from streamproc.fleet.record_signing import read_decision
     from streamproc.kafka.reading import open_topic
     from streamproc.model.redaction import redact_id
-    from streamproc.replay.stats import read_decision
 
     key = redact_id(run).encode()
     found: list[Decision] = []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from streamproc.cli.report import counts, end_line, halt_line, hash_lines, to_do, turn_of, value_lines
+from streamproc.cli.report import counts, end_line, halt_line, hash_lines, to_do, value_lines
 from streamproc.cli.terminal import COLOURS, clean, paint, say
 from streamproc.core.decision import hex16
 from streamproc.errors import plural
@@ -54,7 +54,7 @@ class FindingReport:
     def add(self, decision: Decision) -> None:
         """Print a finding."""
         severity = paint(f"{decision.severity:<4}", COLOURS.get(decision.severity, "cyan"), bold=True)
-        index = turn_of(decision)
+        index = decision.turn or 0
         run = self._scan.runs.read(decision.run_id)
         turn = "before its first turn" if run is not None and not run.turns else f"turn {index}"
         node = f" in {clean(decision.node)}" if decision.node else ""

@@ -11,6 +11,7 @@ import json
 import sys
 import time
 from contextlib import suppress
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -346,8 +347,6 @@ async def _known(settings: Settings, order: Order, *, force: bool) -> RunStatus 
 
 
 async def _similar(settings: Settings, run_id: str) -> list[str]:
-    from difflib import get_close_matches
-
     from streamproc.replay.published import statuses
 
     with suppress(TimeoutError):

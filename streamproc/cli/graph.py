@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import operator
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -75,10 +78,6 @@ def check(
 
 def _imported(place: str, module: str, name: str) -> Any:
     """Import a graph, with the working directory on the path as for `python -m`."""
-    import importlib
-    import operator
-    import sys
-
     sys.path.insert(0, str(Path.cwd()))
     try:
         return operator.attrgetter(name)(importlib.import_module(module))

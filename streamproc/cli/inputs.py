@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from streamproc.cli.terminal import ProgressReporter, fail, note, progress, watched
+from streamproc.errors import InvalidEvent
 
 if TYPE_CHECKING:
-    from streamproc.errors import InvalidEvent
     from streamproc.importers import Import
     from streamproc.model.unknown_fields import UnknownFields
     from streamproc.replay.source import LogOpener, Source
@@ -118,7 +118,6 @@ def _reason(error: InvalidEvent | OSError, name: str) -> str:
 
 def recent_logs(days: int, exclude: Sequence[str] = ()) -> list[str]:
     """Return the logs of the last days where the tools that we know keep them. Prints an error if there are none."""
-    from streamproc.errors import InvalidEvent
     from streamproc.importers.discovery import is_excluded, log_paths
 
     since = time.time() - days * DAY_S
@@ -155,7 +154,6 @@ def _total_bytes(files: list[str], found: Sequence[str], exclude: Sequence[str])
     """Return the size of the logs for the progress bar. None without a terminal, and for standard input."""
     if not watched() or "-" in files:
         return None
-    from streamproc.errors import InvalidEvent
     from streamproc.importers import LogFile
     from streamproc.importers.discovery import log_paths
     from streamproc.replay.scan import size_of

@@ -7,17 +7,15 @@ written.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import orjson
 
 from streamproc.errors import StreamprocError
 from streamproc.model.bounded_file import bounded_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 BUILT_IN: Final = Path(__file__).with_name("measured_figures.json")
 MIB, GIB = 1 << 20, 1 << 30

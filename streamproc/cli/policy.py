@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
@@ -10,12 +11,12 @@ import typer
 from streamproc.cli.completion import complete_policies
 from streamproc.cli.options import POLICY_HELP, Json, Quiet
 from streamproc.cli.terminal import UNUSABLE, clean, complain, examples, fold, json_line, line, say
+from streamproc.errors import InvalidPolicy, Problem
 from streamproc.model.escaping import escape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streamproc.errors import Problem
     from streamproc.policy import Policy
 
 app = typer.Typer(name="policy", no_args_is_help=True, help="Check policies, and show the limits in force.")
@@ -49,8 +50,6 @@ def check(
 
     Exit 0: all are valid; 2: one is invalid.
     """
-    from streamproc.errors import InvalidPolicy
-
     names: list[str | None] = [*dict.fromkeys(sources)] if sources else [None]
     show = _SHOWN["json" if as_json else output_format]
     valid = True
@@ -133,8 +132,6 @@ def show(
 
     policy = _load(source)
     if as_json:
-        import json
-
         json_line(json.dumps(_writable(policy, workflow, tenant, tier, user)))
         return
     line(f"# policy {policy.name}, version {policy.version}, hash {policy.hash}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import shlex
 import sys
+from datetime import UTC, datetime
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -151,8 +153,6 @@ def commands_of(
 
 
 def _unknown(run: str, recording: Recording) -> str:
-    from difflib import get_close_matches
-
     if run in recording.histories:
         return f"run {run} is unknown: only orders name it, and it has no turn in {' and '.join(recording.logs[:3])}"
     known = sorted(recording.run_ids)
@@ -162,8 +162,6 @@ def _unknown(run: str, recording: Recording) -> str:
 
 
 def _now() -> str:
-    from datetime import UTC, datetime
-
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 

@@ -285,7 +285,6 @@ def _read_controls(path: Path, wanted: LogRange) -> Published:
 
 
 async def _read_control_topic(settings: Settings, wanted: LogRange) -> Published:
-    from streamproc.errors import InvalidEvent
     from streamproc.fleet.record_signing import record_signer
     from streamproc.kafka.reading import committed_offsets, open_topic, partition_count
     from streamproc.replay.diff import read_published
@@ -304,12 +303,7 @@ async def _read_control_topic(settings: Settings, wanted: LogRange) -> Published
                 unreadable += one is None
                 if one is None or not wanted.selection.holds(one):
                     continue
-                if signer.required:
-                    try:
-                        signer.check_about("control", record, one.run_id)
-                    except InvalidEvent:
-                        one = one._replace(signed=False)
-                decisions.append(one)
+                decisions.append(one._replace(signed=signer.accepts("control", record, one.run_id)))
     if unreadable:
         note(f"skipped {plural(unreadable, 'record')} on {settings.topic('control')}: not a control event")
     return Published(decisions, committed, begins)

@@ -41,7 +41,7 @@ def run_lines(run_id: str, decisions: Sequence[Decision], turns: int) -> Iterato
 
 def halt_line(halt: Decision, turns: int) -> str:
     """Return which run was halted, at which of its turns, and how many came after it."""
-    at = turn_of(halt)
+    at = halt.turn or 0
     after = turns - at - 1
     rest = f", {after} more followed" if after > 0 else ""
     place = f"at turn {at} of {turns}" if turns else "before its first turn"
@@ -52,7 +52,7 @@ def halt_line(halt: Decision, turns: int) -> str:
 def _headline(decision: Decision) -> str:
     place = f" in {clean(decision.node)}" if decision.node else ""
     severity = paint(f"{decision.severity:<4}", COLOURS.get(decision.severity, "cyan"))
-    return f"  {severity}  turn {turn_of(decision)}{place}  {clean(decision.code)}  {clean(decision.message)}"
+    return f"  {severity}  turn {decision.turn or 0}{place}  {clean(decision.code)}  {clean(decision.message)}"
 
 
 def _details(decision: Decision) -> Iterator[str]:
@@ -103,12 +103,6 @@ def _value(value: object) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def turn_of(decision: Decision) -> int:
-    """Return the turn that caused a decision; 0 before the first turn."""
-    turn = decision.trigger.turn if decision.trigger is not None else None
-    return turn or 0
-
-
 def summary(decisions: Sequence[Decision], turns: Mapping[str, int]) -> str:
     """Count runs by outcome, folded at the terminal's width. `turns` holds the number of turns of each run."""
     return fold(counts(decisions, turns))
@@ -120,7 +114,7 @@ def counts(decisions: Sequence[Decision], turns: Mapping[str, int]) -> str:
     warned = set()
     for decision in decisions:
         if decision.severity == "halt":
-            halted.setdefault(decision.run_id, turn_of(decision))
+            halted.setdefault(decision.run_id, decision.turn or 0)
         else:
             warned.add(decision.run_id)
     after = sum(max(0, turns[run_id] - at - 1) for run_id, at in halted.items())

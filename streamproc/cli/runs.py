@@ -215,8 +215,7 @@ def _lines(found: RunStatus, decisions: list[Decision]) -> Iterator[str]:
     head = paint(found.status.upper(), COLOURS["halt"] if found.status == "halted" else "green", bold=True)
     yield f"{head}  {clean(found.run_id)}" + (f"  {clean(found.badge)}" if found.badge else "")
     if halt is not None:
-        turn = halt.trigger.turn if halt.trigger is not None else None
-        place = f" at turn {turn}" if turn is not None else ""
+        place = f" at turn {halt.turn}" if halt.turn is not None else ""
         yield fold(f"  halted{place}: {clean(halt.code)} {clean(halt.message)}", 4)
         if halt.terminal_status:
             reason = f", stop reason {halt.stop_reason}" if halt.stop_reason else ""
@@ -234,9 +233,8 @@ def _lines(found: RunStatus, decisions: list[Decision]) -> Iterator[str]:
             f"  {clean(end.task_id)} has ended ({end.terminal_status}, {end.code}): guards of it{of} refuse work", 4
         )
     for decision in decisions:
-        turn = decision.trigger.turn if decision.trigger is not None else None
         severity = paint(f"{decision.severity:<4}", COLOURS.get(decision.severity, "cyan"))
-        place = "" if turn is None else f"turn {turn}  "
+        place = "" if decision.turn is None else f"turn {decision.turn}  "
         yield fold(f"  {severity}  {place}{clean(decision.code)}  {clean(decision.message)}", 8)
     run = clean(found.run_id)
     if found.status == "halted":

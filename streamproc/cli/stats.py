@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -13,7 +14,7 @@ from streamproc.cli.inputs import Format, Lenient, opened
 from streamproc.cli.options import Brokers, Policy, Quiet, TopicPrefix, log_settings
 from streamproc.cli.ranges import RangeCommand, Since, Until, shown_batches, time_ms, within
 from streamproc.cli.terminal import ProgressReporter, clean, examples, json_line, line, note, progress
-from streamproc.errors import plural
+from streamproc.errors import InvalidEvent, plural
 
 if TYPE_CHECKING:
     from streamproc.core.decision import Decision
@@ -88,8 +89,6 @@ def stats(
 
 def _note_retention(settings: Settings, from_ms: int | None) -> None:
     """Say that the share of timeouts is not that of a period whose finished runs are partly forgotten."""
-    import time
-
     hours = settings.status_finished_hours
     if hours and (from_ms is None or from_ms < (time.time() - hours * 3_600) * 1000):
         note(
@@ -131,10 +130,10 @@ def _count_files(
 async def _count_topics(tally: Tally, settings: Settings, inside: InWindow) -> None:
     from streamproc.cli.watched import watched
     from streamproc.fleet.lost_runs import is_lost
+    from streamproc.fleet.record_signing import read_decision, read_status
     from streamproc.model.raw_fields import log_ms
     from streamproc.policy import load_policy
     from streamproc.replay.published import LatestStatuses
-    from streamproc.replay.stats import read_decision, read_status
 
     latest = LatestStatuses()
 
@@ -156,7 +155,6 @@ async def _count_topics(tally: Tally, settings: Settings, inside: InWindow) -> N
 
 
 async def _count_acknowledgements(tally: Tally, settings: Settings) -> None:
-    from streamproc.errors import InvalidEvent
     from streamproc.fingerprint import read_event
     from streamproc.kafka.reading import open_topic
     from streamproc.model.guard_report import is_guard_report

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from streamproc.errors import plural
-from streamproc.replay.comparison import best
+from streamproc.replay.comparison import ComparedPolicy, best
 from streamproc.report.markup import NOTHING, Html, tag
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from streamproc.replay.comparison import ComparedPolicy
 
 CHANGED_MAX: Final = 200  # runs listed for each policy
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 720, 340, 70, 46, 16, 20

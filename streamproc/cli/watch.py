@@ -15,7 +15,7 @@ import typer
 from streamproc.cli.fleet import By, issuer_name
 from streamproc.cli.options import Brokers, Quiet, TopicPrefix, log_settings
 from streamproc.cli.ranges import time_ms
-from streamproc.cli.terminal import COLOURS, clean, examples, fail, fold, json_line, line, note, paint
+from streamproc.cli.terminal import COLOURS, clean, examples, fail, fold, json_line, line, note, out, paint
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
@@ -176,16 +176,12 @@ async def _controls(settings: Settings, since_ms: int | None) -> AsyncGenerator[
 
 def _read(signer: RecordSigner, record: Any) -> ControlEvent:
     """Read a control event, and mark it if a worker should have signed it and has not. Raises `ValueError`."""
-    from streamproc.errors import InvalidEvent
     from streamproc.model.controls import UnverifiedControlEvent, read_control
 
     control = read_control(record.value or b"")
-    if signer.required:
-        try:
-            signer.check_about("control", record, control.run_id)
-        except InvalidEvent:
-            return UnverifiedControlEvent.model_validate_json(record.value)
-    return control
+    if signer.accepts("control", record, control.run_id):
+        return control
+    return UnverifiedControlEvent.model_validate_json(record.value)
 
 
 def _message(control: ControlEvent) -> str:
@@ -206,16 +202,13 @@ def _show_line(control: ControlEvent) -> None:
 
 
 def _turn(control: ControlEvent) -> str:
-    turn = control.trigger.turn if control.trigger is not None else None
-    return "" if turn is None else str(turn)
+    return "" if control.turn is None else str(control.turn)
 
 
 @contextlib.contextmanager
 def _live_list() -> Iterator[Callable[[ControlEvent], None]]:
     """Show the latest events, as many as the terminal holds; drawn again when its size changes."""
     from rich.live import Live
-
-    from streamproc.cli.terminal import out
 
     console = out()
     latest: deque[ControlEvent] = deque(maxlen=EVENTS_MAX)

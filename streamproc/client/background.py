@@ -7,11 +7,9 @@ import atexit
 import os
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 T = TypeVar("T")
 

@@ -7,24 +7,20 @@ import contextlib
 import logging
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from streamproc.client.guard import GuardRegistry
 from streamproc.client.halt_records import ControlNews, Halt
+from streamproc.client.halts import Halts
 from streamproc.core.decision import encode_decision
-from streamproc.errors import Halted
+from streamproc.errors import Halted, InvalidEvent
 from streamproc.fleet.command_events import state_event
 from streamproc.fleet.issuing import apply_record
+from streamproc.fleet.signing import CommandSigner
 from streamproc.fleet.state import Fleet
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from streamproc.client.guard import GuardRegistry
-    from streamproc.client.halts import Halts
-    from streamproc.errors import InvalidEvent
-    from streamproc.fleet.signing import CommandSigner
 
 log = logging.getLogger(__name__)
 

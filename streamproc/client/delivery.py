@@ -13,7 +13,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import (
@@ -22,6 +22,9 @@ from aiokafka.errors import (
     RecordListTooLargeError,
 )
 
+from streamproc.client.encoding import Encoded
+from streamproc.client.outbox import Outbox, PartitionQueue
+from streamproc.errors import Unavailable
 from streamproc.kafka import access
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.partitioning import home_of
@@ -39,13 +42,8 @@ from streamproc.kafka.session import (
     run_until_one_ends,
 )
 from streamproc.model.wire import PUBLISHER_HEADER
+from streamproc.settings import Settings
 from streamproc.tracing.trace_context import TURN_HEADER
-
-if TYPE_CHECKING:
-    from streamproc.client.encoding import Encoded
-    from streamproc.client.outbox import Outbox, PartitionQueue
-    from streamproc.errors import Unavailable
-    from streamproc.settings import Settings
 
 log = logging.getLogger(__name__)
 

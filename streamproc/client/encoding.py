@@ -5,17 +5,14 @@ from __future__ import annotations
 import hmac
 import os
 import time
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from streamproc.errors import InvalidEvent, InvalidGraph, Problem, UnsafeCycle
+from streamproc.fleet.signing import CommandSigner
 from streamproc.model import wire
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from streamproc.fleet.signing import CommandSigner
 
 SPLIT: Final = "split the turn, or report fewer of them"
 REMEDIES: Final = {

@@ -16,7 +16,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
@@ -26,13 +26,10 @@ from streamproc.errors import AccessDenied, StreamprocError
 from streamproc.kafka import access
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.session import run_in_own_task
-from streamproc.model.guard_report import encode_guard_report
+from streamproc.model.guard_report import GuardState, encode_guard_report
 from streamproc.model.newest import Newest
 from streamproc.model.redaction import redact_id
-
-if TYPE_CHECKING:
-    from streamproc.model.guard_report import GuardState
-    from streamproc.settings import Settings
+from streamproc.settings import Settings
 
 log = logging.getLogger(__name__)
 

@@ -16,17 +16,15 @@ one that was begun elsewhere, by mistake or to evade a halt, is a stranger of th
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from streamproc.client.halt_records import NOWHERE, ControlNews, Halt, StatusNews
 from streamproc.client.task_ends import TaskEnds
 from streamproc.errors import Halted
 from streamproc.fleet.record_signing import LogPlace
 from streamproc.model.controls import ControlEvent, read_control
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
 
 K = TypeVar("K", bound="Hashable")
 

@@ -10,7 +10,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from typing import TYPE_CHECKING, Final, Literal, cast, get_args
+from collections.abc import Callable
+from typing import Final, Literal, cast, get_args
 
 from aiokafka import TopicPartition
 
@@ -19,15 +20,11 @@ from streamproc.errors import shown
 from streamproc.fleet.hearing import note_contact
 from streamproc.fleet.record_signing import record_signer
 from streamproc.fleet.workers import DISCONNECTED_AFTER_S, ROLE, WatchState, Workers
+from streamproc.kafka.follow import Follower
 from streamproc.kafka.partitioning import ANY, home_of
+from streamproc.kafka.reading import Record
 from streamproc.model.formats import clock, duration
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamproc.kafka.follow import Follower
-    from streamproc.kafka.reading import Record
-    from streamproc.settings import Settings
+from streamproc.settings import Settings
 
 log = logging.getLogger(__name__)
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from streamproc.client.encoding import Encoded
+from streamproc.client.encoding import Encoded
 
 UNASSIGNED: Final = 0  # until the partitions are known, every event waits in one queue
 

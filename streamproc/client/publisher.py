@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from functools import wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from streamproc.client.background import AsyncClient
 from streamproc.client.delivery import Delivery
@@ -16,22 +16,18 @@ from streamproc.client.encoding import Encoded, encode_event
 from streamproc.client.event_methods import EventMethods, Sent
 from streamproc.client.outbox import Outbox
 from streamproc.client.recent_texts import RECENT
-from streamproc.errors import InvalidEvent, Undelivered, plural
+from streamproc.errors import InvalidEvent, Unavailable, Undelivered, plural
 from streamproc.fingerprint import HashKey, fingerprint, plain_turn
 from streamproc.fingerprint.convergence import Convergence, Embed
 from streamproc.fleet.signing import command_signer
 from streamproc.fleet.standing_halts import halt_to_lift
 from streamproc.kafka.session import client_settings
-from streamproc.model.raw_events import parse_raw
+from streamproc.model.raw_events import RawEvent, parse_raw
 from streamproc.model.redaction import redact_id
 from streamproc.model.unknown_fields import UnknownFields
+from streamproc.model.wire import Event
+from streamproc.settings import Settings
 from streamproc.tracing.trace_context import current_traceparent, is_traceparent
-
-if TYPE_CHECKING:
-    from streamproc.errors import Unavailable
-    from streamproc.model.raw_events import RawEvent
-    from streamproc.model.wire import Event
-    from streamproc.settings import Settings
 
 log = logging.getLogger(__name__)
 

@@ -8,16 +8,13 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict, deque
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from streamproc.model.turn_texts import LONG_MAX, CallTexts, TurnTexts, cut, excerpt, size_of, turn_texts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from streamproc.settings import Settings
+from streamproc.settings import Settings
 
 RUNS_MAX: Final = 1_000
 TURNS_MAX: Final = 12  # of each run, the last ones: as many as a report shows of a loop

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Self
+from collections.abc import Callable
+from typing import Self
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamproc.model.controls import ControlEvent
+from streamproc.model.controls import ControlEvent
 
 
 class Subscription:

@@ -10,16 +10,13 @@ partition resumes nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
 from streamproc.errors import TaskEnded
+from streamproc.fleet.record_signing import LogPlace
 from streamproc.model.controls import ControlEvent, read_control
 from streamproc.model.newest import Newest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from streamproc.fleet.record_signing import LogPlace
 
 RUNS_MAX: Final = 100_000  # runs with tasks that have ended, or were resumed; past it, the oldest are forgotten
 STATUSES: Final = frozenset({"blocked", "stalled", "escalated", "budget_exceeded"})

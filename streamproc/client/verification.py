@@ -13,23 +13,18 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeVar
 
 import msgspec
+from aiokafka import ConsumerRecord
 
+from streamproc.client.halt_records import ControlNews, Halt, StatusNews
 from streamproc.client.halts import evict_oldest, lifted
 from streamproc.errors import InvalidEvent, Problem
-from streamproc.fleet.record_signing import RESUME_HEADER, SHOWN_MAX
+from streamproc.fleet.record_signing import RESUME_HEADER, SHOWN_MAX, RecordSigner
+from streamproc.fleet.signing import CommandSigner
 from streamproc.model.wire import OperatorResume
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from aiokafka import ConsumerRecord
-
-    from streamproc.client.halt_records import ControlNews, Halt, StatusNews
-    from streamproc.fleet.record_signing import RecordSigner
-    from streamproc.fleet.signing import CommandSigner
 
 log = logging.getLogger(__name__)
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
+from streamproc.client.heartbeat_watch import HeartbeatWatch, OnUnwatched
+from streamproc.fleet.workers import WatchState
 from streamproc.model.redaction import redact_id
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamproc.client.heartbeat_watch import HeartbeatWatch, OnUnwatched
-    from streamproc.fleet.workers import WatchState
 
 
 class Pauses(Protocol):

@@ -66,7 +66,7 @@ class DemoRun:
     @property
     def halted_at(self) -> int | None:
         """Index of the turn that triggered the halt."""
-        return self.halt.trigger.turn if self.halt is not None and self.halt.trigger is not None else None
+        return self.halt.turn if self.halt is not None else None
 
 
 class AgentRunner:

@@ -26,8 +26,8 @@ def load_trajectories(now_ms: int) -> list[Trajectory]:
     with trajectory_file() as path:
         halts: dict[str, int] = {}
         for decision in Scan([Source(path)], load_policy()):
-            if decision.severity == "halt" and decision.trigger is not None and decision.trigger.turn is not None:
-                halts.setdefault(decision.run_id, decision.trigger.turn)
+            if decision.severity == "halt" and decision.turn is not None:
+                halts.setdefault(decision.run_id, decision.turn)
         runs: dict[str, list[RawEvent]] = {}
         for line in Source(path):
             runs.setdefault(line.raw.run_id, []).append(line.raw)

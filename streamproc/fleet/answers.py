@@ -12,28 +12,21 @@ import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
-from aiokafka import TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from streamproc.core.decision import Decision
-from streamproc.errors import InvalidEvent
 from streamproc.fleet.command_events import ISSUED, REFUSED
-from streamproc.fleet.commands import OrderFacts, OrderProgress, StopCounts, progress_of
-from streamproc.fleet.record_signing import record_signer
+from streamproc.fleet.commands import Order, OrderFacts, OrderProgress, StopCounts, progress_of
+from streamproc.fleet.record_signing import read_decision, read_status, record_signer
 from streamproc.kafka import topics
-from streamproc.kafka.reading import open_consumer
+from streamproc.kafka.reading import Record, open_consumer
 from streamproc.model.controls import RunStatus
 from streamproc.model.guard_report import GUARD
 from streamproc.model.wire import HaltAcknowledged, RunFinished
-
-if TYPE_CHECKING:
-    from aiokafka import AIOKafkaConsumer
-
-    from streamproc.fleet.commands import Order
-    from streamproc.kafka.reading import Record
-    from streamproc.settings import Settings
+from streamproc.settings import Settings
 
 POLL_MS: Final = 200
 _SOURCE: Final = ("topic", "partition", "offset")  # of a dead letter
@@ -49,8 +42,6 @@ class _Head(msgspec.Struct):
 
 _ENDS: Final = tuple(f'"{kind.type}"'.encode() for kind in (HaltAcknowledged, RunFinished))
 _read_head: Final = msgspec.json.Decoder(_Head).decode
-_read_decision: Final = msgspec.json.Decoder(Decision).decode
-_read_status: Final = msgspec.json.Decoder(RunStatus).decode
 
 
 class OrderAnswers:
@@ -127,11 +118,8 @@ class OrderAnswers:
                 self._count()
 
     def _control(self, record: Record) -> None:
-        try:
-            decision = _read_decision(record.value or b"")
-            if self._signer.required:
-                self._signer.check_about("control", record, decision.run_id)
-        except (InvalidEvent, ValueError, RecursionError):
+        decision = read_decision(record.value)
+        if decision is None or not self._signer.accepts("control", record, decision.run_id):
             return
         caused_by = decision.trigger.event_id if decision.trigger is not None else ""
         if decision.code == REFUSED and f"({self.order.place})" in decision.message:
@@ -147,11 +135,8 @@ class OrderAnswers:
     def _run(self, record: Record) -> None:
         if record.key != self.order.run_id.encode("utf-8", "surrogateescape"):
             return
-        try:
-            status = _read_status(record.value or b"")
-            if self._signer.required:
-                self._signer.check_about("runs", record, status.run_id)
-        except (InvalidEvent, ValueError, RecursionError):
+        status = read_status(record.value)
+        if status is None or not self._signer.accepts("runs", record, status.run_id):
             return
         known, place = self._status, self.order.place
         if known is not None and status.partition == known.partition and status.offset < known.offset:

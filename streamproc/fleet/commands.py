@@ -11,13 +11,13 @@ import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from pydantic import SecretStr
 
 from streamproc.errors import AccessDenied, InvalidEvent, Problem, StreamprocError
 from streamproc.fingerprint import fingerprint
-from streamproc.fleet.issuing import issue_command, read_fleet, scope_of, store
+from streamproc.fleet.issuing import StoredAt, issue_command, read_fleet, scope_of, store
 from streamproc.fleet.signing import command_signer
 from streamproc.fleet.standing_halts import NO_HALT, halt_to_lift, home_partition
 from streamproc.fleet.verbs import GRANTS, RULES, VerbRule
@@ -25,10 +25,7 @@ from streamproc.model import wire
 from streamproc.model.fleet_command import WHY_MAX, FleetCommand
 from streamproc.model.formats import grouped
 from streamproc.model.raw_events import parse_raw
-
-if TYPE_CHECKING:
-    from streamproc.fleet.issuing import StoredAt
-    from streamproc.settings import Settings
+from streamproc.settings import Settings
 
 Stage = Literal[
     "sending", "unsent", "sent", "standing", "accepted", "replaced", "refused", "obeyed", "unanswered"

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 import uuid
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 import msgspec
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from streamproc.errors import InvalidEvent, Problem
-from streamproc.fleet.signing import command_signer
+from streamproc.fleet.signing import CommandSigner, command_signer
 from streamproc.fleet.state import Fleet
 from streamproc.kafka import access
 from streamproc.kafka.options import connection_options
@@ -27,12 +28,7 @@ from streamproc.model.fleet_command import (
     read_command,
 )
 from streamproc.model.redaction import redact_id, redact_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamproc.fleet.signing import CommandSigner
-    from streamproc.settings import Settings
+from streamproc.settings import Settings
 
 REQUEST_TIMEOUT_MS: Final = 15_000  # a healthy broker answers in milliseconds
 

@@ -6,12 +6,10 @@ import base64
 import hashlib
 import hmac
 import secrets
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
 from streamproc.model.signing_keys import SigningKey
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 SECRET_BYTES: Final = 32
 

@@ -9,22 +9,19 @@ could not reach the broker for longer signs and sends its records again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from collections.abc import Iterable
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
+from streamproc.core.decision import Decision
 from streamproc.errors import InvalidEvent, InvalidSettings, Problem
 from streamproc.fleet.keyring import Keyring
-from streamproc.fleet.signing import AGE_MS_MAX
+from streamproc.fleet.signing import AGE_MS_MAX, CommandSigner
 from streamproc.kafka.reading import LOG_APPEND_TIME, append_time_ms
-from streamproc.model.wire import BudgetReached, Deadline, Feedback, OperatorEvent, OperatorResume, OperatorStop
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from streamproc.fleet.signing import CommandSigner
-    from streamproc.model.wire import Event
-    from streamproc.settings import Settings
+from streamproc.model.controls import RunStatus
+from streamproc.model.wire import BudgetReached, Deadline, Event, Feedback, OperatorEvent, OperatorResume, OperatorStop
+from streamproc.settings import Settings
 
 HEADER: Final = "signature"
 RESUME_HEADER: Final = "operator.resume"
@@ -96,6 +93,24 @@ class SignedRecord(Protocol):
 
 
 _read_signature: Final = msgspec.json.Decoder(Signature).decode
+_read_decision: Final = msgspec.json.Decoder(Decision).decode
+_read_status: Final = msgspec.json.Decoder(RunStatus).decode
+
+
+def read_decision(value: bytes | None) -> Decision | None:
+    """Decode a record of the control topic; None if it is not a control event."""
+    try:
+        return _read_decision(value or b"")
+    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors, and so are Unicode errors
+        return None
+
+
+def read_status(value: bytes | None) -> RunStatus | None:
+    """Decode a record of the runs topic; None if it is not a status."""
+    try:
+        return _read_status(value or b"")
+    except (ValueError, RecursionError):
+        return None
 
 
 class RecordSigner:
@@ -156,6 +171,17 @@ class RecordSigner:
         if record.key != run_id.encode("utf-8", "surrogatepass"):
             raise InvalidEvent((Problem("key", f"{record.key!r:.80} is not the run {run_id[:64]!r}"),))
         return place
+
+    def accepts(self, role: str, record: SignedRecord, run_id: str | None = None) -> bool:
+        """Return whether a record can be a worker's, about this run if one is named: all can if none must be signed."""
+        try:
+            if self.required and run_id is None:
+                self.check(role, record)
+            elif self.required and run_id is not None:
+                self.check_about(role, record, run_id)
+        except InvalidEvent:
+            return False
+        return True
 
     def _form(self, role: str, key: bytes | None, value: bytes | None, signed: Signature) -> bytes:
         """Return the bytes to sign. The first line ends at its first newline, which JSON has only as an escape."""

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
-from streamproc.errors import InvalidEvent
-from streamproc.fleet.record_signing import record_signer
+from streamproc.fleet.record_signing import RecordSigner, record_signer
 from streamproc.kafka.partitioning import home_of
-from streamproc.kafka.reading import open_topic, partition_count
-
-if TYPE_CHECKING:
-    from streamproc.fleet.record_signing import RecordSigner
-    from streamproc.kafka.reading import Record
-    from streamproc.settings import Settings
+from streamproc.kafka.reading import Record, open_topic, partition_count
+from streamproc.settings import Settings
 
 NO_HALT: Final = "none"
 """What a resume names whose sender knows of no halt."""
@@ -103,17 +98,13 @@ async def _statuses(settings: Settings, only: int | None = None) -> AsyncIterato
 def _standing(signer: RecordSigner, record: Record) -> StandingHalt | None:
     """Return what a record says; None if it is no status that a worker has signed."""
     key = (record.key or b"").decode("utf-8", "surrogatepass")
+    if record.value is None:
+        return StandingHalt(key, record.partition, "") if signer.accepts("runs", record) else None
     try:
-        if record.value is None:
-            if signer.required:
-                signer.check("runs", record)
-            return StandingHalt(key, record.partition, "")
         status = _read(record.value)
-        if status.run_id != key:
-            return None
-        if signer.required:
-            signer.check_about("runs", record, key)
-    except (InvalidEvent, ValueError, RecursionError):
+    except (ValueError, RecursionError):
+        return None
+    if status.run_id != key or not signer.accepts("runs", record, key):
         return None
     halted = status.status == "halted" or (status.status == "finished" and status.halt is not None)
     return StandingHalt(key, record.partition, status.halt.id if halted and status.halt is not None else "")

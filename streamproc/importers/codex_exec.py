@@ -116,7 +116,7 @@ def tool_of(kind: str, item: dict[str, Any]) -> tuple[str, Any]:
         return kind, item.get(ARGUMENTS[kind])
     if kind == "mcp_tool_call":
         return f"mcp__{string(item.get('server'))}__{string(item.get('tool'))}", item.get("arguments")
-    return string(item.get("tool")) or kind, {part: item[part] for part in item.keys() - DETAILS}
+    return string(item.get("tool")) or kind, {part: value for part, value in item.items() if part not in DETAILS}
 
 
 def answer_of(kind: str, item: dict[str, Any]) -> ToolAnswer | None:

@@ -167,7 +167,8 @@ def answer_of(output: Any) -> ToolAnswer:
     if isinstance(inner, dict) and "output" in inner and isinstance(inner.get("metadata"), dict):
         code = inner["metadata"].get("exit_code")
         body = "" if is_too_deep(inner) else result_text(inner["output"])
-        return ToolAnswer(exited(_tidy(body), code), failed=_is_failure(code))
+        failed = isinstance(code, int) and not isinstance(code, bool) and code != 0
+        return ToolAnswer(exited(_tidy(body), code), failed)
     return unwrapped(text)
 
 
@@ -190,10 +191,6 @@ def unwrapped(text: str) -> ToolAnswer:
 def _tidy(text: str) -> str:
     """Return a text without the size of what was cut out of it, which counts what differs between equal results."""
     return TRUNCATED.sub(r"…\1 truncated…", text) if "truncated…" in text else text
-
-
-def _is_failure(code: Any) -> bool:
-    return isinstance(code, int) and not isinstance(code, bool) and code != 0
 
 
 def arguments_of(arguments: Any) -> Any:

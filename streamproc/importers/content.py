@@ -56,6 +56,11 @@ def usage_at(value: Any, places: Mapping[str, Sequence[str]], **fields: Any) -> 
     return {name: next(filter(None, numbers), 0) for name, numbers in found.items()} | fields
 
 
+def sums_at(value: Any, places: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """Return numbers of tokens, each the sum of those at its paths."""
+    return {name: sum(count(at_path(value, path)) for path in paths) for name, paths in places.items()}
+
+
 def text_of(content: Any) -> str:
     """Return content blocks as one text. What is no text is named, such as `[image]`."""
     if isinstance(content, str):

@@ -125,7 +125,7 @@ class CopilotSession(RecordReader):
         call = self.buffer.waiting_call(call_id)
         if not call:
             turn = self.buffer.last(self._scope(row).run_id)
-            if turn is None or turn.closed or turn.answered or turn.event.get("type"):
+            if turn is None or turn.answered or turn.event.get("type"):
                 turn = self._begin(row, number, string(row.get("id")), at)
             self.buffer.call(turn, call_id, data.get("toolName"), data.get("arguments"))
         elif call.get("args") is None:

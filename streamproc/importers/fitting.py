@@ -44,6 +44,11 @@ def fitted(event: dict[str, Any]) -> dict[str, Any]:
     return without_blanks(found)
 
 
+def finished(run_id: str, status: str) -> dict[str, Any]:
+    """Return the raw event that ends a run."""
+    return fitted({"type": "run.finished", "run_id": run_id, "status": status})
+
+
 def name(value: Any) -> str:
     """Return a value as a name of at most 256 bytes; one that is longer ends in its hash."""
     if not isinstance(value, str):

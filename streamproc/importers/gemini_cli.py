@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from streamproc.importers.content import at_path, count, exited, items, mapping, string, text_of, utc
+from streamproc.importers.content import at_path, exited, items, mapping, string, sums_at, text_of, utc
 from streamproc.importers.fitting import fitted, name
 from streamproc.importers.imported import Format, Import, Imported, ImportTally
 from streamproc.importers.log_file import LogFile, Sample
@@ -16,6 +16,9 @@ UNIT: Final = "message"
 MODEL: Final = "gemini"  # the type of what the model says
 SPOKEN: Final = (MODEL, "model")  # the second one in some sessions of 2025, with `parts` in place of `content`
 SKIPPED: Final = ("info", "warning")  # messages of the program to the person
+USAGE: Final = {
+    "input_tokens": ("input", "tool"), "output_tokens": ("output", "thoughts"), "cached_tokens": ("cached",)
+}  # fmt: skip
 # What the shell tool writes around the output of a command. Ids of processes differ between equal results.
 SHELL_HEAD: Final = re.compile(r"(?:Command: .{0,20000}?\nDirectory: [^\n]*\n)?(?:Output|Stdout): ", re.DOTALL)
 SHELL_TAIL: Final = re.compile(
@@ -112,7 +115,7 @@ def _events(message: dict[str, Any], session: str, message_id: str, tally: Impor
             "output": text_of(message["content"] if "content" in message else message.get("parts")),
             "tool_calls": [_call(call) for call in requested],
             "model": string(message.get("model")),
-            "usage": usage_in(mapping(message.get("tokens"))),
+            "usage": sums_at(message.get("tokens"), USAGE),
         }
         if any(call.get("status") == "cancelled" for call in requested):
             yield heard  # a person declined a call
@@ -155,15 +158,6 @@ def unwrapped(text: str) -> tuple[str, int]:
     body = text[head.end() :]
     tail = SHELL_TAIL.search(body)
     return (body, 0) if tail is None else (body[: tail.start()], int(tail["code"] or 0))
-
-
-def usage_in(tokens: dict[str, Any]) -> dict[str, int]:
-    """Return the numbers of tokens of a message."""
-    return {
-        "input_tokens": count(tokens.get("input")) + count(tokens.get("tool")),
-        "output_tokens": count(tokens.get("output")) + count(tokens.get("thoughts")),
-        "cached_tokens": count(tokens.get("cached")),
-    }
 
 
 PLACES: Final = (".gemini/tmp/*/chats/session-*.json", ".gemini/tmp/*/chats/session-*.jsonl")

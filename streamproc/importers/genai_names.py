@@ -74,20 +74,25 @@ INPUT_TOKENS: Final = (
     "gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt", "ai.usage.inputTokens",
     "ai.usage.promptTokens",
 )  # fmt: skip
-OUTPUT_TOKENS: Final = (
-    "gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion",
-    "ai.usage.outputTokens", "ai.usage.completionTokens",
-)  # fmt: skip
-TOTAL_TOKENS: Final = ("gen_ai.usage.total_tokens", "llm.usage.total_tokens", "llm.token_count.total", "ai.usage.totalTokens")  # fmt: skip  # noqa: E501
-CACHED_TOKENS: Final = (
-    "gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cache_read_input_tokens", "cache_read_input_tokens",
-    "llm.token_count.prompt_details.cache_read", "ai.usage.cachedInputTokens",
-    "gen_ai.usage.details.cache_read_tokens",
-)  # fmt: skip
-CACHE_WRITES: Final = (
-    "gen_ai.usage.cache_write.input_tokens", "gen_ai.usage.cache_creation.input_tokens",
-    "gen_ai.usage.cache_creation_input_tokens", "llm.token_count.prompt_details.cache_write",
-)  # fmt: skip
+USAGE: Final = {
+    "input_tokens": INPUT_TOKENS,
+    "output_tokens": (
+        "gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion",
+        "ai.usage.outputTokens", "ai.usage.completionTokens",
+    ),
+    "cached_tokens": (
+        "gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cache_read_input_tokens", "cache_read_input_tokens",
+        "llm.token_count.prompt_details.cache_read", "ai.usage.cachedInputTokens",
+        "gen_ai.usage.details.cache_read_tokens",
+    ),
+    "cache_write_tokens": (
+        "gen_ai.usage.cache_write.input_tokens", "gen_ai.usage.cache_creation.input_tokens",
+        "gen_ai.usage.cache_creation_input_tokens", "llm.token_count.prompt_details.cache_write",
+    ),
+    "total_tokens": (
+        "gen_ai.usage.total_tokens", "llm.usage.total_tokens", "llm.token_count.total", "ai.usage.totalTokens",
+    ),
+}  # fmt: skip
 COST: Final = ("gen_ai.usage.cost", "llm.cost.total", "operation.cost")
 
 OUTPUT_MESSAGES: Final = ("gen_ai.output.messages",)

@@ -18,10 +18,8 @@ from streamproc.importers.genai_messages import (
     ModelInput,
     arguments,
     as_id,
-    call_id_in,
     said,
     told,
-    tool_message,
     unflattened,
 )
 from streamproc.importers.trace_steps import AGENT, CONTROL_FLOW, MODEL, QUERY, SCOPE, TOOL, Step, failed
@@ -167,10 +165,7 @@ def _read_tool(step: Step, span: SpanRecord) -> None:
             result = event.attributes.get("content", mapping(event.body).get("content"))
     if result is None or _is_cut(result) or names.DEFERRED in attributes:
         return
-    message = _unwrapped_result(result)
-    step.call_id = step.call_id or call_id_in(message)
-    returned, is_error = tool_message(message)
-    step.returns(returned, is_error=is_error)
+    step.returns(_unwrapped_result(result))
 
 
 def unwrapped_args(value: Any) -> Any:
@@ -204,19 +199,10 @@ def _read_model(step: Step, span: SpanRecord) -> None:
 
 def usage_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the usage of a model call; cached tokens are among its input tokens."""
-    tokens = count(_value(attributes, names.INPUT_TOKENS))
-    cached = count(_value(attributes, names.CACHED_TOKENS))
-    written = count(_value(attributes, names.CACHE_WRITES))
-    if cached > tokens > 0:  # counted beside the others, as Anthropic's API does
-        tokens += cached + written
-    return {
-        "input_tokens": tokens,
-        "output_tokens": count(_value(attributes, names.OUTPUT_TOKENS)),
-        "cached_tokens": cached,
-        "cache_write_tokens": written,
-        "total_tokens": count(_value(attributes, names.TOTAL_TOKENS)),
-        "cost_usd": _value(attributes, names.COST),
-    }
+    found: dict[str, Any] = {name: count(_value(attributes, wanted)) for name, wanted in names.USAGE.items()}
+    if found["cached_tokens"] > found["input_tokens"] > 0:  # counted beside the others, as Anthropic's API does
+        found["input_tokens"] += found["cached_tokens"] + found["cache_write_tokens"]
+    return found | {"cost_usd": _value(attributes, names.COST)}
 
 
 def _answer(span: SpanRecord) -> ModelAnswer:

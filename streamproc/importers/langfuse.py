@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from streamproc.importers.content import at_path, count, first_text, items, mapping, string, utc_ms
-from streamproc.importers.genai_messages import arguments, as_id, call_id_in, said, told, tool_message
+from streamproc.importers.genai_messages import arguments, as_id, call_id_in, said, told
 from streamproc.importers.genai_names import CALL_ID, DEFERRED
 from streamproc.importers.genai_spans import agent_name, kind_by_attributes, unwrapped_args
 from streamproc.importers.imported import Format, Import, Imported, any_row
@@ -137,10 +137,8 @@ def _read_tool(step: Step, row: _Row, attributes: dict[str, Any]) -> None:
     step.call_id = step.call_id or call_id_in(output)
     args = twice_parsed(row["input"])
     step.args = unwrapped_args(arguments(args)) if args is not None else None
-    if output is None or DEFERRED in attributes:
-        return
-    result, is_error = tool_message(output)
-    step.returns(result, is_error=is_error)
+    if output is not None and DEFERRED not in attributes:
+        step.returns(output)
 
 
 def _read_model(step: Step, row: _Row) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from streamproc.importers.content import at_path, items, mapping, string, usage_at, utc_ms
-from streamproc.importers.genai_messages import arguments, as_id, call_id_in, said, told, tool_message
+from streamproc.importers.genai_messages import arguments, as_id, said, told
 from streamproc.importers.genai_spans import unwrapped_args
 from streamproc.importers.imported import Format, Import, Imported, any_row
 from streamproc.importers.log_file import LogFile
@@ -166,10 +166,7 @@ def _read_tool(step: Step, run: dict[str, Any]) -> None:
     outputs = run.get("outputs")
     if not outputs and outputs != "":
         return
-    output = mapping(outputs).get("output", outputs)
-    step.call_id = call_id_in(output)
-    result, is_error = tool_message(output)
-    step.returns(result, is_error=is_error)
+    step.returns(mapping(outputs).get("output", outputs))
 
 
 def _read_model(step: Step, run: dict[str, Any], metadata: dict[str, Any]) -> None:

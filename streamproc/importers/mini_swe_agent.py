@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from streamproc.importers.content import at_path, exited, first_text, items, mapping, string, text_of
-from streamproc.importers.fitting import fitted, seconds
+from streamproc.importers.fitting import finished, seconds
 from streamproc.importers.imported import Format, Import, Imported
 from streamproc.importers.log_file import LogFile, Sample
 from streamproc.importers.pairing import Pairing
@@ -153,8 +153,7 @@ class _Run:
         yield from left
         status = string(self._info.get("exit_status"))
         if status:
-            finished = {"type": "run.finished", "run_id": self._base["run_id"], "status": status}
-            yield Imported(fitted(finished), number, UNIT)
+            yield Imported(finished(self._base["run_id"], status), number, UNIT)
 
 
 def _said(message: dict[str, Any]) -> str:

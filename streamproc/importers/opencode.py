@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from streamproc.errors import InvalidEvent, Problem
-from streamproc.importers.content import at_path, count, first_text, items, mapping, string
+from streamproc.importers.content import at_path, first_text, items, mapping, string, sums_at
 from streamproc.importers.fitting import fitted, name
 from streamproc.importers.imported import Format, Import, Imported, ImportTally
 from streamproc.importers.log_bytes import open_regular, read_beside
@@ -31,6 +31,10 @@ STREAMED: Final = frozenset({"step_start", "step_finish", "text", "reasoning", "
 # How the error of a call begins that a person declined or stopped.
 DECLINED: Final = ("The user rejected permission", "Tool execution aborted", "The user dismissed")
 ABORTED: Final = "MessageAbortedError"
+USAGE: Final = {
+    "input_tokens": ("input", "cache.read", "cache.write"), "output_tokens": ("output", "reasoning"),
+    "cached_tokens": ("cache.read",),
+}  # fmt: skip
 # Parts without a share in what the agent did.
 ASIDE: Final = frozenset({"reasoning", "step-start", "snapshot", "patch", "file", "agent", "compaction", "subtask"})
 
@@ -185,7 +189,7 @@ class SessionReader:
         kind = string(part.get("type"))
         turn = self._turn
         if kind == "step-finish":
-            turn["usage"] = _usage(part)
+            turn["usage"] = sums_at(part.get("tokens"), USAGE) | {"cost_usd": part.get("cost")}
             turn["at"] = _latest(turn.get("at"), at)
             yield from self.end()
         elif kind == "text":
@@ -255,17 +259,6 @@ def _call(part: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
     elif state.get("status") == "error" and not string(state.get("error")).startswith(DECLINED):
         found["error"] = string(state.get("error")) or True
     return found  # one that is declined, pending or running has no result
-
-
-def _usage(part: dict[str, Any]) -> dict[str, Any]:
-    tokens = mapping(part.get("tokens"))
-    read_tokens = count(at_path(tokens, "cache.read"))
-    return {
-        "input_tokens": count(tokens.get("input")) + read_tokens + count(at_path(tokens, "cache.write")),
-        "output_tokens": count(tokens.get("output")) + count(tokens.get("reasoning")),
-        "cached_tokens": read_tokens,
-        "cost_usd": part.get("cost"),
-    }
 
 
 def _error(error: dict[str, Any]) -> dict[str, Any]:

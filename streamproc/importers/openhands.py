@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from streamproc.importers.content import at_path, exited, first_text, items, mapping, string, text_of, usage_at, utc
-from streamproc.importers.fitting import fitted, name
+from streamproc.importers.fitting import finished, name
 from streamproc.importers.imported import Format, Import, Imported, ImportTally
 from streamproc.importers.log_bytes import read_beside
 from streamproc.importers.log_file import LogFile, Sample
@@ -215,8 +215,7 @@ class Conversation:
         """Yield what is left, and the end of the run if the conversation's state says so."""
         yield from self._pairing.rest()
         if self._status in FINAL_STATES:
-            finished = {"type": "run.finished", "run_id": self._base["run_id"], "status": self._status}
-            yield Imported(fitted(finished), self._number, UNIT)
+            yield Imported(finished(self._base["run_id"], self._status), self._number, UNIT)
 
 
 def _usage_by_response(state: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from streamproc.importers.content import at_path, exited, first_text, items, mapping, string, text_of, utc
-from streamproc.importers.fitting import fitted, name
+from streamproc.importers.fitting import finished, name
 from streamproc.importers.imported import Format, Import, Imported, ImportTally
 from streamproc.importers.log_file import LogFile, Sample
 from streamproc.importers.pairing import Pairing
@@ -199,8 +199,7 @@ class EventStream:
         while self._agents:
             yield from self._agents.pop().pairing.rest()
         if self._state:
-            finished = {"type": "run.finished", "run_id": self._session, "status": self._state}
-            yield Imported(fitted(finished), self._number, UNIT)
+            yield Imported(finished(self._session, self._state), self._number, UNIT)
 
 
 class _Agent:

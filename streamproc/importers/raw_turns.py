@@ -122,7 +122,6 @@ class PendingTurn:
     event: dict[str, Any]
     key: str = ""  # of the model's response, if it comes in several records
     at: int | None = None  # when its last part happened, in ms
-    closed: bool = False  # whether all of its parts were read, except results
     texts: dict[str, None] = field(default_factory=dict)  # in the order in which they were said
     calls: list[dict[str, Any]] = field(default_factory=list)
     call_ids: set[str] = field(default_factory=set)
@@ -164,11 +163,9 @@ class TurnBuffer:
         self._done: list[Imported] = []
 
     def begin(self, run_id: str, number: int, event: dict[str, Any], key: str = "") -> PendingTurn:
-        """Begin an event. The run's former one is closed."""
+        """Begin an event. The run's former one gets no further parts, except results."""
         turns = self._runs.setdefault(run_id, deque())
         self._runs.move_to_end(run_id)
-        if turns:
-            turns[-1].closed = True
         turn = PendingTurn(run_id, number, event, key)
         turns.append(turn)
         if key:
@@ -227,7 +224,7 @@ class TurnBuffer:
         """Yield the events that are complete."""
         for run_id in list(self._changed):
             turns = self._runs[run_id]
-            while turns and turns[0].closed and (not turns[0].waits_for or len(turns) > WAITING_MAX):
+            while len(turns) > 1 and (not turns[0].waits_for or len(turns) > WAITING_MAX):
                 self._emit(turns.popleft())
         self._changed.clear()
         yield from self._done

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from streamproc.errors import InvalidEvent, Problem
 from streamproc.importers.content import items, mapping, string, text_of
-from streamproc.importers.fitting import fitted
+from streamproc.importers.fitting import finished, fitted, seconds
 from streamproc.importers.imported import Format, Import, Imported
 from streamproc.importers.log_file import LogFile, Sample
 from streamproc.model.expansion import parsed
@@ -90,8 +90,7 @@ def _run(document: dict[str, Any], base: dict[str, Any], reading: Import) -> Ite
         yield Imported(fitted(turn), number, "step")
     status = info.get("exit_status")
     if isinstance(status, (str, int)) and status != "":
-        finished = {"type": "run.finished", "run_id": base["run_id"], "status": str(status)}
-        yield Imported(fitted(finished), max(1, len(steps)), "step")
+        yield Imported(finished(base["run_id"], str(status)), max(1, len(steps)), "step")
 
 
 def _agent(document: dict[str, Any]) -> str:
@@ -107,7 +106,7 @@ def _turn(step: dict[str, Any], base: dict[str, Any], number: int) -> dict[str, 
         **base,
         "event_id": f"{base['run_id']}/{number}",
         "output": string(step.get("thought")) or string(step.get("response")),
-        "usage": {"duration_ms": _duration_ms(step.get("execution_time"))},
+        "usage": {"duration_ms": seconds(step.get("execution_time"))},
     }
     action = string(step.get("action")).strip()
     if action:  # else the answer could not be parsed, and the model was asked again
@@ -125,12 +124,6 @@ def _call(action: str, observation: Any, state: Any) -> dict[str, Any]:
     text = text_of(observation).replace("\r\n", "\n")
     call["error" if FAILED.match(text[:FAILURE_WITHIN].lstrip()) else "result"] = text
     return call
-
-
-def _duration_ms(seconds: Any) -> int:
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < 10**9:
-        return 0
-    return int(1000 * seconds)
 
 
 def _total(info: dict[str, Any]) -> dict[str, Any]:

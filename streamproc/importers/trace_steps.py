@@ -8,13 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from streamproc.fingerprint.requests import Prompt
 from streamproc.importers.content import text_of
-
-if TYPE_CHECKING:
-    from streamproc.importers.genai_messages import ModelAnswer, ModelInput
+from streamproc.importers.genai_messages import ModelAnswer, ModelInput, call_id_in, tool_message
 
 MODEL: Final = "model"  # a call of a model
 TOOL: Final = "tool"
@@ -84,8 +82,10 @@ class Step:
         self.request, self.prompt = heard.request, heard.prompt
         self.output, self.calls = answer.text, answer.calls
 
-    def returns(self, result: Any, *, is_error: bool) -> None:
-        """Note what a tool returned."""
+    def returns(self, output: Any) -> None:
+        """Note what a tool returned: a message, or the result itself."""
+        self.call_id = self.call_id or call_id_in(output)
+        result, is_error = tool_message(output)
         if is_error:
             failed(self, result if isinstance(result, str) else text_of(result))
         else:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired
+from typing import Annotated, Any, NotRequired
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, hook_config
 from langchain.agents.middleware.types import PrivateStateAttr
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.channels.untracked_value import UntrackedValue
 from langgraph.config import get_config
+from langgraph.runtime import Runtime
 
 from streamproc.integrations._langchain_messages import (
     WARNING_ID,
@@ -26,11 +28,6 @@ from streamproc.integrations._langchain_spans import is_control_flow
 from streamproc.integrations._requests import Requests
 from streamproc.integrations._steps import Steps, model_field
 from streamproc.integrations.watch import Watch, sparing
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator
-
-    from langgraph.runtime import Runtime
 
 
 @dataclass(eq=False)  # servers write data classes as JSON

@@ -5,23 +5,19 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 from weakref import WeakSet
 
 from streamproc.client import BlockingHaltListener, BlockingTurnPublisher
 from streamproc.client.background import Background
-from streamproc.client.heartbeat_watch import check_on_unwatched
+from streamproc.client.heartbeat_watch import OnUnwatched, check_on_unwatched
+from streamproc.client.waits import Waits
 from streamproc.errors import Halted, StreamprocError, TaskEnded
 from streamproc.integrations.backends import Reporters, Warnings
 from streamproc.kafka.session import client_settings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamproc.client.heartbeat_watch import OnUnwatched
-    from streamproc.client.waits import Waits
-    from streamproc.model.controls import ControlEvent, RunStatus
-    from streamproc.settings import Settings
+from streamproc.model.controls import ControlEvent, RunStatus
+from streamproc.settings import Settings
 
 CLOSE_TIMEOUT_S: Final = 5.0  # for what is under way when a watch closes that is not the last one
 

@@ -7,18 +7,14 @@ knows the version that aiokafka prefers; a broker without it (before Kafka 2.3) 
 
 from __future__ import annotations
 
+from io import BytesIO
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Self
 
+from aiokafka import AIOKafkaConsumer
 from aiokafka.protocol.fetch import FetchRequest_v11, FetchResponse_v11
 
 from streamproc.kafka.batch_limits import UnpackBudget
-
-if TYPE_CHECKING:
-    from io import BytesIO
-    from typing import Self
-
-    from aiokafka import AIOKafkaConsumer
 
 _HEAD: Final = Struct(">ihii")  # throttle time, error, session, number of topics
 _SHORT: Final = Struct(">h")  # bytes of a topic's name

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Hashable
+from typing import Any, Final
 from weakref import WeakSet
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
 
 FIRST_LINES: Final = 5  # of a kind, logged as they come
 INTERVAL_S: Final = 30.0  # between two lines of a kind after that

@@ -11,10 +11,9 @@ It depends on aiokafka's internals, of which `deploy` pins the version.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from aiokafka import AIOKafkaConsumer
+from aiokafka import AIOKafkaConsumer
 
 # The next fetch leaves after this time in any case: a reader that is busy for longer reads ahead meanwhile.
 HOLD_MAX_S: Final = 0.001

@@ -28,11 +28,18 @@ SILENCE_MAX_S: Final = 30.0  # without one record before the broker counts as go
 Record = ConsumerRecord[bytes | None, bytes | None]
 
 LOG_APPEND_TIME: Final = 1  # the timestamp type of a record that has the broker's time
+AT_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999, the last that a calendar date can have
 
 
 def append_time_ms(record: Any) -> int | None:
     """Return the broker's time of a record; None if it has the time that its sender chose."""
     return int(record.timestamp) if record.timestamp_type == LOG_APPEND_TIME else None
+
+
+def log_time(record: Any) -> int | None:
+    """Return the log time of a record; None if it is not a valid time."""
+    at_ms: int | None = record.timestamp
+    return at_ms if at_ms is not None and 0 <= at_ms <= AT_MS_MAX else None
 
 
 class Extent(NamedTuple):

@@ -13,11 +13,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from typing import Final
 
 EVERY_S: Final = 60.0
 GRACE_S: Final = 10.0  # a broker that restarts is back by then, and an `Outage` has noticed one that is gone

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import Any, Final
 
 UNKNOWN: Final = "unknown"  # settings that a broker does not show to a user without DescribeConfigs
 CLOCK: Final = "message.timestamp.type"

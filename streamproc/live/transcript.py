@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import orjson
 
-from streamproc.importers.content import at_path, mapping, string
-from streamproc.importers.gemini_cli import usage_in
+from streamproc.importers.content import at_path, string, sums_at
+from streamproc.importers.gemini_cli import USAGE
 from streamproc.importers.raw_turns import usage_of
 from streamproc.model.newest import Newest
 
@@ -83,5 +83,5 @@ class TranscriptTail:
             return TOTAL, usage_of(at_path(row, "payload.info.total_token_usage"))
         if kind == "gemini":
             self.model = string(row.get("model")) or self.model
-            return string(row.get("id")), usage_in(mapping(row.get("tokens")))
+            return string(row.get("id")), sums_at(row.get("tokens"), USAGE)
         return "", {}

@@ -11,16 +11,14 @@ import ipaddress
 import logging
 from collections.abc import Callable, Collection
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.typedefs import Handler
+from aiohttp.web import Application
 
 from streamproc.metrics.own_host import is_loopback, loopback_hosts, names_host
-
-if TYPE_CHECKING:
-    from aiohttp.typedefs import Handler
-    from aiohttp.web import Application
 
 IDLE_S: Final = 75.0  # until a connection without a request is closed; longer than proxies and scrapers pause
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from aiohttp import web
+from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from streamproc.errors import InvalidSettings
 from streamproc.metrics.bounded_http import BoundedRunner
 from streamproc.settings import PORT_MAX, read_address
-
-if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
 
 log = logging.getLogger(__name__)
 

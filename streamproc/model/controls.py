@@ -286,10 +286,14 @@ class ControlEvent(PublishedRecord, kw_only=True, frozen=True, dict=True):
         """Whether this stops the run."""
         return self.severity == "halt"
 
+    @property
+    def turn(self) -> int | None:
+        """Index of the turn that caused this; None if no turn did."""
+        return self.trigger.turn if self.trigger is not None else None
+
     def __str__(self) -> str:
         """Say what was decided, why, and on which evidence, for a terminal or a log."""
-        turn = self.trigger.turn if self.trigger is not None else None
-        places = [f"run {self.run_id}", *([f"turn {turn}"] if turn is not None else [])]
+        places = [f"run {self.run_id}", *([f"turn {self.turn}"] if self.turn is not None else [])]
         places += [f"node {self.node}"] if self.node else []
         lines = [f"{self.severity.upper()} {self.code}, {', '.join(places)}: {self.message}"]
         if self.evidence is not None:

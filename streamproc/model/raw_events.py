@@ -95,10 +95,7 @@ class ToolCall(Model):
     retryable: Retryable = None
 
     aliases: ClassVar = TOOL_CALL_ALIASES
-
-    @classmethod
-    def renamed(cls, data: Mapping[Any, Any]) -> Mapping[Any, Any]:
-        return rename_tool_call(data)
+    renamed: ClassVar = staticmethod(rename_tool_call)
 
 
 class TestReport(Model):
@@ -133,10 +130,7 @@ class UsageReport(Model):
     cache_write_tokens: Whole = Field(0, description="how many of the input tokens were written to a cache")
 
     aliases: ClassVar = USAGE_ALIASES
-
-    @classmethod
-    def renamed(cls, data: Mapping[Any, Any]) -> Mapping[Any, Any]:
-        return rename_usage(data)
+    renamed: ClassVar = staticmethod(rename_usage)
 
 
 class RoutingDecision(Model):
@@ -198,10 +192,7 @@ class RawTurn(RawEvent):
         "tool_calls": ToolCall, "errors": ErrorReport, "usage": UsageReport, "tests": TestReport,
         "decision": RoutingDecision,
     }  # fmt: skip
-
-    @classmethod
-    def renamed(cls, data: Mapping[Any, Any]) -> Mapping[Any, Any]:
-        return rename_turn(data)
+    renamed: ClassVar = staticmethod(rename_turn)
 
 
 class RawRunStarted(RawEvent):

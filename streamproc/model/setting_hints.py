@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from typing import Final
 
 UNREAD_FILE: Final = ".env"  # read by earlier versions
 UNREAD_BYTES_MAX: Final = 65_536  # of it, to see whether it has settings

@@ -1,8 +1,9 @@
-"""Times and ages as people write them in an address: `2026-01-01T12:00:00Z`, or `15m` for a quarter of an hour ago."""
+"""The wall clock, and times and ages as people write them: `2026-01-01T12:00:00Z`, or `15m` for 15 minutes ago."""
 
 from __future__ import annotations
 
 import re
+import time
 from datetime import UTC, datetime
 from typing import Final
 
@@ -10,6 +11,11 @@ from streamproc.model.raw_fields import read_time_ms
 
 UNITS_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _AGE: Final = re.compile(r"(\d{1,6})([smhd])", re.ASCII)
+
+
+def wall_ms() -> int:
+    """Return the time of this machine in epoch ms."""
+    return int(time.time() * 1000)
 
 
 def read_age_ms(text: str) -> int | None:

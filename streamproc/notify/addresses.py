@@ -10,22 +10,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 from urllib.parse import quote
 
 from pydantic import SecretStr
 
 from streamproc.errors import InvalidSettings
 from streamproc.kafka.log_limit import LogLimit
+from streamproc.model.notification import Notice
 from streamproc.notify.delivery_queue import DeliveryQueue
-from streamproc.notify.notification_config import PLACE, address_of
+from streamproc.notify.notification_config import PLACE, Destination, NotificationConfig, address_of
 from streamproc.notify.service import Service
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamproc.model.notification import Notice
-    from streamproc.notify.notification_config import Destination, NotificationConfig
 
 QUEUES_MAX: Final = 500  # addresses of one destination; past it, those that have sent everything are forgotten
 SAMPLE: Final = "ada@example.com"  # fits into every URL that is meant for names

@@ -16,13 +16,11 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from streamproc.model.notification import Message, Notice, message_of, summary_of
 from streamproc.notify.notification_config import NotificationConfig, Rate
-
-if TYPE_CHECKING:
-    from streamproc.notify.service import Service
+from streamproc.notify.service import Service
 
 log = logging.getLogger(__name__)
 

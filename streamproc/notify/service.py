@@ -6,16 +6,14 @@ import asyncio
 import logging
 import re
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 import apprise
 
 from streamproc.errors import InvalidSettings
 from streamproc.model.notification import Message, Urgency
-
-if TYPE_CHECKING:
-    from streamproc.notify.notification_config import Destination
+from streamproc.notify.notification_config import Destination
 
 KINDS: Final = {
     Urgency.LOW: apprise.NotifyType.INFO,

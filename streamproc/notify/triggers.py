@@ -208,8 +208,8 @@ def subject_of(control: ControlEvent) -> str:
 def _evidence(control: ControlEvent) -> str:
     """Describe the evidence in one paragraph: the message, then tool, turns, figures and other facts."""
     seen = control.evidence
-    turn = control.trigger.turn if control.trigger is not None else None
-    parts = [f"{control.code}{f' at turn {turn}' if turn is not None else ''}: {control.message}"]
+    place = f" at turn {control.turn}" if control.turn is not None else ""
+    parts = [f"{control.code}{place}: {control.message}"]
     if seen is not None:
         figures = None if seen.used is None else f"{seen.used} of {seen.limit} {seen.unit or ''}".rstrip()
         facts = (

@@ -7,16 +7,14 @@ all are watched again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import xxhash
 
+from streamproc.fleet.watching import Watching
 from streamproc.model.controls import ControlEvent, ControlEvidence, ControlTrigger
 from streamproc.model.formats import time_of_day
 from streamproc.model.log_time import rfc3339
-
-if TYPE_CHECKING:
-    from streamproc.fleet.watching import Watching
 
 CODE: Final = "FLEET004"
 TAKEOVER_S: Final = 30.0  # a dead worker's session lasts ten seconds by default; a rebalance and a recovery follow

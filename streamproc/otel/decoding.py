@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import orjson
 from google.protobuf.message import DecodeError
-from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, TracesData
 
 from streamproc.importers.genai_spans import SpanEvent, SpanRecord
 from streamproc.importers.otlp import VALUE_DEPTH_MAX, spans_of
 from streamproc.model.expansion import json_expands_beyond
 from streamproc.otel.wire_size import NotProtobuf, message_expands_beyond
-
-if TYPE_CHECKING:
-    from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
-    from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 Encoding = Literal["protobuf", "json"]
 

@@ -6,27 +6,20 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from streamproc.client import HaltListener, TurnPublisher
 from streamproc.errors import InvalidSettings
 from streamproc.metrics import definitions, exposing
 from streamproc.metrics.clients import publisher_readings
 from streamproc.metrics.readings import Reading
+from streamproc.otel.assembly import AssemblyLimits
 from streamproc.otel.bridge import BUFFER_MAX, SpanBridge
 from streamproc.otel.receiver import SpanReceiver
 from streamproc.otel.span_topic import SpanTopicReader
-from streamproc.settings import LOOPBACK
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from streamproc.client import TurnPublisher
-    from streamproc.otel.assembly import AssemblyLimits
-    from streamproc.otel.bridge import SpanBridge
-    from streamproc.settings import Settings
+from streamproc.settings import LOOPBACK, Settings
 
 log = logging.getLogger(__name__)
 

@@ -6,12 +6,10 @@ the tags and lengths of the wire format, and stops as soon as the messages would
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from google.protobuf.descriptor import Descriptor
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
-
-if TYPE_CHECKING:
-    from google.protobuf.descriptor import Descriptor
 
 FIELD_BYTES: Final = 16  # of a field in its message: a text is a pointer and a length
 MESSAGE_BYTES: Final = 32  # of each message besides: its header, and its place in a list that grows

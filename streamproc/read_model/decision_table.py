@@ -60,7 +60,7 @@ def decision_news(decision: Decision, value: bytes, time_ms: int) -> DecisionNew
     row = (
         decision.id, time_ms, decision.run_id, at_ms or time_ms, decision.code, decision.severity,
         decision.action or "", decision.message[:MESSAGE_MAX],
-        min(trigger.turn, 2**62) if trigger is not None and trigger.turn is not None else None,
+        None if decision.turn is None else min(decision.turn, 2**62),
         decision.workflow or "", decision.tenant or "", decision.user or "", place.partition, place.offset,
         policy.hash if policy is not None else "", stopped_by, waited, packed(value),
     )  # fmt: skip

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from streamproc.errors import InvalidEvent
 from streamproc.fleet.keyring import Keyring
-from streamproc.fleet.record_signing import RecordSigner
+from streamproc.fleet.record_signing import RecordSigner, read_decision, read_status
 from streamproc.fleet.signing import CommandSigner
 from streamproc.kafka.partitioning import EVERYWHERE
 from streamproc.read_model.account_table import AccountTable, account_news, limit_news
@@ -29,7 +29,6 @@ from streamproc.read_model.run_facts import StatusFacts, note_current, note_find
 from streamproc.read_model.run_table import RunTable
 from streamproc.read_model.series import SeriesTable
 from streamproc.read_model.turn_table import TurnHead, TurnTable, turn_head
-from streamproc.replay.stats import read_decision, read_status
 
 if TYPE_CHECKING:
     import sqlite3

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 from streamproc.model.fleet_command import FLEET, FleetCommand
-from streamproc.model.time_range import time_or_age_ms
+from streamproc.model.time_range import time_or_age_ms, wall_ms
+from streamproc.read_model.rows import DecisionFilter, LiveRun, RunFilter
 from streamproc.read_model.run_facts import FINISHED, SHOWN
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from streamproc.read_model.rows import DecisionFilter, LiveRun, RunFilter
 
 TEXT_MAX: Final = 200  # characters of a text to search for
 FIELDS: Final = ("workflow", "tenant", "user", "code")
@@ -69,7 +65,7 @@ def fits(run: LiveRun, wanted: RunFilter) -> bool:
     for name in (*FIELDS, "status"):
         if (value := getattr(wanted, name)) and getattr(run, name) != value:
             return False
-    since, until = (time_or_age_ms(one, now_ms()) for one in (wanted.since, wanted.until))
+    since, until = (time_or_age_ms(one, wall_ms()) for one in (wanted.since, wanted.until))
     if run.at_ms < since or (until and run.started_ms >= until):
         return False
     texts = (run.run_id, run.workflow, run.user, run.code, run.message)
@@ -92,11 +88,6 @@ def decision_filter(wanted: DecisionFilter) -> tuple[list[str], list[str]]:
     return where, values
 
 
-def now_ms() -> int:
-    """Return the wall clock in ms."""
-    return time.time_ns() // 1_000_000
-
-
 def _equal(wanted: Mapping[str, str]) -> tuple[list[str], list[str]]:
     """Return the conditions that fields have these values; empty ones match all."""
     given = {name: bound(value) for name, value in wanted.items() if value}
@@ -111,7 +102,7 @@ def bound(text: str) -> str:
 def _between(ends: tuple[tuple[str, str], ...], where: list[str], values: list[str]) -> None:
     """Add the conditions of times or ages, each with the column and the sign that it is compared by."""
     for compared, text in ends:
-        if at_ms := time_or_age_ms(text, now_ms()):
+        if at_ms := time_or_age_ms(text, wall_ms()):
             where.append(f"{compared} CAST(? AS INTEGER)")
             values.append(str(at_ms))
 

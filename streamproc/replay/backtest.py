@@ -113,8 +113,7 @@ class PolicyReplay:
         run = self._runs.read(decision.run_id)
         assert run is not None
         if known is None:
-            turn = decision.trigger.turn if decision.trigger is not None else None
-            self._halted[decision.run_id] = _Halted(decision.code, turn or 0, Spent.by(run), Spent())
+            self._halted[decision.run_id] = _Halted(decision.code, decision.turn or 0, Spent.by(run), Spent())
         elif known.since is None:
             known.since = Spent.by(run)
 

@@ -11,7 +11,7 @@ from streamproc.core.decision import Decision, PolicyRef
 from streamproc.errors import InvalidPolicy, plural
 from streamproc.policy import Policy, load_policy
 from streamproc.policy.files import preset_names
-from streamproc.replay.diff import Difference, Moved, PublishedDecision, turn_of
+from streamproc.replay.diff import Difference, Moved, PublishedDecision
 
 Why = Literal["policy", "retention", "unsigned", "engine", "unknown"]
 Kind = Literal["missing", "extra", "earlier", "later", "other-id"]
@@ -185,7 +185,7 @@ def describe(one: Explained) -> str:
     shown = one.decided or one.published
     assert shown is not None
     if one.decided is not None and one.published is not None:
-        turns = f"at turn {turn_of(one.decided)}, published at turn {one.published.turn}"
+        turns = f"at turn {one.decided.turn or 0}, published at turn {one.published.turn}"
     else:
-        turns = f"at turn {turn_of(one.decided) if one.decided is not None else one.published.turn}"  # type: ignore[union-attr]
+        turns = f"at turn {shown.turn or 0 if one.published is None else shown.turn}"
     return f"{shown.severity} {shown.code} {turns}"

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 from streamproc.core.decision import Decision, PolicyRef
 from streamproc.fleet.command_events import ALL
+from streamproc.fleet.record_signing import read_decision
 from streamproc.kafka.reading import Extent
-from streamproc.replay.stats import read_decision
 
 
 class PublishedDecision(NamedTuple):
@@ -41,7 +41,7 @@ class Moved(NamedTuple):
     @property
     def turns_later(self) -> int:
         """By how many turns the replay decides later; negative: earlier."""
-        return turn_of(self.decided) - (self.published.turn or 0)
+        return (self.decided.turn or 0) - (self.published.turn or 0)
 
 
 class Difference(NamedTuple):
@@ -86,7 +86,7 @@ def read_published(value: bytes | None, *, signed: bool = True) -> PublishedDeci
         partition=trigger.partition if trigger is not None else None,
         offset=trigger.offset if trigger is not None else None,
         policy_hash=policy.hash if policy is not None else "",
-        turn=trigger.turn if trigger is not None else None,
+        turn=found.turn,
         workflow=found.workflow,
         user=found.user,
         tenant=found.tenant,
@@ -94,12 +94,6 @@ def read_published(value: bytes | None, *, signed: bool = True) -> PublishedDeci
         repeats=evidence.count if evidence is not None else None,
         signed=signed,
     )
-
-
-def turn_of(decision: Decision) -> int:
-    """Return the turn index of a decision."""
-    turn = decision.trigger.turn if decision.trigger is not None else None
-    return turn or 0
 
 
 def compare(
@@ -143,7 +137,7 @@ def _pair(
         lambda: ([], [])
     )
     for decision in decided:
-        turn = turn_of(decision) if exactly else None
+        turn = (decision.turn or 0) if exactly else None
         groups[decision.run_id, decision.code, decision.severity, turn][0].append(decision)
     for control in published:
         turn = control.turn or 0 if exactly else None
@@ -164,7 +158,7 @@ def _nearest(ours: list[Decision], theirs: list[PublishedDecision]) -> list[Move
     if len(ours) * len(theirs) > NEAREST_MAX:
         return [Moved(*pair) for pair in zip(ours, theirs, strict=False)]
     possible = sorted(
-        (abs(turn_of(one) - (other.turn or 0)), first, second)
+        (abs((one.turn or 0) - (other.turn or 0)), first, second)
         for first, one in enumerate(ours)
         for second, other in enumerate(theirs)
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, Self
+from typing import Self
 
 from streamproc.core.decision import Decision, set_place
 from streamproc.core.engine import Engine
@@ -13,16 +13,9 @@ from streamproc.fingerprint import read_event
 from streamproc.fleet.keyring import Keyring
 from streamproc.fleet.record_signing import CHECKED_TYPES, RecordSigner, check_log_event, record_signer
 from streamproc.fleet.signing import CommandSigner, command_signer
-from streamproc.kafka.reading import Record
+from streamproc.kafka.reading import Record, log_time
 from streamproc.model.wire import Event, Feedback, Turn
 from streamproc.settings import Settings
-
-AT_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999, the last that RFC 3339 can express
-
-
-def log_time_ms(record: Record) -> int | None:
-    """Return the log time of a record; None if it is not a valid time."""
-    return record.timestamp if 0 <= record.timestamp <= AT_MS_MAX else None
 
 
 class LogEvents:
@@ -116,7 +109,7 @@ class LogReplay:
             if type(event) is Feedback:
                 self.feedback.append(event)
                 continue
-            outcome = self._runs.step(key, event, log_time_ms(record))
+            outcome = self._runs.step(key, event, log_time(record))
             if record.offset in self._here and (run := self._runs.read(key)) is not None:
                 self.turn_at[record.partition, record.offset] = max(0, run.turns - 1)
             if outcome.refused is not None:

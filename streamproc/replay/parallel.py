@@ -12,8 +12,10 @@ import pickle
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from multiprocessing.context import SpawnProcess
+from typing import Any, Final
 
+from streamproc.core.decision import Decision
 from streamproc.errors import InvalidEvent, StreamprocError
 from streamproc.fingerprint import HashKey
 from streamproc.importers import FORMATS, Import
@@ -24,11 +26,6 @@ from streamproc.replay.scan_workers import ALL_READ, LOG_READ, Chunk, LogSummary
 from streamproc.replay.shared_import import SharedState
 from streamproc.replay.source import ImportedSource, LogEvent, Source
 from streamproc.replay.turn_log import TurnLog
-
-if TYPE_CHECKING:
-    from multiprocessing.context import SpawnProcess
-
-    from streamproc.core.decision import Decision
 
 AHEAD_BYTES_MAX: Final = 16 << 20  # that each process may send ahead of the scan
 PARALLEL_BYTES_MIN: Final = 20 << 20  # of all logs: below, starting processes takes longer than reading

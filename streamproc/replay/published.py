@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from streamproc.core.decision import Decision
-from streamproc.errors import AccessDenied, InvalidEvent
-from streamproc.fleet.record_signing import record_signer
+from streamproc.errors import AccessDenied
+from streamproc.fleet.record_signing import read_decision, read_status, record_signer
 from streamproc.kafka import topics
 from streamproc.kafka.partitioning import ANY, home_of
 from streamproc.kafka.reading import TopicReader, open_topic, partition_count
 from streamproc.model.controls import RunStatus
-from streamproc.replay.stats import read_decision, read_status
 from streamproc.settings import Settings
 
 T = TypeVar("T", Decision, RunStatus)
@@ -47,13 +46,14 @@ async def read_published(
                 if key is not None and record.key != key:
                     continue
                 if record.value is None:
-                    if record.key is not None and _is_workers(signer, topic, record):
+                    if record.key is not None and signer.accepts(topic, record):
                         forget(record.key, record.partition)
                     continue
-                found = _signed(signer, topic, record, read)
-                if found is not None:
+                found = read(record.value)
+                if found is not None and signer.accepts(topic, record, found.run_id):
                     take(found)
-                skipped += found is None
+                else:
+                    skipped += 1
             advance(reader, len(batch))
     return skipped
 
@@ -122,26 +122,6 @@ async def decisions_of_run(settings: Settings, run_id: str) -> list[Decision]:
 
     await read_published(settings, "control", read_decision, take, run_id=run_id)
     return list(found.values())
-
-
-def _is_workers(signer: Any, topic: str, record: Any) -> bool:
-    if not signer.required:
-        return True
-    try:
-        signer.check(topic, record)
-    except InvalidEvent:
-        return False
-    return True
-
-
-def _signed(signer: Any, topic: str, record: Any, read: Callable[[bytes | None], T | None]) -> T | None:
-    found = read(record.value)
-    if found is not None and signer.required:
-        try:
-            signer.check_about(topic, record, found.run_id)
-        except InvalidEvent:
-            return None
-    return found
 
 
 async def _partition_of(settings: Settings, key: bytes, count: int) -> int:

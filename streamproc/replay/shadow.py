@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from streamproc.core.decision import Decision, PolicyRef
+from streamproc.fleet.record_signing import read_decision
 from streamproc.model.controls import RunStatus
 from streamproc.replay.backtest import PolicyResult, RunHalt
 from streamproc.replay.published import read_published, statuses
-from streamproc.replay.stats import read_decision
 from streamproc.settings import Settings
 
 
@@ -54,8 +54,7 @@ async def _live(settings: Settings, known: dict[str, RunStatus], shared: dict[st
 
 
 def _halt(decision: Decision, status: RunStatus, turns: int) -> RunHalt:
-    turn = decision.trigger.turn if decision.trigger is not None else None
-    at = turns if turn is None else turn
+    at = turns if decision.turn is None else decision.turn
     after = max(0, turns - at - 1)
     share = after / turns if turns else 0.0
     return RunHalt(decision.code, at, after, int(status.total_tokens * share), int(status.cost_usd_micro * share))

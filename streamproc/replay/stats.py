@@ -6,8 +6,6 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Final
 
-import msgspec
-
 from streamproc.core.decision import Decision
 from streamproc.detectors import BY_CODE, LAYERS
 from streamproc.model.controls import RunStatus
@@ -109,10 +107,9 @@ class Tally:
         shares of the run's totals by turns: an estimate, as turns differ in cost."""
         used, looping, after = [0, 0, 0], [0, 0, 0], [0, 0, 0]
         for run in self._runs.values():
-            turn = run.halt.trigger.turn if run.halt is not None and run.halt.trigger is not None else None
-            if run.halt is None or turn is None or not run.used[0]:
+            if run.halt is None or run.halt.turn is None or not run.used[0]:
                 continue
-            turns = run.used[0]
+            turn, turns = run.halt.turn, run.used[0]
             onset = turn if run.halt.onset is None else run.halt.onset
             shares = (turns, max(0, min(turn + 1, turns) - onset), max(0, turns - turn - 1))
             for counts, share in zip((used, looping, after), shares, strict=True):
@@ -160,23 +157,3 @@ class Tally:
         return EndStatistics(
             workflow=workflow, runs=len(runs), ended=ended, halted=halted, timed_out=late, without_timeout=share
         )
-
-
-_read_decision = msgspec.json.Decoder(Decision).decode
-_read_status = msgspec.json.Decoder(RunStatus).decode
-
-
-def read_decision(value: bytes | None) -> Decision | None:
-    """Decode a record of the control topic; None if it is not a control event."""
-    try:
-        return _read_decision(value or b"")
-    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors, and so are Unicode errors
-        return None
-
-
-def read_status(value: bytes | None) -> RunStatus | None:
-    """Decode a record of the runs topic; None if it is not a status."""
-    try:
-        return _read_status(value or b"")
-    except (ValueError, RecursionError):
-        return None

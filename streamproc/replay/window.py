@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from streamproc.core.decision import Decision
 from streamproc.kafka.reading import Extent, Record
-
-
-class Scoped(Protocol):
-    """A decision, from either side of a comparison, as far as a selection looks at it."""
-
-    @property
-    def run_id(self) -> str: ...
-
-    @property
-    def workflow(self) -> str | None: ...
-
-    @property
-    def user(self) -> str | None: ...
+from streamproc.replay.diff import PublishedDecision
+from streamproc.replay.spool import SpooledRun
 
 
 class Selection(NamedTuple):
@@ -29,12 +18,12 @@ class Selection(NamedTuple):
     workflow: str | None = None
     user: str | None = None
 
-    def holds(self, decision: Scoped) -> bool:
-        """Return whether a decision is about the selected runs."""
+    def holds(self, one: Decision | PublishedDecision | SpooledRun) -> bool:
+        """Return whether a run is selected, or a decision is about a selected one."""
         return (
-            (self.run is None or decision.run_id == self.run)
-            and (self.workflow is None or decision.workflow == self.workflow)
-            and (self.user is None or decision.user == self.user)
+            (self.run is None or one.run_id == self.run)
+            and (self.workflow is None or one.workflow == self.workflow)
+            and (self.user is None or one.user == self.user)
         )
 
 

@@ -6,14 +6,16 @@ import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
+from streamproc.core.decision import Decision
 from streamproc.detectors import BY_CODE
 from streamproc.errors import plural
 from streamproc.model.turn_texts import CALLS_MAX, CallTexts, excerpt
 from streamproc.report import facts
+from streamproc.report.history import RunHistory
 from streamproc.report.model import (
     CallShown,
     DetectorLook,
@@ -29,12 +31,8 @@ from streamproc.report.model import (
 )
 from streamproc.report.occurrences import occurrences
 from streamproc.report.policy_values import PolicyPlaces, PolicyScope
+from streamproc.report.recording import Recording
 from streamproc.report.words import spent
-
-if TYPE_CHECKING:
-    from streamproc.core.decision import Decision
-    from streamproc.report.history import RunHistory
-    from streamproc.report.recording import Recording
 
 TURNS_SHOWN: Final = 240  # turns of a run that are listed, in a report about one run
 DECISIONS_SHOWN: Final = 40
@@ -62,7 +60,7 @@ class ReportBuilder:
         `about`; without it, about the one that halted the run, else about the first warning."""
         main = next((one for one in history.decisions if one.id == about), None) or facts.main_decision(history)
         end = history.turns - 1
-        decided = min(end, facts.turn_of(main)) if main is not None else end
+        decided = min(end, main.turn or 0) if main is not None else end
         onset = min(decided, main.onset) if main is not None and main.onset is not None else None
         split = onset if onset is not None else decided
         shown, left_out, period = occurrences(history, main, decided) if main and end >= 0 else ([], 0, 1)
@@ -243,7 +241,7 @@ def _row(history: RunHistory, place: int, name: str) -> RunRow:
         detector=name_of(main.code),
         sentence=main.message,
         onset=main.onset,
-        decided=facts.turn_of(main),
+        decided=main.turn or 0,
         after_onset=facts.after_onset(history, history.halt),
     )
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from streamproc.core.decision import BUDGET_EXCEEDED, USER_STOP, Decision, hex16
 from streamproc.errors import plural
 from streamproc.model.advice import ADVICE
-from streamproc.report.history import RunHistory, named_turns
+from streamproc.report.history import CycleSeen, RunHistory, named_turns
 from streamproc.report.model import (
     Advice,
     BudgetUse,
@@ -23,9 +23,6 @@ from streamproc.report.model import (
     Stretch,
     TrendPoint,
 )
-
-if TYPE_CHECKING:
-    from streamproc.report.history import CycleSeen
 
 STRETCHES_MAX: Final = 120  # marks along the drawing of the timeline
 NODE_ROWS_MAX: Final = 10  # nodes with a row of their own in the drawing; others share one
@@ -49,12 +46,6 @@ def standing(history: RunHistory) -> Standing:
     return "warned" if main_decision(history) is not None else "unremarkable"
 
 
-def turn_of(decision: Decision) -> int:
-    """Return the turn that caused a decision; 0 before the first turn."""
-    turn = decision.trigger.turn if decision.trigger is not None else None
-    return turn or 0
-
-
 def sentence(history: RunHistory, main: Decision | None) -> str:
     """Return what happened, in one sentence."""
     if main is not None:
@@ -73,7 +64,8 @@ def moment(history: RunHistory, turn: int | None) -> Moment | None:
 
 def first_warning(history: RunHistory, onset: int | None, decided: int) -> int | None:
     """Return the turn of the first warning about the loop; without one, of the first in the run up to the decision."""
-    turns = [turn_of(one) for one in history.decisions if one.severity == "warn" and turn_of(one) <= decided]
+    warned = (one.turn or 0 for one in history.decisions if one.severity == "warn")
+    turns = [turn for turn in warned if turn <= decided]
     return next((turn for turn in turns if onset is not None and turn >= onset), next(iter(turns), None))
 
 
@@ -229,7 +221,7 @@ def chosen_turns(history: RunHistory, main: Decision | None, onset: int | None, 
     for turn in named_turns(main) if main is not None else ():
         around(turn, 1, 1)
     for one in history.decisions:
-        around(turn_of(one), 2, 1)
+        around(one.turn or 0, 2, 1)
     return sorted(wanted)
 
 
@@ -276,7 +268,7 @@ def after_onset(history: RunHistory, main: Decision | None) -> SpendShown:
     """Return what the turns from the onset to the end of the log took; nothing without a decision."""
     if main is None:
         return SpendShown()
-    onset = main.onset if main.onset is not None else turn_of(main) + 1
+    onset = main.onset if main.onset is not None else (main.turn or 0) + 1
     return spend(history, onset, history.turns)
 
 

@@ -290,6 +290,6 @@ def named_turns(decision: Decision) -> list[int]:
     found = list(decision.evidence.turns or ()) if decision.evidence is not None else []
     if decision.onset is not None:
         found.append(decision.onset)
-    if decision.trigger is not None and decision.trigger.turn is not None:
-        found.append(decision.trigger.turn)
+    if decision.turn is not None:
+        found.append(decision.turn)
     return sorted(set(found))

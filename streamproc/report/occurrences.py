@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from streamproc.core.decision import Decision
 from streamproc.core.signals.similarity import NEAR_SHORT
 from streamproc.errors import plural
 from streamproc.model.turn_texts import LONG_MAX, CallTexts, excerpt
 from streamproc.model.wire import NO_ANSWER, Call, Content, Turn
+from streamproc.report.history import Detail, RunHistory
 from streamproc.report.model import Match, Occurrence
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamproc.core.decision import Decision
-    from streamproc.report.history import Detail, RunHistory
 
 SHOWN: Final = 12  # occurrences of a loop: the first one, and the last ones
 

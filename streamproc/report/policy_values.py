@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from streamproc.model.budgets import USD_MICRO, find_budget
+from streamproc.policy import Policy
 from streamproc.policy.files import Layer, preset_names, read_preset
 from streamproc.policy.places import Lines, lines_of
 from streamproc.report.model import PolicyValue
-
-if TYPE_CHECKING:
-    from streamproc.policy import Policy
 
 RUN_VALUE: Final = "run.started"
 _SECTIONS: Final = ("workflows", "tenants", "tiers", "users")

@@ -35,7 +35,7 @@ def decisions(report: RunReport, link: Callable[[Decision], str] | None = None, 
     """Return the decisions on the run, each with a link if they have addresses, and `chosen` marked."""
     rows = []
     for one in report.decisions:
-        turn = one.trigger.turn if one.trigger is not None and one.trigger.turn is not None else "—"
+        turn = one.turn if one.turn is not None else "—"
         severity = tag("span", one.severity, class_=f"sev-{one.severity}")
         code = _code(one.code) if link is None else Cell(tag("a", tag("code", one.code), href=link(one)), "tight")
         rows.append(TableRow([number(turn), severity, code, Cell(foreign(one.message), "wide"),

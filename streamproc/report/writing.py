@@ -8,10 +8,13 @@ from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
+from streamproc.fingerprint import HashKey
+from streamproc.policy import Policy
+from streamproc.replay.source import Source
 from streamproc.report.building import FLEET_TURNS, REPORTS_SHOWN, TURNS_SHOWN, ReportBuilder
 from streamproc.report.fleet_sections import fleet_sections
 from streamproc.report.markdown import markdown_of
@@ -19,11 +22,6 @@ from streamproc.report.markup import NOTHING, Html, safe, tag
 from streamproc.report.model import FleetReport, Report, RunReport
 from streamproc.report.recording import Recording
 from streamproc.report.run_sections import heading, run_sections
-
-if TYPE_CHECKING:
-    from streamproc.fingerprint import HashKey
-    from streamproc.policy import Policy
-    from streamproc.replay.source import Source
 
 BYTES_MAX: Final = 2_000_000  # of a report: mails and tickets take it
 TITLE_MAX: Final = 80  # characters of a run id in the title

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
 TURN_HEADER: Final = "traceparent"  # the name that W3C gives it, which traced Kafka clients of any language write
 CONTROL_HEADER: Final = "ce_traceparent"  # CloudEvents' extension for distributed tracing

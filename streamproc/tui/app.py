@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Set as AbstractSet
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from textual.binding import Binding, BindingType
 from textual.css.query import NoMatches
@@ -22,16 +22,14 @@ from streamproc.read_model.model import ReadModel
 from streamproc.read_model.one_run import read_run
 from streamproc.read_model.reader import ModelReader
 from streamproc.report.building import ReportBuilder
+from streamproc.report.model import RunReport
+from streamproc.settings import Settings
 from streamproc.tui.fleet_screen import FleetScreen
 from streamproc.tui.help_screen import HelpScreen
 from streamproc.tui.host import DARK, LIGHT, FleetHost, TerminalOrders
 from streamproc.tui.order_dialog import OrderDialog
 from streamproc.tui.run_screen import RunScreen
 from streamproc.tui.workers_screen import WorkersScreen
-
-if TYPE_CHECKING:
-    from streamproc.report.model import RunReport
-    from streamproc.settings import Settings
 
 REFRESH_S: Final = 0.25  # between two drawings of news
 TICK_S: Final = 1.0  # between two drawings of ages

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -14,15 +15,11 @@ from textual.screen import Screen
 from textual.widgets import Footer, Input, Static
 
 from streamproc.read_model.rows import FleetPage, LiveRun, RunFilter, RunGroup
+from streamproc.tui.host import FleetHost
 from streamproc.tui.run_list import GROUPS, GROUPS_FOUND, RunList
 from streamproc.tui.run_screen import RunScreen
 from streamproc.tui.status_bars import StatusBars
 from streamproc.tui.texts import SEVERITY_STYLES, joined, lines, scope_of_run, strip, styled
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamproc.tui.host import FleetHost
 
 ROWS_MAX: Final = 500  # of each group; the heading says how many there are
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from textual.content import Content
+from textual.css.styles import RulesMap
 from textual.strip import Strip
+from textual.style import Style
 from textual.visual import RenderOptions, Visual
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from textual.css.styles import RulesMap
-    from textual.style import Style
 
 WIDTH_MIN = 16  # columns for the text after the indent; a narrower terminal has no indent
 

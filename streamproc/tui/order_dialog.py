@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -15,10 +15,8 @@ from streamproc.errors import InvalidEvent, plural
 from streamproc.fleet.commands import REASON_MIN, Order, read_grant, read_reason
 from streamproc.fleet.verbs import GRANTS, RULES
 from streamproc.model.fleet_command import WHY_MAX
+from streamproc.tui.host import TerminalOrders
 from streamproc.tui.texts import joined, lines, styled
-
-if TYPE_CHECKING:
-    from streamproc.tui.host import TerminalOrders
 
 
 class OrderDialog(ModalScreen[tuple[Order, ...] | None]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -13,14 +13,12 @@ from textual.widgets import Footer, Static
 
 from streamproc.errors import StreamprocError
 from streamproc.read_model.rows import DecisionFilter
+from streamproc.report.model import RunReport
 from streamproc.tui import run_sections
 from streamproc.tui.hanging import HangingLines
+from streamproc.tui.host import FleetHost
 from streamproc.tui.status_bars import StatusBars
 from streamproc.tui.texts import styled
-
-if TYPE_CHECKING:
-    from streamproc.report.model import RunReport
-    from streamproc.tui.host import FleetHost
 
 DECISIONS_MAX: Final = 200
 TITLES: Final = {

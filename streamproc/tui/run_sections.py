@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from textual.content import Content
 
@@ -13,6 +13,7 @@ from streamproc.model.formats import age, clock, duration, grouped, money, time_
 from streamproc.read_model.order_progress import body_of
 from streamproc.read_model.rows import AccountRow, DecisionRow, LiveRun
 from streamproc.report.facts import listed_gaps
+from streamproc.report.model import Occurrence, RunReport, TurnShown
 from streamproc.report.words import KIND_WORDS, MATCH_WORDS, amount
 from streamproc.tui.hanging import HangingLine, HangingLines
 from streamproc.tui.texts import (
@@ -27,9 +28,6 @@ from streamproc.tui.texts import (
     styled,
     trend_style,
 )
-
-if TYPE_CHECKING:
-    from streamproc.report.model import Occurrence, RunReport, TurnShown
 
 BAR: Final = 20  # columns of a budget's bar
 TREND_LONG: Final = 40

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from textual.app import ComposeResult
 from textual.content import Content
@@ -12,12 +12,8 @@ from textual.widgets import Static
 from streamproc.fleet.commands import order_line
 from streamproc.model.formats import local_time
 from streamproc.read_model.order_progress import order_progress
+from streamproc.tui.host import FleetHost
 from streamproc.tui.texts import joined, styled
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamproc.tui.host import FleetHost
 
 NEWS_STYLES = {"obeyed": "$good", "refused": "$bad", "unsent": "$bad"}
 

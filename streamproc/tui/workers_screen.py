@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -12,14 +12,11 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from streamproc.fleet.watching import row_words
+from streamproc.fleet.watching import Watching, row_words
+from streamproc.fleet.workers import WorkerRow
 from streamproc.model.formats import local_time
+from streamproc.tui.host import FleetHost
 from streamproc.tui.texts import joined, lines, styled
-
-if TYPE_CHECKING:
-    from streamproc.fleet.watching import Watching
-    from streamproc.fleet.workers import WorkerRow
-    from streamproc.tui.host import FleetHost
 
 REFRESH_S: Final = 1.0
 SHOWN: Final = 200  # of more, the others are counted

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from streamproc.errors import plural
+from streamproc.read_model.rows import CommandRow
 from streamproc.report.markup import NOTHING, Html, foreign, tag
 from streamproc.report.tables import captioned
+from streamproc.web.access.session import Session
 from streamproc.web.moments import moment
 from streamproc.web.order_panel import new_order_path
-
-if TYPE_CHECKING:
-    from streamproc.read_model.rows import CommandRow
-    from streamproc.web.access.session import Session
-    from streamproc.web.orders import PageOrders, PlacedOrders
+from streamproc.web.orders import PageOrders, PlacedOrders
 
 HISTORY: Final = 200
 PLACED: Final = 20

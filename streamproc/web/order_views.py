@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import quote, unquote, urlencode
 
 from aiohttp import web
@@ -16,15 +16,12 @@ from streamproc.model.fleet_command import FLEET, WHY_MAX
 from streamproc.model.redaction import NAME_MAX
 from streamproc.report.markup import NOTHING, Html, foreign, tag
 from streamproc.web.access.gate import CSRF_FIELD, form_fields, session_of
-from streamproc.web.access.login import hidden
+from streamproc.web.access.login import Fields, Layout, hidden
 from streamproc.web.access.own_address import own_path
+from streamproc.web.access.session import Session
 from streamproc.web.order_list import order_list
 from streamproc.web.order_panel import new_order_path, order_panel
 from streamproc.web.orders import OrderDraft, OrderRefused, PageOrders, right_of
-
-if TYPE_CHECKING:
-    from streamproc.web.access.login import Fields, Layout
-    from streamproc.web.access.session import Session
 
 NOTHING_SAID: Final[Mapping[str, str]] = {}
 READ_ONLY: Final = "This page is read-only: start it with --orders to act from here."

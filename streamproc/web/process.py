@@ -9,7 +9,7 @@ import signal
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from streamproc.errors import InvalidSettings
 from streamproc.fleet.watching import watch_readings
@@ -18,18 +18,15 @@ from streamproc.metrics.bounded_http import BoundedRunner
 from streamproc.model.budgets import USD_MICRO
 from streamproc.model.fleet_command import FLEET
 from streamproc.model.newest import Newest
+from streamproc.policy import Policy
 from streamproc.read_model.model import ReadModel
 from streamproc.read_model.reader import ModelReader
-from streamproc.read_model.rows import DecisionFilter
+from streamproc.read_model.rows import DecisionFilter, DecisionRow
+from streamproc.settings import Settings
 from streamproc.web.access import AccessOptions, build_access
 from streamproc.web.layout import page
 from streamproc.web.orders import PageOrders
 from streamproc.web.server import make_app
-
-if TYPE_CHECKING:
-    from streamproc.policy import Policy
-    from streamproc.read_model.rows import DecisionRow
-    from streamproc.settings import Settings
 
 HALTS_AT_ONCE: Final = 1_000  # looked at when the metrics are asked for; of more, the newest count
 SEEN_MAX: Final = 4 * HALTS_AT_ONCE

@@ -16,12 +16,12 @@ import msgspec
 from aiokafka import TopicPartition
 
 from streamproc.errors import StreamprocError
-from streamproc.kafka.reading import open_consumer, open_topic
+from streamproc.kafka.reading import log_time, open_consumer, open_topic
 from streamproc.model.wire import BudgetReached, Feedback, RunFinished, Turn
 from streamproc.policy import load_policy
 from streamproc.replay.backtest import Candidate, backtest
 from streamproc.replay.comparison import compared
-from streamproc.replay.log import LogEvents, log_time_ms
+from streamproc.replay.log import LogEvents
 from streamproc.replay.outcomes import RunLabel, with_feedback
 from streamproc.replay.spool import Spool, in_time_order
 from streamproc.settings import Settings, load_settings
@@ -86,7 +86,7 @@ async def _read(settings: Settings, trial: Trial, folder: Path) -> tuple[Spool, 
                     labels[event.run_id] = RunLabel("solved")
                 left -= type(event) is Turn
                 if left >= 0:
-                    spool.add(event, log_time_ms(record))
+                    spool.add(event, log_time(record))
     for one in spools.values():
         one.__exit__(None, None, None)
     with Spool(folder / "events") as spool:

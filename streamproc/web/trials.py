@@ -12,17 +12,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from streamproc.errors import StreamprocError
 from streamproc.model.newest import Newest
 from streamproc.policy import load_policy
+from streamproc.settings import Settings
 from streamproc.web.trial_process import TRIAL_FILE, Trial, TrialResult
-
-if TYPE_CHECKING:
-    from streamproc.settings import Settings
 
 log = logging.getLogger(__name__)
 

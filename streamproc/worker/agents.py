@@ -13,17 +13,15 @@ failure of `watch_turns` or `book_spend` ends this run of the worker (`Partition
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import AsyncIterable
+from typing import Any, NamedTuple
 
 from faust.channels import Channel
 from mode.utils.queues import FlowControlEvent, ThrowableQueue
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterable
-
-    from streamproc.worker.fleet_commands import FleetCommands
-    from streamproc.worker.partition_pipeline import PartitionPipelines
-    from streamproc.worker.slices import Slice
+from streamproc.worker.fleet_commands import FleetCommands
+from streamproc.worker.partition_pipeline import PartitionPipelines
+from streamproc.worker.slices import Slice
 
 
 class SliceChannels(NamedTuple):

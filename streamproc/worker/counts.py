@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from streamproc.core.decision import Decision
 from streamproc.metrics.definitions import DELAY_BUCKETS_S, STEP_BUCKETS_S, WORKFLOWS_MAX
 from streamproc.metrics.readings import BoundedNames, BucketCounts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from streamproc.core.decision import Decision
-    from streamproc.model.wire import Event
+from streamproc.model.wire import Event
 
 
 @dataclass(slots=True)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
+from streamproc.core.decision import Decision
 from streamproc.detectors import LAYERS
 from streamproc.kafka.log_limit import LogLimit
 from streamproc.tracing.trace_context import split_traceparent
-
-if TYPE_CHECKING:
-    from streamproc.core.decision import Decision
 
 log = logging.getLogger(__name__)
 limited = LogLimit(log)

@@ -16,7 +16,8 @@ the partition, and so a flood of one partition does not reach the runs of the ot
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from streamproc.core.run_state import RunState
 from streamproc.worker.limits import (
@@ -27,9 +28,6 @@ from streamproc.worker.limits import (
     STUB_KEEP_MS,
     STUBS_A_RUN,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 FINISHED, NEW, OPEN, HALTED, STUB = RANKS = range(5)
 KEEP_MS: Final = (FINISHED_KEEP_MS, IDLE_KEEP_MS, IDLE_KEEP_MS, IDLE_KEEP_MS, STUB_KEEP_MS)

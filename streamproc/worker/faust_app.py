@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import faust
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
@@ -11,15 +11,13 @@ from faust.assignor.partition_assignor import PartitionAssignor
 from yarl import URL
 
 from streamproc.kafka.options import connection_options, ssl_context
+from streamproc.settings import Settings
 from streamproc.worker.limits import (
     COMMIT_INTERVAL_S,
     FETCH_BYTES_MAX,
     HEARTBEATS_A_SESSION,
     REQUEST_TIMEOUT_S,
 )
-
-if TYPE_CHECKING:
-    from streamproc.settings import Settings
 
 
 class HostlessAssignor(PartitionAssignor):

@@ -13,12 +13,10 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from streamproc.errors import InvalidSettings
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NEW_MODE: Final = 0o644  # other tools read the file; who may write it is the operator's choice
 

@@ -7,25 +7,20 @@ runs beside a step.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from aiokafka.errors import CommitFailedError, ConsumerStoppedError, IllegalStateError, KafkaError
 from aiokafka.structs import TopicPartition
 from faust.transport.drivers import aiokafka as driver
+from faust.types import TP
 from mode import Service
 from mode.utils.futures import maybe_async
 
 from streamproc.kafka.fetch_response import decode_fetches
 from streamproc.kafka.reader_first import read_first
 from streamproc.worker.limits import FETCH_WAIT_MS
-from streamproc.worker.records import fetched
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from faust.types import TP
-
-    from streamproc.worker.records import Fetched
+from streamproc.worker.records import Fetched, fetched
 
 POLL_S = 1.0  # the longest wait for records
 
@@ -35,17 +30,16 @@ class SameLoopConsumer(driver.AIOKafkaConsumerThread):
 
     wait_for_shutdown = False
 
-    async def maybe_start(self) -> bool:
-        return await Service.maybe_start(self)
-
-    async def start(self) -> None:
-        await Service.start(self)
-
-    async def stop(self) -> None:
-        await Service.stop(self)
-
-    async def crash(self, reason: BaseException) -> None:
-        await Service.crash(self, reason)
+    # As any other service, not as one with a thread.
+    maybe_start = Service.maybe_start
+    start = Service.start
+    stop = Service.stop
+    crash = Service.crash  # type: ignore[assignment]  # another name of its argument
+    set_shutdown = Service.set_shutdown
+    _stopped_set = Service._stopped_set
+    _stop_children = Service._stop_children
+    _stop_futures = Service._stop_futures
+    _stop_exit_stacks = Service._stop_exit_stacks
 
     async def on_start(self) -> None:
         await super().on_start()
@@ -56,21 +50,6 @@ class SameLoopConsumer(driver.AIOKafkaConsumerThread):
     async def on_stop(self) -> None:
         if self._consumer is not None:
             await self._consumer.stop()
-
-    def _stopped_set(self) -> None:
-        self._stopped.set()
-
-    def set_shutdown(self) -> None:
-        self._shutdown.set()
-
-    async def _stop_children(self) -> None:
-        await self._default_stop_children()
-
-    async def _stop_futures(self) -> None:
-        await self._default_stop_futures()
-
-    async def _stop_exit_stacks(self) -> None:
-        await self._default_stop_exit_stacks()
 
     async def call_thread(self, fun: Any, *args: Any, **kwargs: Any) -> Any:
         return await maybe_async(fun(*args, **kwargs))

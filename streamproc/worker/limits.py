@@ -101,10 +101,6 @@ CONTROL_BYTES_MAX: Final = 262_144  # a decision is about 1 KiB; labels and test
 PUBLISHERS_MAX: Final = 100
 PUBLISHER_BYTES_MAX: Final = 128  # of a name: Kafka's own user names and client ids are shorter
 
-# Invalid times.
-
-AT_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999, the last that a calendar date can have
-
 # Deadlines.
 
 DEADLINE_TICK_S: Final = 1.0  # between two checks: time-outs are minutes

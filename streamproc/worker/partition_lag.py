@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiokafka.errors import KafkaError
 from faust.exceptions import ConsumerNotStarted
 from faust.types import TP
 
 from streamproc.worker.limits import BROKER_PROBE_S, LAG_TICK_S
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from faust.types import TP
-
-    from streamproc.worker.partition_pipeline import PartitionPipelines
+from streamproc.worker.partition_pipeline import PartitionPipelines
 
 
 async def position_of(consumer: Any, pipelines: PartitionPipelines, tp: TP) -> int:

@@ -14,7 +14,7 @@ repeats steps and never skips one, and a decision that is published again carrie
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from streamproc.worker.limits import BACKLOG_RECORDS_MAX, STORE_LINGER_S, STORE_RECORDS_MAX
 from streamproc.worker.timed_records import TimedRecords
@@ -24,21 +24,16 @@ if TYPE_CHECKING:
 
     from streamproc.worker.partition_store import PartitionStore
     from streamproc.worker.publishing import OutgoingRecord, Publisher
-    from streamproc.worker.records import Records
-
-
-class RecordProcessor(Protocol):
-    """Applies records of one partition to that partition of a table, and returns the records to publish."""
-
-    def accept(self, part: Any, records: Records[Any], /) -> list[OutgoingRecord]: ...
-
-    def refuse(self, partition: int, record: Any, /) -> OutgoingRecord: ...
+    from streamproc.worker.spend import AccountProcessor
+    from streamproc.worker.turn_processor import TurnProcessor
 
 
 class PartitionPipeline:
     """The pipeline of one partition of the topic of turns or of spend."""
 
-    def __init__(self, table: str, runs: Any, processor: RecordProcessor, publisher: Publisher) -> None:
+    def __init__(
+        self, table: str, runs: Any, processor: TurnProcessor | AccountProcessor, publisher: Publisher
+    ) -> None:
         self._table = table
         self.partition = runs.partition
         self.position = -1  # the offset after the last record processed; -1: none yet
@@ -191,7 +186,7 @@ class PartitionPipelines:
         self,
         table: str,
         store: PartitionStore[Any],
-        processor: RecordProcessor,
+        processor: TurnProcessor | AccountProcessor,
         publisher: Publisher,
         failed: Callable[[BaseException], None],
     ) -> None:

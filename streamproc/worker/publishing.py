@@ -10,7 +10,6 @@ Decisions, statuses and the events that workers add to the turns topic are signe
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -24,6 +23,7 @@ from streamproc.fleet.signing import AGE_MS_MAX
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.partitioning import Home
 from streamproc.kafka.reading import LOG_APPEND_TIME
+from streamproc.model.time_range import wall_ms
 from streamproc.settings import SHARED
 from streamproc.tracing.trace_context import CONTROL_HEADER
 from streamproc.worker.counts import DecisionTimes, WorkerCounts
@@ -201,7 +201,7 @@ class Publisher:
         for batches in posted:
             metadata = await delivered(batches)
             if metadata is not None and metadata.timestamp_type == LOG_APPEND_TIME:
-                self._ahead_ms = metadata.timestamp - _here_ms()
+                self._ahead_ms = metadata.timestamp - wall_ms()
 
     def _headers(self, outgoing_record: OutgoingRecord, partition: int, signed_ms: int) -> Headers:
         """Return the headers of a record, with its signature if records are signed."""
@@ -213,7 +213,7 @@ class Publisher:
 
     def log_now_ms(self) -> int:
         """Return the time of the broker's clock, estimated from its last acknowledgement."""
-        return _here_ms() + self._ahead_ms
+        return wall_ms() + self._ahead_ms
 
     def _place(self, outgoing_record: OutgoingRecord, partition: int) -> tuple[str, int]:
         topic = self._settings.topic(outgoing_record.topic)
@@ -232,10 +232,6 @@ class Publisher:
         if metadata is None or metadata.offset < 0:
             return None
         return int(metadata.offset) + posted[-1][1].record_count() - 1
-
-
-def _here_ms() -> int:
-    return int(time.time() * 1000)
 
 
 Posted = list[tuple[Any, Any]]

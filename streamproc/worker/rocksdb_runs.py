@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, cast
+from collections.abc import Iterable, Iterator
+from typing import cast
 
+from streamproc.model.time_range import wall_ms
+from streamproc.settings import Settings
 from streamproc.worker.eviction import Leaving, surplus
 from streamproc.worker.limits import ROCKSDB_PENDING_MAX, RUNS_ON_DISK_MAX
-from streamproc.worker.rocksdb_store import RocksDBStores, wall_ms
+from streamproc.worker.partition_store import Change
+from streamproc.worker.records import Fetched
+from streamproc.worker.rocksdb_store import RocksDBStore, RocksDBStores
+from streamproc.worker.run_limits import RunLimits
+from streamproc.worker.runs_table import RunStore
 from streamproc.worker.tables import Runs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from streamproc.settings import Settings
-    from streamproc.worker.partition_store import Change
-    from streamproc.worker.records import Fetched
-    from streamproc.worker.rocksdb_store import RocksDBStore
-    from streamproc.worker.run_limits import RunLimits
-    from streamproc.worker.runs_table import RunStore
 
 log = logging.getLogger(__name__)
 

@@ -16,11 +16,14 @@ import contextlib
 import fcntl
 import logging
 import shutil
-import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from streamproc.errors import InvalidSettings
+from streamproc.model.time_range import wall_ms
+from streamproc.settings import Settings
 from streamproc.worker.codec import FRAME, peek_run
 from streamproc.worker.eviction import KEEP_MS, OPEN, ORDER, RANKS, Leaving
 from streamproc.worker.limits import (
@@ -33,12 +36,6 @@ from streamproc.worker.limits import (
     ROCKSDB_PAGE,
     ROCKSDB_SCAN_MAX,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from streamproc.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -381,8 +378,3 @@ def _entry(index: bytes, at_ms: int, key: bytes) -> bytes:
 
 def _due_ms(raw: bytes, start: int = 0) -> int:
     return int(FRAME.unpack_from(raw, start)[1]) if len(raw) >= start + FRAME.size else 0
-
-
-def wall_ms() -> int:
-    """Return the wall-clock time in milliseconds: it advances while no worker runs."""
-    return int(time.time() * 1000)

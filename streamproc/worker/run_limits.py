@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from streamproc.core.run_state import RunState
 from streamproc.core.states import new_states
 from streamproc.worker.limits import ACTIVE_RUNS_MAX, RUNS_MAX
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamproc.core.run_state import RunState
 
 
 class RunLimits:

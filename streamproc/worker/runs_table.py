@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from typing import Any, cast
 
 from faust.tables.table import Table
 
@@ -11,9 +12,6 @@ from streamproc.errors import StatesOfAnotherVersion
 from streamproc.worker.partition_store import PartitionStore
 from streamproc.worker.run_limits import RunLimits
 from streamproc.worker.tables import Runs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 log = logging.getLogger("streamproc.worker")
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from aiokafka.errors import KafkaError
 from faust.transport.drivers import aiokafka as driver
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from faust.types import TP
+from faust.types import TP
 
 
 class SeekingConsumer(driver.Consumer):

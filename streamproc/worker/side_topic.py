@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import TopicAuthorizationFailedError
@@ -17,12 +18,8 @@ from aiokafka.errors import TopicAuthorizationFailedError
 from streamproc.kafka import topics
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.session import Backoff, reconnecting, run_in_own_task
+from streamproc.settings import Settings
 from streamproc.worker.limits import SIDE_DENIED_S, SIDE_LEAVE_S, SIDE_TIMEOUT_S
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from streamproc.settings import Settings
 
 log = logging.getLogger("streamproc.worker")
 

@@ -11,21 +11,16 @@ consumer goes on with the rest after the other partitions.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from faust.types import TP
 
+    from streamproc.worker.fleet_commands import FleetCommands
+    from streamproc.worker.partition_pipeline import PartitionPipelines
     from streamproc.worker.records import Fetched
-
-
-class SliceProcessor(Protocol):
-    """What slices are applied to: the pipelines of a topic, or the fleet's commands."""
-
-    def accept(self, partition: int, records: Sequence[Fetched], /) -> int:
-        """Process records of a partition, oldest first; return how many."""
 
 
 class Slice:
@@ -39,7 +34,7 @@ class Slice:
         self.answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._is_current = is_current
 
-    def apply_to(self, processor: SliceProcessor) -> None:
+    def apply_to(self, processor: PartitionPipelines | FleetCommands) -> None:
         """Process records for `SLICE_S`, none if the slice was withdrawn or is of an earlier generation of the group.
 
         Raises what the processing raises, after passing it to the consumer as well.

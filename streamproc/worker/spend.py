@@ -8,8 +8,9 @@ published, stored and committed in the same way as runs.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 import msgspec
 from faust.tables.table import Table
@@ -31,12 +32,7 @@ from streamproc.worker.counts import WorkerCounts
 from streamproc.worker.limits import ACCOUNT_KEEP_MS, ACCOUNTS_MAX, ACTIVE_ACCOUNTS_MAX, SWEEP_RUNS_MAX
 from streamproc.worker.partition_store import Change, PartitionStore, read_up_to
 from streamproc.worker.publishing import BY_KEY, POISON, OutgoingRecord, dead_letter_record
-from streamproc.worker.records import placed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from streamproc.worker.records import Fetched, PlacedRecord, Records
+from streamproc.worker.records import Fetched, PlacedRecord, Records, placed
 
 log = logging.getLogger(__name__)
 limited = LogLimit(log)

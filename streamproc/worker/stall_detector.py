@@ -14,8 +14,9 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import AIOKafkaAdminClient
@@ -25,14 +26,10 @@ from faust.exceptions import ConsumerNotStarted
 from faust.types import TP
 
 from streamproc.kafka.options import connection_options
+from streamproc.settings import Settings
 from streamproc.worker.limits import BROKER_PROBE_S, COMMIT_STUCK_S, REBALANCE_STUCK_S, STALL_CHECK_S
+from streamproc.worker.partition_pipeline import PartitionPipelines
 from streamproc.worker.tasks import dump_tasks
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from streamproc.settings import Settings
-    from streamproc.worker.partition_pipeline import PartitionPipelines
 
 log = logging.getLogger(__name__)
 

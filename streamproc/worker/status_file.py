@@ -15,30 +15,26 @@ import asyncio
 import contextlib
 import logging
 import re
-import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 from aiokafka.errors import KafkaError
 
+from streamproc.core.decision import Decision
 from streamproc.errors import InvalidEvent, InvalidSettings, Problem, Unavailable, shown
 from streamproc.fleet import command_events
 from streamproc.fleet.issuing import new_command, send
+from streamproc.fleet.state import Fleet
 from streamproc.model.fleet_command import FLEET, FleetCommand, Status
 from streamproc.model.log_time import rfc3339
 from streamproc.model.raw_fields import read_time_ms
+from streamproc.model.time_range import wall_ms
+from streamproc.settings import Settings
 from streamproc.worker import guarded_file
+from streamproc.worker.fleet_commands import FleetCommands
 from streamproc.worker.limits import STATUS_FILE_BYTES_MAX, STATUS_FILE_POLL_S
-from streamproc.worker.publishing import control_record
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from streamproc.core.decision import Decision
-    from streamproc.fleet.state import Fleet
-    from streamproc.settings import Settings
-    from streamproc.worker.fleet_commands import FleetCommands
-    from streamproc.worker.publishing import Publisher
+from streamproc.worker.publishing import Publisher, control_record
 
 log = logging.getLogger(__name__)
 
@@ -145,7 +141,7 @@ class StatusFile:
                 self._written = standing.id if standing is not None else self._written  # leave it as it is
         self._first = False
         if text is None or (standing is not None and standing.id != self._written):
-            written = render(standing, _now_ms())
+            written = render(standing, wall_ms())
             await asyncio.to_thread(guarded_file.replace, self._path, written)
             self._seen = written
             self._written = standing.id if standing is not None else ""
@@ -172,7 +168,7 @@ class StatusFile:
 
     async def _refuse(self, what: Problem) -> None:
         log.error("%s is not readable; the standing command stays: %s", self._path, what)
-        await self._publish(command_events.refusal_event(what, str(self._path), _now_ms()))
+        await self._publish(command_events.refusal_event(what, str(self._path), wall_ms()))
 
     async def _issue(self, entry: StatusEntry) -> None:
         by = f"{self._owner()} (file {self._path.name})"
@@ -187,10 +183,6 @@ class StatusFile:
             return pwd.getpwuid(self._file.owner).pw_name if self._file is not None else "unknown"
         except (ImportError, KeyError):  # a user without a name
             return "unknown"
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)
 
 
 def status_file_of(settings: Settings, fleet_commands: FleetCommands, publisher: Publisher) -> StatusFile:

@@ -21,30 +21,23 @@ import asyncio
 import logging
 import random
 import time
+from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
-from aiokafka import TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from streamproc.kafka.reading import Extent, TopicReader, open_consumer
+from streamproc.kafka.reading import Extent, Record, TopicReader, open_consumer
 from streamproc.kafka.session import run_in_own_task
 from streamproc.model.formats import DAY_MS, HOUR_MS
+from streamproc.settings import Settings
 from streamproc.worker import limits
-from streamproc.worker.publishing import OutgoingRecord
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from aiokafka import AIOKafkaConsumer
-
-    from streamproc.kafka.reading import Record
-    from streamproc.settings import Settings
-    from streamproc.worker.partition_pipeline import PartitionPipelines
-    from streamproc.worker.publishing import Publisher
-    from streamproc.worker.runs_table import RunStore
-    from streamproc.worker.tables import Runs
-    from streamproc.worker.turn_processor import TurnProcessor
+from streamproc.worker.partition_pipeline import PartitionPipelines
+from streamproc.worker.publishing import OutgoingRecord, Publisher
+from streamproc.worker.runs_table import RunStore
+from streamproc.worker.tables import Runs
+from streamproc.worker.turn_processor import TurnProcessor
 
 log = logging.getLogger("streamproc.worker")
 

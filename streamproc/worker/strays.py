@@ -10,15 +10,12 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from streamproc.fleet.command_events import ALL, strays_event
 from streamproc.kafka.partitioning import Home, find_strays
-from streamproc.worker.publishing import control_record
-
-if TYPE_CHECKING:
-    from streamproc.worker.publishing import OutgoingRecord
-    from streamproc.worker.records import Fetched
+from streamproc.worker.publishing import OutgoingRecord, control_record
+from streamproc.worker.records import Fetched
 
 log = logging.getLogger(__name__)
 

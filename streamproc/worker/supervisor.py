@@ -14,16 +14,13 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from streamproc.metrics.server import address_of_worker
+from streamproc.settings import Settings
 from streamproc.worker import limits, logs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from streamproc.settings import Settings
 
 log = logging.getLogger("streamproc.worker.supervisor")
 

@@ -25,6 +25,7 @@ from streamproc.fleet.lost_runs import STATUS_EVERY_MS
 from streamproc.fleet.record_signing import CHECKED_TYPES, RESUME_HEADER, check_log_event
 from streamproc.kafka.log_limit import LogLimit
 from streamproc.kafka.partitioning import EVERYWHERE, Home
+from streamproc.kafka.reading import log_time
 from streamproc.model.guard_report import is_guard_report
 from streamproc.model.wire import (
     Feedback,
@@ -39,7 +40,6 @@ from streamproc.model.wire import (
 from streamproc.tracing.trace_context import TURN_HEADER, find_traceparent
 from streamproc.worker.counts import ProcessorCounts, WorkerCounts
 from streamproc.worker.decision_log import log_decision
-from streamproc.worker.limits import AT_MS_MAX
 from streamproc.worker.new_runs import too_many_new_runs
 from streamproc.worker.publishing import (
     NO_HEADERS,
@@ -374,12 +374,6 @@ class TurnProcessor:
         if decision is not None and (traceparent := self._traceparents.get(key)):
             headers = [(TURN_HEADER, traceparent.encode())]
         return OutgoingRecord("runs", key, value, headers, offset=state.offset)
-
-
-def log_time(record: Fetched) -> int | None:
-    """Return the log time of a record; None if it is not a valid time."""
-    at_ms = record.timestamp
-    return at_ms if at_ms is not None and 0 <= at_ms <= AT_MS_MAX else None
 
 
 def _wrong_key(event: Event, key: bytes | None) -> Problem:

@@ -18,21 +18,16 @@ import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from streamproc.errors import InvalidSettings
 from streamproc.metrics.otlp_sending import otlp_attributes, sending_by_otlp
 from streamproc.metrics.otlp_target import otlp_target
+from streamproc.settings import Settings
 from streamproc.tracing.trace_context import TURN_HEADER, find_traceparent, split_traceparent
 from streamproc.worker.partition_pipeline import PartitionPipelines
-from streamproc.worker.publishing import Publisher
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamproc.settings import Settings
-    from streamproc.worker.publishing import OutgoingRecord
-    from streamproc.worker.records import Fetched
+from streamproc.worker.publishing import OutgoingRecord, Publisher
+from streamproc.worker.records import Fetched
 
 SCOPE: Final = "streamproc"
 KINDS: Final = {"receive": 3, "send": 4, "process": 5}  # client, producer and consumer, in OTLP's numbers

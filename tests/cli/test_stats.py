@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from msgspec.structs import astuple
 
+from streamproc.fleet.record_signing import read_decision, read_status
 from streamproc.model.controls import ControlEvent, ControlTrigger, RunStatus
-from streamproc.replay.stats import Tally, read_decision, read_status
+from streamproc.replay.stats import Tally
 from tests.feeding import decisions
 from tests.laws.traces import START_MS
 

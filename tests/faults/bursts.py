@@ -13,8 +13,8 @@ import msgspec
 
 from streamproc.client import HaltListener
 from streamproc.fingerprint import read_event
+from streamproc.kafka.reading import log_time
 from streamproc.policy import load_policy
-from streamproc.worker.turn_processor import log_time
 from tests.faults.scenario import PATIENCE_S, Scenario
 from tests.faults.verdict import source
 from tests.faults.workload import sent

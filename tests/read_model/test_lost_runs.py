@@ -7,12 +7,12 @@ import time
 from hypothesis import given, strategies as st
 
 from streamproc.fleet.lost_runs import STATUS_EVERY_MS, is_lost
+from streamproc.fleet.record_signing import read_status
 from streamproc.model import wire
 from streamproc.model.controls import RunStatus
 from streamproc.policy.files import LOST_AFTER_S_MIN
 from streamproc.read_model.model import ReadModel
 from streamproc.read_model.rows import RunFilter, RunGroup
-from streamproc.replay.stats import read_status
 from tests.read_model.deployment import Deployment, turn
 
 LOST_AFTER_MS = LOST_AFTER_S_MIN * 1_000

@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given, settings, strategies as st
 
 from streamproc.fleet.keyring import Keyring
-from streamproc.fleet.record_signing import RecordSigner
+from streamproc.fleet.record_signing import RecordSigner, read_status
 from streamproc.fleet.signing import CommandSigner
 from streamproc.model import wire
 from streamproc.model.fleet_command import FleetCommand, encode_command
@@ -24,7 +24,6 @@ from streamproc.read_model.model import ReadModel
 from streamproc.read_model.rows import DecisionFilter, RunFilter
 from streamproc.read_model.run_filters import SORTS, fits
 from streamproc.replay.log import LogReplay
-from streamproc.replay.stats import read_status
 from tests.read_model.deployment import NOON_MS, Deployment, spend, turn
 
 ALL = RunFilter()

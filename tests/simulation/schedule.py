@@ -233,7 +233,7 @@ def _small(schedule: Schedule) -> Iterator[None]:
             elapsed_s += limits.SLICE_S
         return elapsed_s
 
-    clock = SimpleNamespace(monotonic=loop.time, time=lambda: schedule.cluster.now_ms() / 1000)
+    clock = SimpleNamespace(monotonic=loop.time)
     changes: list[tuple[Any, str, Any]] = [
         (consumer, "SLICE_RECORDS_MAX", script.slice_most),
         (consumer, "IDLE_S", 0.5),  # waits for a rebalance are most of a schedule's steps otherwise
@@ -244,7 +244,7 @@ def _small(schedule: Schedule) -> Iterator[None]:
         (limits, "DEADLINE_GRACE_S", 1.0),
         (limits, "DEADLINE_TICK_S", script.tick_s),
         (deadlines, "time", clock),
-        (publishing, "time", clock),
+        (publishing, "wall_ms", schedule.cluster.now_ms),
     ]
     before = [(place, name, getattr(place, name)) for place, name, _ in changes]
     for place, name, value in changes:

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack, get_args
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Literal, TypedDict, Unpack, get_args
 
 from streamproc.client.admission.balances import AccountScope, AdmissionAccounts, Balance
 from streamproc.client.admission.limits import GivenLimits, Limits, read_limits
@@ -16,12 +17,7 @@ from streamproc.client.admission.script import Script
 from streamproc.client.background import AsyncClient
 from streamproc.errors import AlreadySettled, Unavailable, plural, shown
 from streamproc.model.redaction import redact_id
-from streamproc.settings import load_settings
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from streamproc.settings import Settings
+from streamproc.settings import Settings, load_settings
 
 log = logging.getLogger(__name__)
 

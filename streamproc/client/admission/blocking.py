@@ -6,18 +6,14 @@ open the admission in the child process.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
-from streamproc.client.admission.admission import BaseAdmission
+from streamproc.client.admission.admission import BaseAdmission, Payer, PayerFields
+from streamproc.client.admission.balances import Balance
+from streamproc.client.admission.reservation import Hold, Reservation, ReserveFields
 from streamproc.client.background import BlockingClient
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
-    from streamproc.client.admission.admission import Payer, PayerFields
-    from streamproc.client.admission.balances import Balance
-    from streamproc.client.admission.reservation import Hold, Reservation, ReserveFields
 
 T = TypeVar("T")
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from streamproc.client.admission.reservation import Amounts, Hold
+from streamproc.client.admission.script import Script
 from streamproc.errors import Unavailable
-
-if TYPE_CHECKING:
-    from streamproc.client.admission.reservation import Amounts, Hold
-    from streamproc.client.admission.script import Script
 
 PENDING_MAX: Final = 10_000  # about 10 MB; an outage of minutes in a process that ends 50 turns a second
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypedDict
+from typing import Literal, NamedTuple, Protocol, TypedDict
 
+from streamproc.client.admission.balances import AdmissionAccounts
 from streamproc.client.admission.limits import GivenLimits, Usd, read_cost, read_tokens
 from streamproc.model.budgets import USD_MICRO
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from streamproc.client.admission.balances import AdmissionAccounts
 
 OnError = Literal["settle", "release"]
 

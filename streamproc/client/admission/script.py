@@ -7,16 +7,13 @@ import hashlib
 import logging
 import time
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from redis.exceptions import NoScriptError, RedisError
 
-from streamproc.client.admission.balances import REMEMBER_MS
+from streamproc.client.admission.balances import REMEMBER_MS, AdmissionAccounts
 from streamproc.client.admission.redis_client import CONNECTIONS_MAX, connect, place, remedy, wrong_transport
 from streamproc.errors import Unavailable, plural
-
-if TYPE_CHECKING:
-    from streamproc.client.admission.balances import AdmissionAccounts
 
 log = logging.getLogger(__name__)
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import ipaddress
 import logging
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from aiohttp import web
 
 from streamproc.errors import InvalidSettings, shown
-
-if TYPE_CHECKING:
-    from aiohttp import web
 
 log = logging.getLogger(__name__)
 

@@ -10,10 +10,11 @@ import hmac
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import quote
 
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
 from streamproc.errors import InvalidSettings
 from streamproc.kafka.log_limit import LogLimit
@@ -22,15 +23,18 @@ from streamproc.model.escaping import escape
 from streamproc.report.markup import NOTHING, tag
 from streamproc.web.access.client_address import TrustedProxies, client_address, is_trusted
 from streamproc.web.access.headers import TRANSPORT, add_headers, cookie_values, the_only
-from streamproc.web.access.login import Fields, Layout, LoginRefused, comes_from_elsewhere, known_browser_cookie
+from streamproc.web.access.login import (
+    Fields,
+    Identity,
+    Layout,
+    LoginMethod,
+    LoginRefused,
+    comes_from_elsewhere,
+    known_browser_cookie,
+)
 from streamproc.web.access.own_address import OwnAddress, loopback_address, own_path
 from streamproc.web.access.rights import VIEW
 from streamproc.web.access.session import Session, Sessions
-
-if TYPE_CHECKING:
-    from aiohttp.typedefs import Handler, Middleware
-
-    from streamproc.web.access.login import Identity, LoginMethod
 
 log = logging.getLogger(__name__)
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 from aiohttp import web
 
 from streamproc.report.markup import NOTHING, Html, tag
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamproc.web.access.own_address import OwnAddress
-    from streamproc.web.access.session import Session
+from streamproc.web.access.own_address import OwnAddress
+from streamproc.web.access.session import Session
 
 Fields = Mapping[str, str]
 Layout = Callable[[str, Html, web.Request], web.Response]  # title, body, request

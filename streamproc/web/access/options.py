@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 from streamproc.errors import InvalidSettings
 from streamproc.metrics.own_host import is_loopback
+from streamproc.settings import Settings
 from streamproc.web.access.client_address import TrustedProxies, read_networks, warn_of_wide
 from streamproc.web.access.gate import Access
-from streamproc.web.access.login import AccessOptions
+from streamproc.web.access.login import AccessOptions, Layout, LoginMethod
 from streamproc.web.access.loopback import LoopbackLogin
 from streamproc.web.access.own_address import public_address
 from streamproc.web.access.passwords import PasswordLogin
 from streamproc.web.access.proxy_header import ProxyHeaderLogin
 from streamproc.web.access.rights import read_groups
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamproc.settings import Settings
-    from streamproc.web.access.login import Layout, LoginMethod
 
 NO_LOGIN = "name --users FILE, --oidc-issuer URL or --trust-header NAME; or listen on 127.0.0.1"
 

@@ -7,15 +7,14 @@ to 127.0.0.1 (DNS rebinding), or with a form that posts here. The first shows in
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlsplit
+
+from aiohttp import web
 
 from streamproc.errors import InvalidSettings, shown
 from streamproc.metrics.own_host import is_loopback, loopback_hosts, names_host
 from streamproc.web.access.headers import the_only
-
-if TYPE_CHECKING:
-    from aiohttp import web
 
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 HOME: Final = "/"

@@ -14,15 +14,13 @@ import hmac
 import os
 import secrets
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from streamproc.errors import InvalidSettings, shown
 from streamproc.web.access.rights import ORDERED
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 LOG2_COST: Final = 15  # 32 MiB and about 80 ms
 BLOCK: Final = 8

@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from aiohttp import web
 
@@ -24,10 +24,8 @@ from streamproc.web.access.headers import cookie_values
 from streamproc.web.access.login import Fields, Identity, LoginMethod, LoginRefused, hidden, known_browser_cookie
 from streamproc.web.access.password_file import NAME_MAX, PASSWORD_MAX, PageUser, new_user, read_users
 from streamproc.web.access.rights import VIEW, rights_up_to
+from streamproc.web.access.session import Session
 from streamproc.web.access.throttle import LoginThrottle
-
-if TYPE_CHECKING:
-    from streamproc.web.access.session import Session
 
 log = logging.getLogger(__name__)
 

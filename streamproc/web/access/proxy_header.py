@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from aiohttp import web
 
@@ -12,9 +12,7 @@ from streamproc.web.access.client_address import TrustedProxies, is_trusted
 from streamproc.web.access.headers import the_only
 from streamproc.web.access.login import Fields, Identity, LoginMethod, LoginRefused, continue_form
 from streamproc.web.access.rights import rights_of
-
-if TYPE_CHECKING:
-    from streamproc.web.access.session import Session
+from streamproc.web.access.session import Session
 
 USER_MAX: Final = 120  # characters
 NOT_NAMED: Final = "The proxy in front of this page did not say who you are."

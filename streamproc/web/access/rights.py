@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from streamproc.errors import InvalidSettings, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 VIEW: Final = "view"  # see everything
 HALT: Final = "halt"  # halt or resume one run

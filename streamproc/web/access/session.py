@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Final
 
 ID_BYTES: Final = 32  # 256 bits: cannot be guessed
 AGE_S: Final = 8 * 3_600.0

@@ -15,13 +15,11 @@ address.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from streamproc.metrics.bounded_http import network_of
 from streamproc.model.newest import Newest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 FAILED_MAX: Final = 10  # of an address at an account, or of a known browser
 ADDRESS_FAILED_MAX: Final = 50  # at all accounts: people who share an address mistype, too

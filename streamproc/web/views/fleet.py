@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from streamproc.model.formats import clock
-from streamproc.model.time_range import time_or_age_ms
-from streamproc.read_model.run_filters import now_ms
+from streamproc.model.time_range import time_or_age_ms, wall_ms
 from streamproc.report.markup import NOTHING, Html, tag
 from streamproc.report.tables import scrolled
 from streamproc.web.access import session_of
@@ -85,7 +84,7 @@ def _times(chosen: RunFilter) -> list[Html]:
         return [_choice("since", "Time", AGES, chosen.since)]
     kept = [tag("input", type="hidden", name=name, value=value)
             for name, value in (("since", chosen.since), ("until", chosen.until)) if value]  # fmt: skip
-    ends = [time_or_age_ms(one, now_ms()) for one in (chosen.since, chosen.until)]
+    ends = [time_or_age_ms(one, wall_ms()) for one in (chosen.since, chosen.until)]
     return [*kept, tag("span", _time(ends[0], "the start"), " to ", _time(ends[1], "now"), class_="range")]
 
 

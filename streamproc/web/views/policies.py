@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from aiohttp import web
 
 from streamproc.detectors import BY_CODE
 from streamproc.model.formats import grouped
+from streamproc.policy import Policy
+from streamproc.read_model.rows import PolicyRow
 from streamproc.report.building import name_of
 from streamproc.report.markup import NOTHING, Html, foreign, tag
+from streamproc.report.model import PolicyValue
 from streamproc.report.policy_values import PolicyPlaces, PolicyScope
 from streamproc.report.tables import Cell, TableRow, filter_bar, muted, number, section, table
 from streamproc.web.keys import MODEL, POLICY, SETTINGS, field_of
 from streamproc.web.layout import page
 from streamproc.web.moments import moment
-
-if TYPE_CHECKING:
-    from streamproc.policy import Policy
-    from streamproc.read_model.rows import PolicyRow
-    from streamproc.report.model import PolicyValue
 
 ROLL_OUT_MS: Final = 600_000  # two policies that both decided within this time are a roll-out
 BUDGETS: Final = "Budgets and stalls"

@@ -5,16 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlencode
 
 from aiohttp import web
 
+from streamproc.core.decision import Decision
 from streamproc.fleet.verbs import RULES
 from streamproc.model.addresses import trace_address
 from streamproc.model.formats import grouped, money
+from streamproc.model.wire import Call, Content, Turn
+from streamproc.read_model.rows import LiveRun
 from streamproc.report.building import ReportBuilder
 from streamproc.report.drawings import TimelineForm
+from streamproc.report.history import RunHistory
 from streamproc.report.markup import NOTHING, Html, foreign, tag
 from streamproc.report.model import RunReport
 from streamproc.report.run_sections import LiveParts, heading, run_sections
@@ -27,12 +31,6 @@ from streamproc.web.moments import moment
 from streamproc.web.order_views import SELECTED, order_form, why_not
 from streamproc.web.views.run_rows import run_state
 from streamproc.web.views.small import identicon, loop_badge, sparkline
-
-if TYPE_CHECKING:
-    from streamproc.core.decision import Decision
-    from streamproc.model.wire import Call, Content, Turn
-    from streamproc.read_model.rows import LiveRun
-    from streamproc.report.history import RunHistory
 
 ROWS_MAX: Final = 24
 CALLS_MAX: Final = 4  # of a turn
