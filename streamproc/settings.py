@@ -11,7 +11,6 @@ import io
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
@@ -39,9 +38,6 @@ SENT_TO: Final = {
 
 
 SHARED: Final = ("turns", "commands")  # what a shadow reads and never writes
-
-
-LOCAL: Final = "local:"  # before the file of a `streamproc up`, in place of brokers
 
 
 class Settings(BaseSettings):
@@ -227,8 +223,7 @@ class Settings(BaseSettings):
     @field_validator("brokers")
     @classmethod
     def _check_brokers(cls, value: str) -> str:
-        if not value.startswith(LOCAL):
-            check_brokers(value)
+        check_brokers(value)
         return value
 
     @field_validator("page_url", "trace_url")
@@ -280,11 +275,6 @@ class Settings(BaseSettings):
         if self.shadow and name not in SHARED:
             return f"{self.topic_prefix}.shadow-{self.shadow}.{name}"
         return f"{self.topic_prefix}.{name}"
-
-    @property
-    def local(self) -> Path | None:
-        """The log of a `streamproc up` that stands in for Kafka; None: it is Kafka."""
-        return Path(self.brokers.removeprefix(LOCAL)) if self.brokers.startswith(LOCAL) else None
 
     @property
     def worker_group(self) -> str:

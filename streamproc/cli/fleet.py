@@ -22,6 +22,7 @@ from streamproc.cli.order_answer import OrderAnswer, runs_at_work
 from streamproc.cli.runs import unknown_run
 from streamproc.cli.terminal import clean, examples, fail, json_line, line, note
 from streamproc.errors import StreamprocError, plural
+from streamproc.model.addresses import local_log
 
 if TYPE_CHECKING:
     from streamproc.fleet.commands import Order
@@ -246,7 +247,7 @@ def _give(settings: Settings, order: Order, wait: str, as_json: bool, *, force: 
     """Send an order, wait for an answer, and print what became of it. Exits as the module says."""
     from streamproc.model.formats import read_duration
 
-    if settings.local is not None:
+    if local_log(settings.brokers) is not None:
         _give_here(order, as_json)
         return
     try:

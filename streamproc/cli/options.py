@@ -82,7 +82,7 @@ def log_settings(brokers: str | None, topic_prefix: str | None, **options: Any) 
     """Load the settings of a command that reads topics of Kafka, or the log of this machine's `streamproc up`: that is
     read with ``--brokers local``, and where no brokers are named and there is one. A note says which."""
     from streamproc.live.places import places
-    from streamproc.settings import LOCAL
+    from streamproc.model.addresses import LOCAL
 
     named = brokers or os.environ.get("STREAMPROC_BROKERS") or os.environ.get("STREAMPROC_ENV_FILE")
     if named and named != "local":

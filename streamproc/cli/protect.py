@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from streamproc.cli.options import Json
+from streamproc.cli.options import Json, Quiet
 from streamproc.cli.terminal import clean, complain, examples, fail, json_line, line, note, say
 from streamproc.errors import StreamprocError, Unavailable
 
@@ -68,7 +68,7 @@ def every(scope: Scope = "user", dry_run: DryRun = False, remove: Remove = False
 
 
 @app.command(epilog=examples("streamproc protect status"))
-def status(as_json: Json = False) -> None:
+def status(as_json: Json = False, _quiet: Quiet = False) -> None:
     """Show which CLIs are protected, which sessions were heard of, and what is in doubt.
 
     Exit 0: all installed CLIs are protected; 1: something is in doubt.

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections import deque
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -16,6 +17,7 @@ from streamproc.cli.fleet import By, issuer_name
 from streamproc.cli.options import Brokers, Quiet, TopicPrefix, log_settings
 from streamproc.cli.ranges import time_ms
 from streamproc.cli.terminal import COLOURS, clean, examples, fail, fold, json_line, line, note, out, paint
+from streamproc.model.addresses import local_log
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
@@ -113,7 +115,8 @@ async def _watch(
     settings: Settings, since_ms: int | None, count: int | None, show: Callable[[ControlEvent], None]
 ) -> None:
     shown = 0
-    reading = _controls(settings, since_ms) if settings.local is None else _local_controls(settings, since_ms)
+    local = local_log(settings.brokers)
+    reading = _controls(settings, since_ms) if local is None else _local_controls(settings, local, since_ms)
     async with contextlib.aclosing(reading) as controls:
         async for control in controls:
             show(control)
@@ -122,14 +125,13 @@ async def _watch(
                 return
 
 
-async def _local_controls(settings: Settings, since_ms: int | None) -> AsyncGenerator[ControlEvent, None]:
+async def _local_controls(settings: Settings, path: Path, since_ms: int | None) -> AsyncGenerator[ControlEvent, None]:
     """Yield what `streamproc up` decides."""
 
     from streamproc.kafka.local_log import open_local
     from streamproc.model.controls import ControlEvent
 
-    assert settings.local is not None
-    with open_local(settings, settings.local, "control") as reader:
+    with open_local(settings, path, "control") as reader:
         note("watching the decisions of `streamproc up`; stop with Ctrl-C")
         begin = reader.end() if since_ms is None else 0
         while True:

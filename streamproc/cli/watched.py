@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from streamproc.cli.terminal import note, paint, quiet_kafka
 from streamproc.errors import StreamprocError
+from streamproc.model.addresses import local_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -32,7 +33,7 @@ def show_watched(settings: Settings, reading: Coroutine[Any, Any, T], show: Call
     and up to ten if some have just gone.
     """
     quiet_kafka()
-    if settings.local is not None:
+    if local_log(settings.brokers) is not None:
         found = asyncio.run(reading)
         show(found, int(time.time() * 1000))
         return found
@@ -58,7 +59,7 @@ async def watched(settings: Settings) -> Watched:
     from streamproc.model.formats import local_time
 
     now_ms = int(time.time() * 1000)
-    if settings.local is not None:
+    if local_log(settings.brokers) is not None:
         return Watched(now_ms)
     try:
         found = await hear(settings)

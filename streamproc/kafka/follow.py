@@ -26,7 +26,7 @@ from streamproc.kafka.reader_first import read_first
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from streamproc.kafka.reading import Record
+    from streamproc.kafka.topic_reader import Record
     from streamproc.settings import Settings
 
     Batches = dict[TopicPartition, list[Record]]

@@ -17,10 +17,10 @@ from aiokafka import ConsumerRecord, TopicPartition
 
 from streamproc.errors import Unavailable
 from streamproc.kafka.follow import Follower
-from streamproc.kafka.reading import BATCH_RECORDS_MAX, LOG_APPEND_TIME, Extent, TopicReader
+from streamproc.kafka.topic_reader import BATCH_RECORDS_MAX, LOG_APPEND_TIME, Extent, Record, TopicReader
+from streamproc.model.addresses import local_log
 
 if TYPE_CHECKING:
-    from streamproc.kafka.reading import Record
     from streamproc.settings import Settings
 
 LOST_S: Final = 2.0  # until a log that was not there is looked for again
@@ -85,7 +85,7 @@ class LocalFollower(Follower):
 
     async def run(self) -> None:
         """Read, and read again what is new, until cancelled."""
-        path, roles = self._settings.local, {self._settings.topic(role): role for role in ROLES}
+        path, roles = local_log(self._settings.brokers), {self._settings.topic(role): role for role in ROLES}
         assert path is not None
         self.missing = tuple(sorted(self._topics.keys() - roles.keys()))
         while True:

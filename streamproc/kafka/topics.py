@@ -27,6 +27,7 @@ from streamproc.kafka import access
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.reachability import why_unreachable
 from streamproc.kafka.topic_drift import CLOCK, Drift, Report, TopicSpec, differences
+from streamproc.model.addresses import local_log
 from streamproc.model.formats import DAY_MS, HOUR_MS
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ async def apply(settings: Settings) -> Report:
 
 async def partitions(settings: Settings) -> dict[str, int]:
     """Return the partition count of each existing topic. Raises `Unavailable` if the broker does not answer."""
-    if settings.local is not None:
+    if local_log(settings.brokers) is not None:
         return {settings.topic(name): 1 for name in ("turns", "control", "runs")}
     async with administering(settings) as admin:
         existing = await _existing(admin)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 from urllib.parse import quote, urlencode
 
 from streamproc.errors import shown
 
+LOCAL: Final = "local:"  # before the file of a `streamproc up`, in place of brokers
 UNQUOTABLE: Final = (".", "..")  # browsers take these out of a path, quoted or not
 TRACE_ID: Final = "{trace_id}"  # in the template of a trace's address
 
@@ -24,8 +26,15 @@ def trace_address(template: str, trace_id: str) -> str:
     return template.replace(TRACE_ID, trace_id) if template and trace_id else ""
 
 
+def local_log(brokers: str) -> Path | None:
+    """Return the log of a `streamproc up` that stands in for brokers, as ``local:FILE``; None: these are brokers."""
+    return Path(brokers.removeprefix(LOCAL)) if brokers.startswith(LOCAL) else None
+
+
 def check_brokers(value: str) -> None:
-    """Check a list of brokers, each HOST or HOST:PORT. Raises `ValueError`."""
+    """Check a list of brokers, each HOST or HOST:PORT, or ``local:FILE``. Raises `ValueError`."""
+    if local_log(value) is not None:
+        return
     named = [server for server in value.split(",") if server.strip()]
     for server in named or [value]:
         host, colon, port = server.strip().rpartition(":")

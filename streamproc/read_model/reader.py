@@ -26,6 +26,7 @@ from streamproc.kafka.local_log import LocalFollower
 from streamproc.kafka.partitioning import home_of
 from streamproc.kafka.session import Outage
 from streamproc.kafka.topics import accounts_topic
+from streamproc.model.addresses import local_log
 from streamproc.read_model.rows import Changes
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class ModelReader:
         self._roles = {topic.name: role for role, topic in topics.items()}
         known = model.next_offsets().items()
         outage = Outage(log, "reading the topics", "what is shown stands still for now", "reading the topics again")
-        self.follower = (Follower if settings.local is None else LocalFollower)(
+        self.follower = (Follower if local_log(settings.brokers) is None else LocalFollower)(
             settings, tuple(topics.values()), self._apply, outage,
             positions={TopicPartition(topics[role].name, at): next_ for (role, at), next_ in known if role in topics},
             before_poll=self._note_progress, on_caught_up=self._note_caught_up, on_recreated=self._clear,

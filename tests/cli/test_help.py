@@ -72,7 +72,10 @@ def test_an_invalid_setting_is_named(run, monkeypatch: pytest.MonkeyPatch) -> No
     assert "'many'" in result.stderr
 
 
-SILENT = {"demo", "worker", "notify", "otel", "page", "page-user", "keys new", "schema export", "convert"}
+SILENT = {
+    "demo", "worker", "notify", "otel", "page", "page-user", "keys new", "schema export", "convert", "up",
+    "protect claude", "protect codex", "protect gemini", "protect all", "protect run",
+}  # fmt: skip
 
 
 def leaves() -> dict[str, typer.core.TyperCommand]:
