@@ -98,6 +98,13 @@ class Up:
         return int(head_of_answer.split()[1]), json.loads(answer)
 
 
+def kill_started(folder: Path) -> None:
+    """Kill the processes that hooks have started, by the locks below a folder."""
+    for lock in folder.rglob("up.lock"):
+        with suppress(ProcessLookupError, ValueError):
+            os.kill(int(lock.read_text()), signal.SIGKILL)
+
+
 @pytest.fixture
 def up() -> Iterator[Up]:
     """Return a process that is not started. Its folder has a short path: sockets need one."""
@@ -105,6 +112,7 @@ def up() -> Iterator[Up]:
         made = Up(Path(folder))
         yield made
         made.kill()
+        kill_started(Path(folder))
 
 
 @pytest.fixture(scope="module")
@@ -126,9 +134,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="sp-") as folder:
         monkeypatch.setenv("HOME", folder)
         yield Path(folder)
-        for lock in Path(folder).rglob("up.lock"):  # of processes that hooks have started
-            with suppress(ProcessLookupError, ValueError):
-                os.kill(int(lock.read_text()), signal.SIGKILL)
+        kill_started(Path(folder))
 
 
 def call(command: str, result: Any, call_id: str = "") -> dict[str, Any]:
