@@ -12,7 +12,7 @@ import sys
 from time import monotonic, sleep, strftime
 
 ANSWER_S = 1.0  # an answer that takes longer is not waited for
-START_S = 2.0  # for `streamproc up` to listen, where it was not running
+START_S = 3.5  # for `streamproc up` to listen, where it was not running; the CLIs wait for five
 PARENTS_MAX = 12  # processes above this one, among which the CLI is looked for
 APPEND = posix.O_WRONLY | posix.O_CREAT | posix.O_APPEND
 
