@@ -1,5 +1,5 @@
-"""Draw docs/images/protect.svg: a real session of Claude Code, against a model that asks for the same call for ever, with
-its report.
+"""Draw docs/images/protect.svg: a real session of Claude Code whose model asks for the same call for ever, and its
+report.
 
     .venv/bin/python -m docs.protect_picture      # the CLI of `make live`, which installs it
 
