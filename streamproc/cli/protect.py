@@ -9,7 +9,7 @@ import typer
 
 from streamproc.cli.options import Json, Quiet
 from streamproc.cli.terminal import clean, complain, examples, fail, json_line, line, note, say
-from streamproc.errors import StreamprocError, Unavailable
+from streamproc.errors import StreamprocError, Unavailable, plural
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,6 +75,7 @@ def status(as_json: Json = False, _quiet: Quiet = False) -> None:
     """
     from streamproc.live.hook_settings import CLIS
     from streamproc.live.places import places
+    from streamproc.live.store import summary
 
     where = places()
     try:
@@ -83,18 +84,24 @@ def status(as_json: Json = False, _quiet: Quiet = False) -> None:
     except Unavailable:
         sessions, running = [], False
     rows = [_row(cli, sessions) for cli in CLIS.values()]
-    faults = _faults(where)
+    faults, week = _faults(where), summary(where.log, int((time.time() - WEEK_S) * 1000))
     in_doubt = any(row["doubts"] for row in rows)
     if as_json:
         import json
 
-        json_line(json.dumps({"running": running, "observe": where.observing.exists(), "clis": rows, "faults": faults}))
+        told = {"running": running, "observe": where.observing.exists(), "clis": rows, "faults": faults}
+        json_line(json.dumps(told | {"week": week._asdict()}))
     else:
         line("streamproc up is running" if running else "streamproc up is not running: the next session starts it")
         if where.observing.exists():
             line("observing: sessions are recorded, and none is stopped")
         for row in rows:
             _show(row)
+        if week.runs:
+            how = "would have been stopped" if where.observing.exists() else "were stopped"
+            line(
+                f"in the last 7 days: {plural(week.runs, 'session')}, of which {week.halted} {how}; see `streamproc runs`"
+            )
         if faults:
             line(f"{len(faults)} steps were not protected in the last 7 days; the last: {clean(faults[-1])}")
     raise typer.Exit(1 if in_doubt else 0)
