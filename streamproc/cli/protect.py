@@ -99,9 +99,7 @@ def status(as_json: Json = False, _quiet: Quiet = False) -> None:
             _show(row)
         if week.runs:
             how = "would have been stopped" if where.observing.exists() else "were stopped"
-            line(
-                f"in the last 7 days: {plural(week.runs, 'session')}, of which {week.halted} {how}; see `streamproc runs`"
-            )
+            line(f"in the last 7 days: {plural(week.runs, 'session')}, of which {week.halted} {how}")
         if faults:
             line(f"{len(faults)} steps were not protected in the last 7 days; the last: {clean(faults[-1])}")
     raise typer.Exit(1 if in_doubt else 0)
