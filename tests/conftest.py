@@ -79,6 +79,7 @@ def nobodys_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in list(os.environ):
         if name.startswith("STREAMPROC_") and name != "STREAMPROC_CORE":
             monkeypatch.delenv(name)
+    monkeypatch.setenv("STREAMPROC_HOME", str(tmp_path / "no-live-log"))
     monkeypatch.chdir(tmp_path)
 
 
