@@ -28,7 +28,7 @@ LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 PREFIX: Final = "STREAMPROC_"
 PORT_MAX: Final = 65_535
 ENV_FILE: Final = "STREAMPROC_ENV_FILE"  # not a setting: it says where settings are
-OTHER_VARIABLES: Final = ("ENV_FILE", "CORE", "HOME", "PROTECT_TAG")  # that are no settings
+OTHER_VARIABLES: Final = ("ENV_FILE", "CORE", "HOME", "PROTECT_TAG", "HOOK_WAIT_S")  # that are no settings
 
 # Secrets that are sent to an address, directly or as the token that they buy: both must come from one place.
 SENT_TO: Final = {

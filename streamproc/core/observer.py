@@ -21,6 +21,7 @@ from streamproc.core.signals.calls import Repeats
 from streamproc.core.signals.cycles import Cycle
 from streamproc.core.signals.handovers import (
     FruitlessHandovers,
+    Handovers,
     brought_results,
     edge_of_tags,
     failing_set_of,
@@ -186,8 +187,17 @@ def _observe_results_and_texts(view: View, rules: Rules) -> None:
         told = told and not shows_results(node) and not says_only(turn.node, turn)
         told = brought_results(view, had_tests, failing_set) or told
     if told:
-        run.handovers.note_finder(0 if changed else view.node_tag, index)
+        _note_finder(view, changed)
     view.excuse_loops()
+
+
+@cfunc
+def _note_finder(view: View, changed: bool) -> None:
+    """Note that the node of this turn has found something: more than words if a result has `changed`."""
+    handovers: Handovers = view.run.handovers
+    handovers.note_finder(0 if changed else view.node_tag, view.index)
+    if view.switches.edges_apart and view.run.graphs > 0 and view.cycle is None:
+        handovers.credit(view.index)
 
 
 @cfunc
@@ -203,7 +213,7 @@ def _observe_handover(view: View, source: u32) -> None:
     if view.cycle is not None and view.cycle.inside(source):
         run.cycle_memories.enter(view.cycle, view.index)
     if apart:
-        run.handovers.end(tag)
+        run.handovers.end(tag, True)
     if run.handovers.chosen_edge != edge_of_tags(source, tag) and turn.node not in USER_NODES and has_evidence(turn):
         name = turn.from_ or run.handovers.previous_name.get()
         if name not in USER_NODES:
@@ -223,18 +233,24 @@ def _observe_choice(view: View) -> None:
     turn: Turn = view.turn
     tag: u32 = view.node_tag
     chosen: u32
+    leaves: bool
     apart: bool = view.switches.edges_apart
     counted: FruitlessHandovers
     run.handovers.chosen_edge = 0
     if apart:
-        run.handovers.end(tag)
+        run.handovers.end(tag, True)
     if turn.next:
         chosen = view.names.tag(turn.next)
+        leaves = view.cycle is not None and not view.cycle.inside(chosen)
+        if leaves:  # what is found there is not found within the cycle
+            run.cycle_memories.enter(None, view.index)
         run.handovers.chosen_edge = edge_of_tags(tag, chosen)
         counted = run.handovers.count(view, tag, chosen, True, run.nodes if apart else None, False, False)
         if apart:
             name_nodes(run.cold.node_names, tag, turn.node, chosen, turn.next)
         view.set_handover(turn.node, turn.next, times_of(counted, True), counted.first)
+        if leaves:
+            run.cycle_memories.enter(view.cycle, view.index)
 
 
 @cfunc

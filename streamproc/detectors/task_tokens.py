@@ -69,7 +69,7 @@ class TaskTokenBudget(BudgetDetector):
             level, advice = Level.WARN, f"{advice}; stop {agent}, the run's other tasks continue"
         message = f"{_subject(task)} has used {spent.used} of its {spent.limit} tokens ({share} %), level {advice}."
         return self.finding(
-            level, loop_of(task, rung, spent.since), message, kind=self.name,
+            level, loop_of(task, rung, spent.since), message, kind=self.name, task=task,
             type="" if stopped and not whole else "budget.level", action=action,
             task_status="budget_exceeded" if stopped else "", used=spent.used, limit=spent.limit, unit="tokens",
             rung=rung, agent=agent, limit_from=_limit_from(view, spent),

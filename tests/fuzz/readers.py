@@ -263,7 +263,7 @@ def _notified(control: ControlEvent) -> None:
 
 def _followed(news: ControlNews) -> None:
     halts = Halts()
-    if halts.is_new(news.id) and halts.control(news):
+    if halts.is_new(news.id) and halts.control(news) and news.end is None:
         assert str(halted_error(news.run_id, halts.runs[news.run_id]))
 
 

@@ -45,6 +45,12 @@ def opened(log_file: Path) -> Iterator[Callable[..., tuple[Judge, LiveLog]]]:
         log.close()
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let hooks wait for as long as a busy machine takes."""
+    monkeypatch.setenv("STREAMPROC_HOOK_WAIT_S", "15")
+
+
 class Up:
     """A real `streamproc up` process with a folder of its own."""
 

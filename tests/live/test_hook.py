@@ -80,8 +80,11 @@ def test_a_hook_whose_socket_is_elsewhere_uses_the_folder_of_the_files(home: Pat
     command = shlex.split(hook_command("claude", places.socket, places.folder))
     refused = [*command[:-2], str(home), command[-1]]  # no socket at all
     try:
-        for arguments, told in ((command, json.dumps(batch(0))), (refused, "{}")):
-            done = subprocess.run(arguments, input=told, capture_output=True, text=True, check=True, timeout=SLOW_S)
+        for arguments, told, wait_s in ((command, json.dumps(batch(0)), "15"), (refused, "{}", "1")):
+            environ = os.environ | {"STREAMPROC_HOOK_WAIT_S": wait_s}
+            done = subprocess.run(
+                arguments, input=told, capture_output=True, text=True, check=True, timeout=SLOW_S, env=environ
+            )
             assert (done.stdout, done.stderr) == ("", "")
         wait_until(places.log.exists, what="the log of streamproc up")
         assert " claude " in places.faults.read_text().splitlines()[-1]
@@ -134,7 +137,7 @@ def test_a_server_that_answers_badly_or_never_stops_nothing(up: Up, answer: byte
 
     serving = threading.Thread(target=serve)
     serving.start()
-    done = hook(up, batch(0))
+    done = hook(up, batch(0), STREAMPROC_HOOK_WAIT_S="1")
     serving.join()
     listening.close()
     assert (done.stdout, done.stderr) == ("", "")

@@ -478,3 +478,27 @@ def test_a_call_that_repeats_on_an_edge_gets_as_many_hops_as_words(worker: str, 
     assert (halt.code, edge(halt)) == ("LOOP005", ["planner", worker])
     assert halt.trigger is not None
     assert halt.trigger.turn == 2 * hops  # the first hop brought its result
+
+
+def written_module(n: int, node: str = "coder") -> list[Raw]:
+    said = {"node": "planner", "output": f"Write module {n}.", "decision": {"next": "coder"}}
+    work = {"output": f"Module {n} is written.", "artifact": {f"src/m{n}.py": f"x = {n}"}}
+    return [said, {"node": node, "from": "planner", **work}]
+
+
+@pytest.mark.parametrize("edges", [
+    [["planner", "researcher"], ["researcher", "planner"], ["planner", "done"]],
+    [["planner", "coder"], ["planner", "done"]],
+])  # fmt: skip
+def test_work_of_a_node_that_the_graph_does_not_have_is_progress(edges: list[list[str]]) -> None:
+    # "Counters reset … when progress is made (… new file changes …)"
+    raws = [{"type": "run.started", "graph": {"edges": edges}}, *(turn for n in range(9) for turn in written_module(n))]
+    assert halts(raws) == []
+
+
+@pytest.mark.parametrize("node", ["coder_agent", "Coder", "coder.write"])
+def test_the_chosen_node_may_report_under_another_name(node: str) -> None:
+    # "planner_to_coder": what follows a decision is its work, as in a graph within a graph
+    assert halts([turn for n in range(9) for turn in written_module(n, node)]) == []
+    idle = [turn for n in range(9) for turn in (written_module(0)[0], {"node": node, "output": "Already done."})]
+    assert edge(halts(idle)[0])[0] == "planner"

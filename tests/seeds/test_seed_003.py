@@ -248,3 +248,18 @@ def test_what_an_assertion_says_is_no_trouble_of_the_infrastructure(error: Raw) 
     ]
     [warning] = decisions(raws, load_policy("loop-safety"))
     assert warning.code == "ERROR001"
+
+
+@pytest.mark.parametrize("passed", [{"errors": []}, {"output": "Valid."}])
+@pytest.mark.parametrize("key", ["{n}", "channel"])
+def test_the_nested_loop_of_the_seed_ends_at_its_second_runtime_error(passed: Raw, key: str) -> None:
+    # "up to 27 repairs (3 runtime attempts, 3 validation attempts, 3 repair attempts)": "stop trying"
+    raws: list[Raw] = []
+    for n in range(3):
+        raws += [failed("API error: channel_not_found"), EDIT | {"output": f"Name the channel, {n}."}]
+        raws += [{"node": "validator", "errors": [f"Missing key {key.format(n='xyz'[n])}"]}, EDIT]
+        raws += [{"node": "validator", **passed}]
+    [halt] = [one for one in decisions(raws, REPAIR) if one.severity == "halt"][:1]
+    assert (halt.code, halt.node) == ("ERROR001", "executor") or key == "channel"
+    assert halt.trigger is not None
+    assert halt.trigger.turn == 5

@@ -116,7 +116,7 @@ class Handovers(Record):
         worker: NodeState | None
         handover: FruitlessHandovers | None
         if nodes is not None:
-            self.end(source)
+            self.end(source, chosen)
             if not answers and not works:
                 works, answers = self._gives_work(source, target, nodes), self._gives_work(target, source, nodes)
         handover = self.fruitless.touch(edge)
@@ -163,12 +163,15 @@ class Handovers(Record):
         return False
 
     @cfunc
-    def end(self, source: u32) -> None:
-        """End the handovers of a node that acts again: the count of those that something was found after starts
-        again."""
+    def end(self, source: u32, acts: bool) -> None:
+        """End the handovers of a node that acts again: the count of those that something was found after starts again.
+
+        If it does not act (another node says that it comes after it), its decisions stay open: the node that does the
+        work may have another name than the one that was chosen, as in a graph within a graph.
+        """
         handover: FruitlessHandovers
         for handover in self.fruitless.rows:
-            if handover.key >> 32 == source and handover.bits & OPEN:
+            if handover.key >> 32 == source and handover.bits & OPEN and (acts or not handover.bits & CHOSEN):
                 handover.bits &= ~OPEN
                 if self.found >= handover.last:
                     handover.count = 0
@@ -182,6 +185,15 @@ class Handovers(Record):
         if self.finder != node_tag:
             self.others_found = self.found
         self.finder, self.found = node_tag, index
+
+    @cfunc
+    def credit(self, index: i32) -> None:
+        """Start the counts of open decisions again: a node outside of all cycles has found something, and the cycle of
+        the node that chose it does not know of that."""
+        handover: FruitlessHandovers
+        for handover in self.fruitless.rows:
+            if handover.bits & OPEN and handover.bits & CHOSEN and handover.last <= index:
+                handover.count = 0
 
     def counters(self, names: Mapping[int, str]) -> dict[str, int]:
         """Return the handovers without progress on each edge, such as `planner_to_researcher`, without edges on which

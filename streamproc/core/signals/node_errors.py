@@ -114,15 +114,19 @@ def observe_attempt(now: Now, attempts: Table, nodes: Table, previous: str) -> b
 
 @cfunc
 def _end_others(now: Now, attempts: Table, nodes: Table) -> None:
-    """Forget what other nodes failed with: a node that had failed beside them does not any more, so the failures of the
-    attempt are others than before. Its own count goes on: what it said may be no success."""
+    """Forget what the nodes right before and after it failed with: it had failed beside them, and does not any more, so
+    the failures of the attempt are others than before. Its own count goes on: what it said may be no success."""
     own: NodeState = now.node
+    at: i32 = own.attempts.stamp
     node: NodeState
+    last: Attempt
     for node in nodes.rows:
-        if node.attempts.count and node.attempts.value != own.attempts.value:
+        if node.attempts.count and node.attempts.value != own.attempts.value and -1 <= node.attempts.stamp - at <= 1:
             node.attempts.clear()
-    if len(attempts) and attempts.find(own.attempts.value) is None:
-        attempts.clear()
+    if len(attempts):
+        last = attempts.rows[0]
+        if last.key != own.attempts.value and -1 <= last.last - at <= 1:
+            attempts.clear()
     own.attempts.stamp = RECOVERED
 
 
