@@ -152,7 +152,7 @@ def test_a_large_event_and_one_with_any_characters_pass(up: Up) -> None:
 
 
 def test_codex_is_interrupted_after_it_was_denied(up: Up, tmp_path: Path) -> None:
-    """A shell named `codex` stands for the CLI: it is interrupted, and nothing else is."""
+    """A program named `codex` stands for the CLI: it is interrupted, and nothing else is."""
     up.start()
     used = {"tool_name": "Bash", "tool_input": {"command": "cat x"}, "session_id": "s2", "cwd": "/work/app"}
     for number in range(3):
@@ -162,9 +162,13 @@ def test_codex_is_interrupted_after_it_was_denied(up: Up, tmp_path: Path) -> Non
     before = used | {"hook_event_name": "PreToolUse", "tool_use_id": "c9"}
     denied = json.loads(hook(up, before, "codex").stdout)["hookSpecificOutput"]
     assert denied["permissionDecision"] == "deny"
-    (tmp_path / "codex").symlink_to("/bin/bash")
-    (tmp_path / "event.json").write_text(json.dumps(before))
-    script = f"trap 'exit 130' INT; {sys.executable} -I -S {HOOK_FILE} codex {up.places.socket} < event.json; exit 0"
+    (tmp_path / "codex").symlink_to(Path(sys.executable).resolve())
+    hooked = [sys.executable, "-I", "-S", str(HOOK_FILE), "codex", str(up.places.socket)]
+    script = (  # not a shell: it cannot catch a signal that its parent ignores
+        "import signal, subprocess, sys\n"
+        "signal.signal(signal.SIGINT, lambda *_: sys.exit(130))\n"
+        f"subprocess.run({hooked!r}, input={json.dumps(before)!r}, text=True)\n"
+    )
     done = subprocess.run([str(tmp_path / "codex"), "-c", script], cwd=tmp_path, capture_output=True, check=False)
     assert done.returncode == 130
     assert b"deny" in done.stdout
