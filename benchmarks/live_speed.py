@@ -128,7 +128,7 @@ def _event(number: int) -> dict[str, Any]:
     used = {"tool_name": "Bash", "tool_input": {"command": f"ls {number}"}, "tool_use_id": f"t{number}"}
     answer = {"stdout": f"file-{number}.txt\n" * 50, "stderr": ""}
     return {
-        "session_id": f"s{number % SESSIONS}", "hook_event_name": "PostToolBatch", "cwd": "/work/app",
+        "session_id": f"s{number % SESSIONS}", "hook_event_name": "PostToolBatch", "cwd": "/srv/app",
         "tool_calls": [used | {"tool_response": answer}],
     }  # fmt: skip
 

@@ -35,7 +35,7 @@ def hook(up: Up, event: Any, cli: str = "claude", **more: str) -> subprocess.Com
 def batch(number: int, answer: str = "no such file") -> dict[str, Any]:
     used = {"tool_name": "Bash", "tool_input": {"command": "cat x"}, "tool_use_id": f"t{number}"}
     return {
-        "session_id": "s1", "hook_event_name": "PostToolBatch", "cwd": "/work/app",
+        "session_id": "s1", "hook_event_name": "PostToolBatch", "cwd": "/srv/app",
         "tool_calls": [used | {"tool_response": answer}],
     }  # fmt: skip
 
@@ -154,7 +154,7 @@ def test_a_large_event_and_one_with_any_characters_pass(up: Up) -> None:
 def test_codex_is_interrupted_after_it_was_denied(up: Up, tmp_path: Path) -> None:
     """A program named `codex` stands for the CLI: it is interrupted, and nothing else is."""
     up.start()
-    used = {"tool_name": "Bash", "tool_input": {"command": "cat x"}, "session_id": "s2", "cwd": "/work/app"}
+    used = {"tool_name": "Bash", "tool_input": {"command": "cat x"}, "session_id": "s2", "cwd": "/srv/app"}
     for number in range(3):
         told = used | {"hook_event_name": "PostToolUse", "tool_use_id": f"c{number}", "tool_response": "no"}
         last = hook(up, told, "codex").stdout

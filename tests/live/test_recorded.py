@@ -166,6 +166,6 @@ def test_each_cli_is_recorded_in_each_scenario_without_anything_of_a_machine() -
     for file in FILES:
         assert file.stat().st_size < 20_000
         for event in events(file):
-            assert event["cwd"] == "/work/app"
+            assert event["cwd"] == "/srv/app"
             assert event["session_id"] == f"{parts(file)['cli']}-{parts(file)['scenario']}"
-            assert {found.group() for found in PATH.finditer(json.dumps(event))} <= {"/work/app", "/home/ann"}
+            assert {found.group() for found in PATH.finditer(json.dumps(event))} <= {"/srv/app", "/home/ann"}

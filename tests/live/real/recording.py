@@ -13,7 +13,7 @@ from tests.live.real.worlds import World
 
 EVENTS_MAX: Final = 60  # of a session
 HOME: Final = "/home/ann"
-WORK: Final = "/work/app"
+WORK: Final = "/srv/app"
 TIMED: Final = {"timestamp": "2026-01-01T00:00:00.000Z", "duration_ms": 10}
 UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 NUMBER: Final = re.compile(r"(?P<kind>\b(?:call_|toolu_|PGID: ))\d+")  # ids of calls and processes
