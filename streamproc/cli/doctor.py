@@ -41,10 +41,12 @@ def doctor(
     from streamproc.cli import checks
     from streamproc.cli.checks import keys_together
     from streamproc.cli.doctor import homes
+    from streamproc.model.addresses import need_kafka
     from streamproc.settings import load_settings
 
     misspelt = [*checks.variables()]  # before the settings are loaded, which reports them as well
     settings = load_settings(brokers=brokers, topic_prefix=topic_prefix, policy=policy)
+    need_kafka(settings.brokers)
     found = [
         checks.python_version(),
         checks.core(),

@@ -25,6 +25,8 @@ from streamproc.errors import StreamprocError, plural
 from streamproc.model.addresses import local_log
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from streamproc.fleet.commands import Order
     from streamproc.model.controls import RunStatus
     from streamproc.settings import Settings
@@ -247,8 +249,8 @@ def _give(settings: Settings, order: Order, wait: str, as_json: bool, *, force: 
     """Send an order, wait for an answer, and print what became of it. Exits as the module says."""
     from streamproc.model.formats import read_duration
 
-    if local_log(settings.brokers) is not None:
-        _give_here(order, as_json)
+    if (log := local_log(settings.brokers)) is not None:
+        _give_here(log, order, as_json)
         return
     try:
         wait_ms = read_duration(wait)
@@ -266,28 +268,35 @@ def _give(settings: Settings, order: Order, wait: str, as_json: bool, *, force: 
         raise typer.Exit(REFUSED if stage == "refused" else UNANSWERED)
 
 
-def _give_here(order: Order, as_json: bool) -> None:
-    """Send an order to the `streamproc up` of this machine, which decides at once."""
+def _give_here(log: Path, order: Order, as_json: bool) -> None:
+    """Send an order to the `streamproc up` that writes this log. It decides at once."""
     from streamproc.live import client
-    from streamproc.live.places import places
+    from streamproc.live.places import LivePlaces
 
     if not order.run_id or order.rule.verdict:
         raise fail("`streamproc up` takes orders about one run: kill, resume and acknowledge; name a run, or --brokers")
-    socket = places().socket
-    verb = {"halt": "operator.stop", "resume": "operator.resume"}.get(order.verb, str(order.rule.event))
-    event: dict[str, Any] = {"type": verb, "run_id": order.run_id, "event_id": order.id, "by": order.by}
+    socket = LivePlaces(log.parent).socket
+    event: dict[str, Any] = {
+        "type": order.rule.event or "operator.stop",
+        "run_id": order.run_id,
+        "event_id": order.id,
+        "by": order.by,
+    }
     event |= {"reason": order.why} if order.why else {}
-    if order.verb == "resume":
+    if order.rule.needs == "halted":
         halt = client.post(socket, "/v1/decide", {"run_id": order.run_id})["halt"]
         if halt is None:
             raise fail(f"run {clean(order.run_id)} is not halted", REFUSED)
-        event |= {"halt": halt["id"], "grant": dict(order.grant)}
+        if order.verb == "resume":
+            event |= {"halt": halt["id"], "grant": dict(order.grant)}
     decisions = client.post(socket, "/v1/turns", event)["decisions"]
     if as_json:
         json_line(json.dumps({"verb": order.verb, "run_id": order.run_id, "decisions": decisions}))
     else:
         for decision in decisions:
             line(f"{clean(order.run_id)}: {clean(decision['message'])}")
+        if order.verb == "acknowledge":
+            line(f"{clean(order.run_id)}: acknowledged")
     if not decisions and order.verb != "acknowledge":
         raise fail(
             f"`streamproc up` has refused it: run {clean(order.run_id)} is halted already, or has finished", REFUSED

@@ -67,11 +67,14 @@ def notify(
 
     Exit 0: stopped by a signal, or all test messages accepted; 1: a test message rejected; 2: invalid settings.
     """
+    from streamproc.model.addresses import need_kafka
     from streamproc.settings import load_settings
 
     settings = load_settings(
         brokers=brokers, topic_prefix=topic_prefix, notify_file=file, metrics=metrics, log_style=log_style
     )
+    if not test:
+        need_kafka(settings.brokers)
 
     from streamproc.notify.notification_config import load_notification_config
 

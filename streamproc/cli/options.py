@@ -82,13 +82,13 @@ def log_settings(brokers: str | None, topic_prefix: str | None, **options: Any) 
     """Load the settings of a command that reads topics of Kafka, or the log of this machine's `streamproc up`: that is
     read with ``--brokers local``, and where no brokers are named and there is one. A note says which."""
     from streamproc.live.places import places
-    from streamproc.model.addresses import LOCAL
+    from streamproc.model.addresses import LOCAL, local_log
 
-    named = brokers or os.environ.get("STREAMPROC_BROKERS") or os.environ.get("STREAMPROC_ENV_FILE")
-    if named and named != "local":
-        return kafka_settings(brokers, topic_prefix, **options)
-    log = places().log
-    if not named and not log.exists():
+    named = brokers or os.environ.get("STREAMPROC_BROKERS") or os.environ.get("STREAMPROC_ENV_FILE") or ""
+    log = local_log(named)
+    if named == "local" or (not named and places().log.exists()):
+        log = places().log
+    if log is None:
         return kafka_settings(brokers, topic_prefix, **options)
     note(f"reading {log}, the log of `streamproc up` (choose with --brokers)")
     # Nobody signs there: only this user can write it.

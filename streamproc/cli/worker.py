@@ -76,6 +76,7 @@ def worker(
     Exit 0: stopped by a signal, with all work in progress finished; 1: gave up; 2: invalid settings or policy.
     """
     from streamproc.metrics.server import address_of_worker
+    from streamproc.model.addresses import need_kafka
     from streamproc.policy import load_policy
     from streamproc.settings import load_settings
 
@@ -88,6 +89,7 @@ def worker(
             "--path stock is deprecated and has no effect: records reach the engine in batches. Leave --path out; "
             "stock Faust agents are in the source, in benchmarks/stock_path.py."
         )
+    need_kafka(settings.brokers)
     address_of_worker(settings.metrics, processes, processes)  # raises if it is no address
     chosen = load_policy(settings.policy)
 

@@ -12,6 +12,7 @@ from aiokafka.errors import KafkaConnectionError, KafkaError
 from streamproc.errors import InvalidSettings
 from streamproc.kafka.retry_log import quiet_retries
 from streamproc.kafka.tokens import token_provider
+from streamproc.model.addresses import need_kafka
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,7 +75,11 @@ def ssl_context(settings: Settings) -> ssl.SSLContext | None:
 
 
 def connection_options(settings: Settings) -> dict[str, Any]:
-    """Return the connection arguments of an aiokafka client. Raises `InvalidSettings` for unusable TLS files."""
+    """Return the connection arguments of an aiokafka client.
+
+    Raises `InvalidSettings` for unusable TLS files, and for the log of `streamproc up` in place of brokers.
+    """
+    need_kafka(settings.brokers)
     treat_resets_as_disconnects()
     quiet_retries()
     options: dict[str, Any] = {

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote, urlencode
 
-from streamproc.errors import shown
+from streamproc.errors import InvalidSettings, shown
 
 LOCAL: Final = "local:"  # before the file of a `streamproc up`, in place of brokers
 UNQUOTABLE: Final = (".", "..")  # browsers take these out of a path, quoted or not
@@ -29,6 +29,15 @@ def trace_address(template: str, trace_id: str) -> str:
 def local_log(brokers: str) -> Path | None:
     """Return the log of a `streamproc up` that stands in for brokers, as ``local:FILE``; None: these are brokers."""
     return Path(brokers.removeprefix(LOCAL)) if brokers.startswith(LOCAL) else None
+
+
+def need_kafka(brokers: str) -> None:
+    """Raise `InvalidSettings` for the log of a `streamproc up`."""
+    if local_log(brokers) is not None:
+        raise InvalidSettings(
+            f"brokers: {shown(brokers)} is the log of `streamproc up`, and this needs Kafka: name brokers as HOST:PORT "
+            "(or send turns to `streamproc up` by HTTP)"
+        )
 
 
 def check_brokers(value: str) -> None:

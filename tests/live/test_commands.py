@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -57,6 +58,8 @@ def test_the_commands_of_a_fleet_find_the_log_of_this_machine(stuck: Up, run: Ru
 
 
 def test_a_person_resumes_and_halts_runs(stuck: Up, run: Run) -> None:
+    assert "r1: acknowledged" in run("acknowledge", "r1", "--by", "ann", "--why", "on it")
+    assert "is not halted" in run("acknowledge", "r2", "--by", "ann", "--why", "on it", code=1)
     assert "Resumed by ann: once more" in run("resume", "r1", "--by", "ann", "--why", "once more")
     assert stuck.ask("POST", "/v1/decide", {"run_id": "r1"})[1]["allowed"] is True
     assert "is not halted" in run("resume", "r1", code=1)
@@ -72,6 +75,28 @@ def test_named_brokers_win(stuck: Up, run: Run, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("STREAMPROC_BROKERS", "127.0.0.1:1")
     assert "127.0.0.1:1" in run("runs", code=2)
     assert "r1" in run("runs", "--brokers", "local")
+
+
+def test_a_log_that_is_named_is_read_and_its_process_takes_the_orders(
+    stuck: Up, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("STREAMPROC_HOME", str(tmp_path))
+    monkeypatch.setenv("STREAMPROC_BROKERS", f"local:{stuck.places.log}")
+    assert "HALTED  r1" in run("status", "r1", code=1)
+    assert "Resumed by ann: once more" in run("resume", "r1", "--by", "ann", "--why", "once more")
+    assert stuck.ask("POST", "/v1/decide", {"run_id": "r1"})[1]["allowed"] is True
+
+
+@pytest.mark.parametrize(
+    "command", ["worker", "topics apply", "publish turns.jsonl", "notify --to json://127.0.0.1:1", "doctor", "otel"]
+)
+def test_what_needs_kafka_says_so_of_a_log(
+    run: Run, command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, nobodys_settings: None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "turns.jsonl").write_text(json.dumps(call("ls", "a")))
+    monkeypatch.setenv("STREAMPROC_BROKERS", f"local:{tmp_path / 'live.db'}")
+    assert "name brokers" in " ".join(run(*command.split(), code=2).split())
 
 
 def local(up: Up) -> Settings:
