@@ -128,6 +128,7 @@ def run(context: typer.Context) -> None:
         code = subprocess.run(context.args, env=os.environ | {"STREAMPROC_PROTECT_TAG": tag}, check=False).returncode
     except OSError as error:
         raise fail(f"{clean(context.args[0])}: cannot be run ({error.strerror})", 127) from None
+    code = code if code >= 0 else 128 - code  # ended by a signal, as a shell tells it
     try:
         found = client.get(places().socket, f"/v1/sessions?tag={tag}")
     except Unavailable as error:
@@ -174,7 +175,7 @@ def _change_one(cli: Cli, path: Path, where: LivePlaces, *, dry_run: bool, remov
             command = hook_settings.hook_command(cli.name, where.socket, where.folder)
             after = hook_settings.installed(before or "", cli, command)
     except (ValueError, RecursionError) as error:
-        raise fail(f"{path}: cannot be changed, it is not as expected ({error}): mend it first, or move it") from None
+        raise fail(f"{path}: cannot be changed, it is not as expected ({error}): correct it, or move it away") from None
     if dry_run:
         _show_difference(path, before or "", after or "")
         return

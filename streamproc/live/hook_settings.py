@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -144,19 +145,22 @@ def write(path: Path, text: str) -> None:
     """Replace a settings file as a whole, so that no reader sees half of it; a link stays a link. Raises
     `InvalidSettings`."""
     target = path.resolve()
-    beside = target.with_name(f".{target.name}.streamproc")
+    beside: str | None = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
         if target.exists() and not os.access(target, os.W_OK):
             raise PermissionError(13, "it is read-only")
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+        number, beside = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)  # no link waits at that name
+        with os.fdopen(number, "wb") as file:
             file.write(text.encode())
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(target)
+        Path(beside).chmod(mode)
+        Path(beside).replace(target)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        if beside is not None:
+            Path(beside).unlink(missing_ok=True)
         raise InvalidSettings(f"{path}: cannot be written ({error.strerror or error})") from None
 
 

@@ -6,7 +6,6 @@ Log time is this machine's clock, and never goes back.
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -20,13 +19,16 @@ from streamproc.core.kept_runs import KeptRuns
 from streamproc.core.local_accounts import LocalAccounts
 from streamproc.core.status import encode_status
 from streamproc.errors import Unavailable
+from streamproc.importers.raw_turns import name
 from streamproc.live.store import CONTROL, TURNS, LiveLog, StoredRun
 from streamproc.model.controls import ControlEvent, RunStatus
+from streamproc.model.redaction import redact_id
 from streamproc.model.wire import Event, encode
 
 if TYPE_CHECKING:
     from streamproc.core.decision import Decision
     from streamproc.core.engine import Engine
+    from streamproc.core.outcome import Outcome
     from streamproc.core.packed_states import Held
     from streamproc.core.run_state import RunState
     from streamproc.policy import Policy
@@ -34,8 +36,12 @@ if TYPE_CHECKING:
 KEPT_MAX: Final = 2_000  # runs kept in memory; others are read from the log when they go on
 DUE_MAX: Final = 500  # deadlines at a time
 
-log = logging.getLogger(__name__)
 _decode = msgspec.json.Decoder(ControlEvent).decode
+
+
+def stored_id(run_id: str) -> str:
+    """Return the id by which the log knows a run: one that is too long, or has a secret in it, is replaced."""
+    return redact_id(name(run_id))
 
 
 class StoredRuns(KeptRuns[str]):
@@ -46,7 +52,7 @@ class StoredRuns(KeptRuns[str]):
         self._stored = stored
         self.changed: set[str] = set()
 
-    def step(self, key: str, event: Event, at_ms: int | None, position: int = -1):  # type: ignore[no-untyped-def]
+    def step(self, key: str, event: Event, at_ms: int | None, position: int = -1) -> Outcome:
         self._load(key)
         return super().step(key, event, at_ms, position)
 
@@ -91,13 +97,16 @@ class Judge:
 
         Raises `Unavailable` if the log cannot be written: then nothing has happened.
         """
+        return self._record(events, now_ms, heard=True)
+
+    def _record(self, events: Sequence[Event], now_ms: int, *, heard: bool) -> list[ControlEvent]:
         at_ms = self._now_ms = max(self._now_ms, now_ms)
         found: list[ControlEvent] = []
         try:
             with self._stored.transaction():
                 for event in events:
                     found += self._step(event, at_ms)
-                self._write(at_ms)
+                self._write(at_ms, heard=heard)
         except sqlite3.Error as error:
             self._forget()
             raise Unavailable(f"the log cannot be written ({error}): make room on its disk") from error
@@ -114,7 +123,9 @@ class Judge:
             due = self._engine.next_deadline(state) if state is not None else None
             if due is not None and due.due_ms <= now_ms:
                 events.append(deadline_event(run_id, due))
-        return self.feed(events, now_ms) if events else []
+            else:
+                self._runs.changed.add(run_id)  # by another policy; what is stored must not be found again and again
+        return self._record(events, now_ms, heard=False) if self._runs.changed or events else []
 
     def halted(self, run_id: str) -> ControlEvent | None:
         """Return the decision that halts a run; None if it may go on."""
@@ -144,22 +155,24 @@ class Judge:
                 self._halts[decision.run_id] = decision
         return decisions
 
-    def _write(self, at_ms: int) -> None:
-        """Store what the events have changed."""
+    def _write(self, at_ms: int, *, heard: bool) -> None:
+        """Store what the events have changed. Unless the runs were `heard` of, their deadlines were reached."""
         for run_id in self._runs.changed:
             state, halt = self._runs.read(run_id), self.halted(run_id)
             if state is None:
                 continue
+            before = None if heard else self._stored.run(run_id)
             due, status = self._engine.next_deadline(state), self._engine.status(state, run_id, halt)
             self._stored.put_run(StoredRun(
                 run_id, self._runs.packed(run_id), encode_status(status), self._stored.position,
-                None if halt is None else encode_decision(halt), at_ms, 0 if due is None else due.due_ms,
+                None if halt is None else encode_decision(halt), at_ms if before is None else before.heard_ms,
+                0 if due is None else due.due_ms,
             ))  # fmt: skip
         self._runs.changed.clear()
         while len(self._runs) > KEPT_MAX:
             self._runs.forget(next(iter(self._runs)))
-        for name in self._accounts.changed:
-            self._stored.put_account(name, dump_account(self._accounts.known[name]))
+        for account in self._accounts.changed:
+            self._stored.put_account(account, dump_account(self._accounts.known[account]))
         self._accounts.changed.clear()
 
     def _forget(self) -> None:

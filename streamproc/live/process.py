@@ -9,6 +9,7 @@ import logging
 import os
 import secrets
 import signal
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from streamproc.live.server import LiveServer
 from streamproc.live.sessions import CliSessions
 from streamproc.live.store import LiveLog
 from streamproc.metrics.bounded_http import BoundedRunner
+from streamproc.metrics.own_host import is_loopback
 
 if TYPE_CHECKING:
     from streamproc.live.places import LivePlaces
@@ -33,6 +35,8 @@ JUMP_S: Final = 30.0  # between the two clocks: this machine has slept
 GRACE_S: Final = 60.0  # after a sleep, before silence counts: sessions go on first
 DAY_MS: Final = 86_400_000
 SHUTDOWN_S: Final = 2.0
+RETRY_S: Final = 5.0  # after a fault of the log
+TOKEN_CHARS: Final = 43  # of 32 random bytes
 
 log = logging.getLogger(__name__)
 
@@ -86,24 +90,31 @@ async def serve(places: LivePlaces, policy: Policy, options: LiveOptions, announ
 async def _listen(stack: contextlib.AsyncExitStack, server: LiveServer, places: LivePlaces, address: str) -> str:
     """Listen on a port of this machine, for requests with the token."""
     host, _, port = address.rpartition(":")
+    if not is_loopback(host.strip("[]")):
+        raise InvalidSettings(
+            f"--listen {address}: is no address of this machine alone, and the token would cross the network in plain "
+            "text: name 127.0.0.1 and a port, and reach it from elsewhere through an SSH tunnel"
+        )
     runner = BoundedRunner(server.app(token_of(places)), connections_max=CONNECTIONS_MAX, shutdown_timeout=SHUTDOWN_S)
     stack.push_async_callback(runner.cleanup)
     try:
-        number = await runner.listen(host, int(port))
+        number = await runner.listen(host.strip("[]"), int(port))
     except (OSError, ValueError) as error:
         raise InvalidSettings(f"--listen {address}: cannot listen there ({error}): name 127.0.0.1 and a port") from None
     return f"http://{host}:{number} (the token is in {places.token})"
 
 
 def token_of(places: LivePlaces) -> str:
-    """Return the token of the port, made when it is first needed."""
-    try:
-        return places.token.read_text().strip()
-    except FileNotFoundError:
+    """Return the token of the port, made when it is first needed, or when the file has no whole one."""
+    with os.fdopen(os.open(places.token, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+") as file:
+        token = file.read().strip()
+        if len(token) >= TOKEN_CHARS:
+            return token
         token = secrets.token_urlsafe(32)
-        with os.fdopen(os.open(places.token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(f"{token}\n")
-        return token
+        file.seek(0)
+        file.truncate()
+        file.write(f"{token}\n")
+    return token
 
 
 async def _keep(
@@ -117,23 +128,25 @@ async def _keep(
         now = time.time(), time.monotonic()
         if abs((now[0] - last[0]) - (now[1] - last[1])) > JUMP_S:
             quiet_until_s = now[1] + GRACE_S
-        last = now
+        last, wait_s = now, RETRY_S
         try:
             if now[1] >= quiet_until_s:
                 judge.expire(_now_ms())
             if _now_ms() - tidied_ms > DAY_MS / 24:
                 tidied_ms = _now_ms()
                 stored.forget_before(tidied_ms - int(options.keep_days * DAY_MS))
-        except Unavailable as error:
-            log.error("%s", error)
+            due_ms = stored.next_due_ms()
+            wait_s = min(TICK_S, max(1.0, due_ms / 1000 - now[0])) if due_ms else TICK_S
+        except (Unavailable, sqlite3.Error) as error:
+            log.error("deadlines wait: %s", error)
+        except Exception:  # without this task, no silence would be noticed until the next start
+            log.exception("deadlines wait: the log cannot be judged")
         if sessions.are_open():
             idle_since_s = now[1]
         elif options.idle_s and now[1] - idle_since_s > options.idle_s:
             log.info("no session for %.0f s", options.idle_s)
             stop.set()
             return
-        due_ms = stored.next_due_ms()
-        wait_s = min(TICK_S, max(1.0, due_ms / 1000 - now[0])) if due_ms else TICK_S
         await asyncio.sleep(min(wait_s, options.idle_s or wait_s))
 
 

@@ -19,7 +19,7 @@ from aiohttp import web
 
 from streamproc.errors import InvalidEvent, StreamprocError, Unavailable
 from streamproc.fingerprint import fingerprint, plain_turn
-from streamproc.live.judge import Judge
+from streamproc.live.judge import Judge, stored_id
 from streamproc.live.sessions import CliSessions
 from streamproc.live.store import CONTROL, LiveLog
 from streamproc.model.raw_events import parse_raw
@@ -80,7 +80,7 @@ class LiveServer:
         run_id = data.get("run_id") if isinstance(data, dict) else None
         if not isinstance(run_id, str) or not run_id:
             raise InvalidEvent('run_id: is missing: send {"run_id": "…"}')
-        halt = self._judge.halted(run_id)
+        halt = self._judge.halted(stored_id(run_id))
         return _answer({"run_id": run_id, "allowed": halt is None, "halt": halt})
 
     async def _runs(self, _: web.Request) -> web.StreamResponse:
@@ -90,7 +90,7 @@ class LiveServer:
         ]})  # fmt: skip
 
     async def _run(self, request: web.Request) -> web.StreamResponse:
-        run_id = request.match_info["run"]
+        run_id = stored_id(request.match_info["run"])
         status = self._judge.status(run_id)
         if status is None:
             raise web.HTTPNotFound(text=f"run {run_id!r} is not known")

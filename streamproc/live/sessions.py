@@ -26,7 +26,7 @@ from streamproc.importers.content import exited, items, mapping, string, text_of
 from streamproc.importers.fitting import fitted
 from streamproc.importers.gemini_cli import unwrapped
 from streamproc.importers.raw_turns import RunScope, session_scope
-from streamproc.live.judge import Judge
+from streamproc.live.judge import Judge, stored_id
 from streamproc.live.transcript import TranscriptTail
 from streamproc.model.controls import ControlEvent
 from streamproc.model.escaping import escape
@@ -115,7 +115,7 @@ class CliSessions:
     def answer(self, cli: str, data: Data, tag: str = "") -> Answer:
         """Take the event of a hook, and return what it prints. Raises `InvalidEvent` for one that cannot be read, and
         `Unavailable` if nothing can be recorded."""
-        session_id, name = string(data.get("session_id")), string(data.get("hook_event_name"))
+        session_id, name = stored_id(string(data.get("session_id"))), string(data.get("hook_event_name"))
         if cli not in CLIS or not session_id or not name:
             problem = Problem("session_id", "a hook names its CLI, session_id and hook_event_name", f"CLIs: {CLIS}")
             raise InvalidEvent([problem])
@@ -124,6 +124,7 @@ class CliSessions:
         node = string(data.get("agent_type")) or NODES[cli]
         hook = self._hooks.get(name)
         scope = session_scope(session_id, agent, node)
+        scope = scope._replace(run_id=stored_id(scope.run_id))
         self._settle(session, scope, data)
         found = None if hook is None else hook(session, scope, data)
         return found or Answer()

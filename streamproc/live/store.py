@@ -15,13 +15,13 @@ from typing import Final, NamedTuple
 
 from streamproc.errors import InvalidSettings
 
-VERSION: Final = 1
+VERSION: Final = 2
 TURNS: Final = "turns"
 CONTROL: Final = "control"
 
 _SCHEMA: Final = """
 CREATE TABLE records (
-    position INTEGER PRIMARY KEY,
+    position INTEGER PRIMARY KEY AUTOINCREMENT,
     role TEXT NOT NULL,
     run_id TEXT NOT NULL,
     at_ms INTEGER NOT NULL,
@@ -56,7 +56,8 @@ class StoredRecord(NamedTuple):
 
 class StoredRun(NamedTuple):
     """A run as it is stored, with its status for readers, and the position of the last event that changed it. `halt` is
-    the decision that halts it; `due_ms` its next deadline, 0: none."""
+    the decision that halts it; `heard_ms` the time of its last event, deadlines apart; `due_ms` its next deadline, 0:
+    none."""
 
     run_id: str
     state: bytes
@@ -104,7 +105,8 @@ class LiveLog:
             for beside in ("-wal", "-shm"):
                 path.with_name(path.name + beside).unlink(missing_ok=True)
             self._db = _opened(path)
-        self.position = int(self._db.execute("SELECT coalesce(max(position), 0) FROM records").fetchone()[0])
+        # The greatest that ever was: readers who follow the log wait for greater ones, whatever was forgotten.
+        self.position = int(self._db.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence").fetchone()[0])
 
     def close(self) -> None:
         """Close the file."""
@@ -168,11 +170,11 @@ class LiveLog:
         row = self._db.execute("SELECT at_ms FROM records ORDER BY position DESC LIMIT 1").fetchone()
         return 0 if row is None else int(row[0])
 
-    def records(self, run_id: str = "", since_ms: int = 0) -> Iterator[StoredRecord]:
+    def records(self, run_id: str = "") -> Iterator[StoredRecord]:
         """Yield the records of a run, or of all, in the order of the log."""
-        where = "run_id = ? AND at_ms >= ?" if run_id else "? = '' AND at_ms >= ?"
+        where = "run_id = ?" if run_id else "? = ''"
         query = f"SELECT * FROM records WHERE {where} ORDER BY position"
-        yield from map(StoredRecord._make, self._db.execute(query, (run_id, since_ms)))
+        yield from map(StoredRecord._make, self._db.execute(query, (run_id,)))
 
     def forget_before(self, at_ms: int) -> None:
         """Delete the runs that were not heard of since, with their records."""

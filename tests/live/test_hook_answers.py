@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given, strategies as st
 
-from streamproc.live.judge import Judge
+from streamproc.live.judge import Judge, stored_id
 from streamproc.live.sessions import Answer, CliSessions
 from streamproc.live.store import LiveLog
 
@@ -16,7 +17,7 @@ SAYING = "I will look into it next."
 
 
 def event(name: str, **fields: Any) -> dict[str, Any]:
-    return {"session_id": "s1", "cwd": "/work/app", "hook_event_name": name, **fields}
+    return {"session_id": "s1", "cwd": "/srv/app", "hook_event_name": name, **fields}
 
 
 def ran(cli: str, number: int, command: str = "cat x") -> dict[str, Any]:
@@ -40,6 +41,28 @@ def test_a_session_that_a_hook_sends_on_is_stopped_when_it_repeats_itself(cli: s
     sessions.answer(cli, event("UserPromptSubmit", prompt="Fix it."))
     said = event("Stop", stop_hook_active=True, last_assistant_message=SAYING)
     assert [is_stop(sessions.answer(cli, said)) for _ in range(4)] == [False, False, True, True]
+
+
+@pytest.mark.parametrize("agent", ["", "a1", "sk-ant-api03-" + "a1B2" * 20])
+@pytest.mark.parametrize(
+    "session", ["s 1", "x" * 400, "é\ud800", "AKIAIOSFODNN7EXAMPLE", "sk-ant-api03-" + "c3D4" * 20]
+)
+def test_a_session_is_stopped_whatever_its_id_is(opened: Opened, session: str, agent: str) -> None:
+    """Ids that are too long, or may be secrets, are replaced in the log: what is asked for must be, too."""
+    judge = opened()[0]
+    sessions = CliSessions(judge)
+    event_of = {"session_id": session, "agent_id": agent}
+    assert [is_stop(sessions.answer("claude", ran("claude", n) | event_of)) for n in range(3)] == [False, False, True]
+    run_id = stored_id(f"{stored_id(session)}/{agent}" if agent else session)
+    assert judge.halted(run_id) is not None
+    assert session not in run_id or session == "s 1"
+    sessions.answer("claude", event("UserPromptSubmit") | event_of)
+    assert judge.halted(run_id) is None
+
+
+@given(text=st.text(st.characters(codec=None), max_size=600))
+def test_the_id_of_an_id_is_itself(text: str) -> None:
+    assert stored_id(stored_id(text)) == stored_id(text)
 
 
 def test_codex_keeps_the_result_of_the_call_that_halts_it(opened: Opened) -> None:

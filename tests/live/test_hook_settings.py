@@ -97,6 +97,17 @@ def test_a_link_stays_a_link_and_rights_are_kept(tmp_path: Path) -> None:
     assert [path.name for path in real.parent.iterdir()] == ["settings.json"]
 
 
+def test_a_link_that_waits_beside_the_file_is_not_followed(tmp_path: Path) -> None:
+    """As a repository may have one that wants a file of its reader replaced."""
+    victim, path = tmp_path / "victim", tmp_path / "settings.json"
+    victim.write_text("precious")
+    (tmp_path / ".settings.json.streamproc").symlink_to(victim)
+    hook_settings.write(path, "{}")
+    assert victim.read_text() == "precious"
+    assert path.read_text() == "{}"
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
 def test_a_read_only_file_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "settings.json"
     path.write_text("{}")

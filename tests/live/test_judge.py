@@ -104,6 +104,23 @@ def test_a_run_that_falls_silent_is_reported(opened: Opened) -> None:
     assert judge.expire(due_ms) == []
 
 
+def test_a_deadline_of_a_policy_that_has_changed_is_found_only_once(opened: Opened) -> None:
+    judge, stored = opened({"detectors": {"STALL007": {"warn_silence_s": 5}}})
+    fed(judge, [call("ls", "a")])
+    due_ms = stored.next_due_ms()
+    judge, stored = opened()
+    assert judge.expire(due_ms) == []
+    assert stored.due(due_ms, 9) == []
+    assert stored.next_due_ms() > due_ms
+
+
+def test_a_run_is_as_old_as_its_last_word_not_as_its_last_deadline(opened: Opened) -> None:
+    judge, stored = opened()
+    fed(judge, [call("ls", "a")])
+    assert judge.expire(stored.next_due_ms())
+    assert [run.heard_ms for run in stored.runs(9)] == [START_MS]
+
+
 def test_log_time_never_goes_back(opened: Opened) -> None:
     judge, stored = opened()
     fed(judge, [call("ls", "a")], START_MS)
@@ -129,6 +146,16 @@ def test_old_runs_are_forgotten_with_their_records(opened: Opened) -> None:
     stored.forget_before(START_MS + 5)
     assert [run.run_id for run in stored.runs(9)] == ["r2"]
     assert {record.run_id for record in stored.records()} == {"r2"}
+
+
+def test_positions_never_go_back_whatever_is_forgotten(opened: Opened) -> None:
+    judge, stored = opened()
+    fed(judge, STUCK)
+    last = stored.position
+    stored.forget_before(START_MS + 5)
+    judge, stored = opened()
+    fed(judge, [call("ls", "a")])
+    assert [record.position for record in stored.records()] == [last + 1]
 
 
 def test_a_damaged_file_is_moved_aside(log_file: Path, opened: Opened) -> None:

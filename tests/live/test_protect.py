@@ -14,7 +14,7 @@ import pytest
 from streamproc.live.places import places
 from tests.live.conftest import Up
 
-EVENT = {"session_id": "s1", "hook_event_name": "SessionStart", "cwd": "/work/app"}
+EVENT = {"session_id": "s1", "hook_event_name": "SessionStart", "cwd": "/srv/app"}
 
 
 def protect(*arguments: str, code: int = 0, **more: str) -> str:
@@ -138,4 +138,5 @@ def test_a_session_that_no_hook_spoke_for_is_said(home: Path, up: Up) -> None:
     assert places().folder.is_relative_to(home)
     found = protect("run", "--", "true", code=0)
     assert "does not answer" in found
+    protect("run", "--", "sh", "-c", "kill -9 $$", code=137)
     assert "cannot be run" in protect("run", "--", "/no/such/program", code=127)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import socket
+import sqlite3
 import threading
 import time
 from collections import Counter
@@ -14,9 +16,15 @@ from typing import Any
 
 import pytest
 
+from streamproc.errors import InvalidSettings
+from streamproc.live import process
+from streamproc.live.places import LivePlaces
+from streamproc.live.process import LiveOptions, serve, token_of
 from streamproc.live.store import CONTROL, TURNS, LiveLog
 from streamproc.model.wire import decode
+from streamproc.policy import load_policy
 from tests.live.conftest import Up, call
+from tests.waiting import wait_until
 
 KILLS = int(os.environ.get("STREAMPROC_TEST_KILLS", "12"))
 
@@ -64,6 +72,15 @@ def test_what_cannot_be_read_is_named_and_nothing_is_recorded(
     assert up.ask("GET", "/v1/runs")[1] == {"runs": []}
 
 
+def test_a_run_is_found_by_the_id_that_it_was_sent_with(up: Up) -> None:
+    up.start()
+    run_id = "sk-ant-api03-" + "a1B2" * 20
+    _, found = up.ask("POST", "/v1/turns", [call("cat x", "no such file") | {"run_id": run_id}] * 3)
+    assert found["decisions"][-1]["severity"] == "halt"
+    assert up.ask("POST", "/v1/decide", {"run_id": run_id})[1]["allowed"] is False
+    assert up.ask("GET", f"/v1/runs/{run_id}")[1]["status"]["status"] == "halted"
+
+
 def test_an_unknown_run_is_not_found(up: Up) -> None:
     up.start()
     assert up.ask("GET", "/v1/runs/nobody")[0] == 404
@@ -105,8 +122,8 @@ def test_killed_at_any_moment_it_loses_nothing_and_repeats_nothing(up: Up) -> No
             try:
                 up.ask("POST", "/v1/turns", turn)
             except OSError:
-                time.sleep(0.01)  # it is being started again: send the same turn then
-                continue
+                wait_until(up.listens, what="streamproc up is started again")
+                continue  # with the same turn
             acknowledged.append(f"e{number}")
             return
 
@@ -182,6 +199,41 @@ def test_the_port_needs_the_token_and_the_name_of_this_machine(up: Up) -> None:
     assert asked(f"Authorization: Bearer {token}x") == 401
     assert asked("Authorization: Bearer é") == 401
     assert asked(f"Authorization: Bearer {token}", name=f"evil.example:{port}") in (403, 421)
+
+
+@pytest.mark.parametrize("left", ["", "short\n"])
+def test_a_token_of_which_a_crash_has_left_a_part_is_made_again(up: Up, left: str) -> None:
+    up.places.token.write_text(left)
+    token = token_of(up.places)
+    assert len(token) >= 43
+    assert token_of(up.places) == token
+    assert up.places.token.read_text() == f"{token}\n"
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:0", ":0", "192.0.2.1:0", "[::]:0", "example.com:80", "7"])
+async def test_a_port_that_others_could_reach_is_refused(tmp_path: Path, address: str) -> None:
+    with pytest.raises(InvalidSettings, match=r"name 127\.0\.0\.1"):
+        await serve(LivePlaces(tmp_path), load_policy("standard"), LiveOptions(listen=address), lambda _: None)
+
+
+@pytest.mark.parametrize("fault", [sqlite3.OperationalError("disk I/O error"), ValueError("a fault of ours")])
+async def test_deadlines_are_judged_again_after_any_fault(
+    tmp_path: Path, fault: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    faults = [fault]
+    due = LiveLog.due
+
+    def failing(stored: LiveLog, now_ms: int, limit: int) -> list[str]:
+        if faults:
+            raise faults.pop()
+        return due(stored, now_ms, limit)
+
+    monkeypatch.setattr(LiveLog, "due", failing)
+    monkeypatch.setattr(process, "RETRY_S", 0.01)
+    options = LiveOptions(idle_s=0.1)
+    await asyncio.wait_for(serve(LivePlaces(tmp_path), load_policy("standard"), options, lambda _: None), 60)
+    assert not faults
+    assert "deadlines wait" in caplog.text
 
 
 def test_other_users_reach_neither_socket_nor_files(up: Up) -> None:
