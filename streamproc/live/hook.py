@@ -36,10 +36,10 @@ def main(cli: str, path: str, folder: str) -> None:
             sleep(0.02)
     if not head.startswith(b"HTTP/1.1 200"):
         raise OSError("answer: " + body[:200].decode("utf-8", "replace"))
-    if b"\r\nx-streamproc-interrupt:" in head.lower():
-        interrupt(cli)
     if body != b"{}":
         posix.write(1, body)
+    if b"\r\nx-streamproc-interrupt:" in head.lower():
+        interrupt(cli)  # last: it may kill this process
 
 
 def exchange(path: str, cli: str, event: bytes) -> bytes:
