@@ -19,7 +19,7 @@ from streamproc.errors import StreamprocError, shown
 
 GROUPS: Final = {
     "Look into runs": ("demo", "scan", "report", "replay", "stats", "explain"),
-    "Protect this machine": ("protect", "up"),
+    "Protect this machine": ("protect", "up", "export"),
     "Watch a fleet": ("watch", "page", "runs", "status"),
     "Give orders": ("kill", "resume", "acknowledge", "feedback", "stop-all", "pause-all", "clear"),
     "Run it": ("worker", "notify", "topics", "keys", "page-user", "plan", "doctor", "config"),

@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Annotated, BinaryIO, cast
 
 import typer
 
 from streamproc.cli.inputs import Files, Format, Lenient, Strict, opened
-from streamproc.cli.output import Quiet, refuse_logs, written_file
+from streamproc.cli.output import LinesFile, Quiet, lines_to, refuse_logs
 from streamproc.cli.terminal import examples, fail, note
 from streamproc.errors import plural
 
 app = typer.Typer()
-
-ConvertedFile = Annotated[
-    str | None,
-    typer.Option(
-        "--output",
-        "-o",
-        help="Write to this file, compressed if its name ends with .gz or .zst. Default: standard output.",
-    ),
-]
 
 
 @app.command(
@@ -38,7 +23,7 @@ ConvertedFile = Annotated[
 def convert(
     paths: Files,
     format_name: Format = None,
-    output: ConvertedFile = None,
+    output: LinesFile = None,
     lenient: Lenient = False,
     strict: Strict = False,
     quiet: Quiet = False,
@@ -49,17 +34,20 @@ def convert(
     """
     import orjson
 
-    from streamproc.replay.source import line_event_id
+    from streamproc.fingerprint import is_fingerprinted
+    from streamproc.importers.raw_turns import line_event_id
 
     refuse_logs([output], paths)
     events = 0
     ordinals: Counter[str] = Counter()
     with (
-        _written(output) as write,
+        lines_to(output) as write,
         opened(paths, lenient, "converting", strict=strict, format_name=format_name, quiet=quiet) as sources,
     ):
         for source in sources:
             for found in source.read_without_ids():
+                if is_fingerprinted(found.raw):
+                    raise fail(f"{source.path}: has fingerprints and no texts: `scan` and `publish` read it as it is")
                 raw = dict(found.raw)
                 ordinal = ordinals[run_id := raw["run_id"]]
                 ordinals[run_id] = ordinal + 1
@@ -74,24 +62,3 @@ def convert(
         )
     if output is not None and not quiet:
         note(f"{output}: {plural(events, 'event')} of {plural(len(ordinals), 'run')}")
-
-
-@contextmanager
-def _written(path: str | None) -> Iterator[Callable[[bytes], object]]:
-    """Yield how to write lines."""
-    if path is None:
-        yield sys.stdout.buffer.write
-        sys.stdout.buffer.flush()
-        return
-    with written_file(path), _opened(path) as stream:
-        yield stream.write
-
-
-def _opened(path: str) -> BinaryIO:
-    if path.endswith(".gz"):
-        return cast(BinaryIO, gzip.open(path, "wb", compresslevel=6))
-    if path.endswith(".zst"):
-        import zstandard
-
-        return cast(BinaryIO, zstandard.open(path, "wb"))
-    return Path(path).open("wb")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import glob
+import gzip
 import os
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, BinaryIO, Final, Literal, cast
 
 import typer
 
@@ -18,6 +20,14 @@ FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what writing to a ful
 
 OutputFile = Annotated[
     str | None, typer.Option("--output", "-o", help="Write results to this file. Default: standard output.")
+]
+LinesFile = Annotated[
+    str | None,
+    typer.Option(
+        "--output",
+        "-o",
+        help="Write to this file, compressed if its name ends with .gz or .zst. Default: standard output.",
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the summary, and no notes.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print more of each result.")]
@@ -51,6 +61,27 @@ def written_file(path: str | Path, option: str = "-o") -> Iterator[None]:
         if not opening and (error.filename is not None or error.errno not in FULL):
             raise
         raise fail(f"{path}: {error.strerror}. Name a file that can be written with {option}") from None
+
+
+@contextmanager
+def lines_to(path: str | None) -> Iterator[Callable[[bytes], object]]:
+    """Yield how to write lines to a file, compressed as its name says, or to standard output."""
+    if path is None:
+        yield sys.stdout.buffer.write
+        sys.stdout.buffer.flush()
+        return
+    with written_file(path), _opened(path) as stream:
+        yield stream.write
+
+
+def _opened(path: str) -> BinaryIO:
+    if path.endswith(".gz"):
+        return cast(BinaryIO, gzip.open(path, "wb", compresslevel=6))
+    if path.endswith(".zst"):
+        import zstandard
+
+        return cast(BinaryIO, zstandard.open(path, "wb"))
+    return Path(path).open("wb")
 
 
 def refuse_logs(outputs: Iterable[str | Path | None], logs: Sequence[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ from streamproc.cli.terminal import complain, examples, json_row, line, note, qu
 
 if TYPE_CHECKING:
     from streamproc.client import TurnPublisher
+    from streamproc.live.exporting import ExportedLog
     from streamproc.model.printed import PublishedCounts
     from streamproc.replay.pacing import SendingPace
     from streamproc.replay.source import Source
@@ -57,20 +59,40 @@ def publish(
     pace = read_pace(speed)
     quiet_kafka()
     with opened(files, lenient, "publishing", strict=strict) as sources:
-        sent = asyncio.run(_publish(sources, pace, settings, include_content))
-        if as_json:
-            json_row(sent)
-        else:
-            rate = sent.events / sent.seconds if sent.seconds else 0.0
-            counts = f"{sent.delivered} delivered, {sent.lost} lost"
-            line(f"{sent.events} events in {sent.seconds:.1f} s ({rate:.0f}/s): {counts}")
+        sent = send_sources(sources, settings, pace, include_content=include_content, as_json=as_json)
+    fail_if_lost(sent, settings)
+
+
+def send_sources(
+    sources: Sequence[Source | ExportedLog],
+    settings: Settings,
+    pace: SendingPace | None = None,
+    *,
+    include_content: bool = False,
+    as_json: bool = False,
+) -> PublishedCounts:
+    """Send events to the turns topic, and print how many."""
+    from streamproc.replay.pacing import SendingPace
+
+    sent = asyncio.run(_publish(sources, pace or SendingPace(), settings, include_content))
+    if as_json:
+        json_row(sent)
+    else:
+        rate = sent.events / sent.seconds if sent.seconds else 0.0
+        counts = f"{sent.delivered} delivered, {sent.lost} lost"
+        line(f"{sent.events} events in {sent.seconds:.1f} s ({rate:.0f}/s): {counts}")
+    return sent
+
+
+def fail_if_lost(sent: PublishedCounts, settings: Settings) -> None:
+    """Exit with 1 if events were lost."""
     if sent.lost:
         complain(f"{sent.lost} events were not delivered to {settings.brokers}; run `streamproc doctor`")
         raise typer.Exit(1)
 
 
 async def _publish(
-    sources: list[Source], pace: SendingPace, settings: Settings, include_content: bool
+    sources: Sequence[Source | ExportedLog], pace: SendingPace, settings: Settings, include_content: bool
 ) -> PublishedCounts:
     from streamproc.client import TurnPublisher
     from streamproc.kafka.reading import partition_count
@@ -94,8 +116,9 @@ async def _publish(
     )
 
 
-async def _send_all(source: Source, pace: SendingPace, publisher: TurnPublisher) -> int:
+async def _send_all(source: Source | ExportedLog, pace: SendingPace, publisher: TurnPublisher) -> int:
     from streamproc.errors import InvalidEvent
+    from streamproc.model.wire import Event
     from streamproc.replay.pacing import timed
 
     began = said = time.monotonic()
@@ -108,7 +131,10 @@ async def _send_all(source: Source, pace: SendingPace, publisher: TurnPublisher)
         if ahead_s > SLEEP_S_MIN:
             await asyncio.sleep(ahead_s)
         try:
-            await publisher.send(found.raw)
+            if isinstance(found.raw, Event):
+                await publisher.send_fingerprinted(found.raw)
+            else:
+                await publisher.send(found.raw)
         except InvalidEvent as error:  # larger than Kafka accepts
             if not source.lenient:
                 place = f"{source.path}:{found.number}"

@@ -7,8 +7,12 @@ from typing import Annotated, Literal
 
 import typer
 
-from streamproc.cli.options import LogLevel, Policy
-from streamproc.cli.terminal import examples, line
+from streamproc.cli.options import Brokers, LogLevel, Policy, TopicPrefix
+from streamproc.cli.output import LinesFile, lines_to
+from streamproc.cli.publish import WithContent, fail_if_lost, send_sources
+from streamproc.cli.ranges import Run
+from streamproc.cli.terminal import examples, fail, line, note, quiet_kafka
+from streamproc.errors import plural
 from streamproc.model.log_lines import log_to_stderr
 
 app = typer.Typer()
@@ -54,3 +58,44 @@ def up(
     chosen = load_policy(policy or os.environ.get("STREAMPROC_POLICY") or "standard")
     options = LiveOptions(observe=observe, idle_s=idle_exit, keep_days=keep_days, listen=listen)
     asyncio.run(serve(places(data), chosen, options, lambda address: line(f"listening on {address}")))
+
+
+@app.command(
+    epilog=examples("streamproc export -o turns.jsonl.gz", "streamproc export --brokers kafka-1:9092 --run nightly-42")
+)
+def export(
+    data: Data = "",
+    run: Run = None,
+    include_content: WithContent = False,
+    output: LinesFile = None,
+    brokers: Brokers = None,
+    topic_prefix: TopicPrefix = None,
+) -> None:
+    """Write the events of `streamproc up` as records of the turns topic: one a line, for `publish`, `replay` and
+    `scan`; or, with --brokers, to Kafka.
+
+    Events keep their ids and times, so the same policy gives the same decisions with the same ids: on Kafka, if the
+    turns topic keeps times, too (STREAMPROC_TIMESTAMP_TYPE=CreateTime when it is created).
+
+    Exit 0: done; 1: some events were not delivered; 2: there is no log, or it cannot be written.
+    """
+    from streamproc.live.exporting import ExportedLog
+    from streamproc.live.places import places
+    from streamproc.model.wire import encode
+    from streamproc.settings import load_settings
+
+    settings = load_settings(brokers=brokers, topic_prefix=topic_prefix)
+    log = ExportedLog(settings, places(data).log, run_id=run or "", include_content=include_content)
+    if brokers is not None:
+        if output is not None:
+            raise fail("--brokers and --output: export to Kafka, or to a file")
+        quiet_kafka()
+        fail_if_lost(send_sources([log], settings, include_content=include_content), settings)
+        return
+    events = 0
+    with lines_to(output) as write:
+        for event in log.events():
+            write(encode(event) + b"\n")
+            events += 1
+    if output is not None:
+        note(f"{output}: {plural(events, 'event')}")

@@ -147,7 +147,7 @@ class Delivery:
         return count
 
     def _append(self, batch: Any, item: Encoded) -> bool:
-        headers = self._headers
+        headers = [*self._headers, *item.headers] if item.headers else self._headers
         if item.traceparent:
             headers = [*headers, (TURN_HEADER, item.traceparent.encode())]
         added = batch.append(key=item.key, value=item.value, timestamp=item.at_ms, headers=headers)

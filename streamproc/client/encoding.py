@@ -11,9 +11,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from streamproc.errors import InvalidEvent, InvalidGraph, Problem, UnsafeCycle
+from streamproc.fleet.record_signing import LogPlace, record_signer
 from streamproc.fleet.signing import CommandSigner
 from streamproc.model import wire
+from streamproc.settings import Settings
 
+NOWHERE: Final = -1  # what a record follows from that comes from another log
 SPLIT: Final = "split the turn, or report fewer of them"
 REMEDIES: Final = {
     "content": "publish without include_content, or shorten the text",
@@ -36,6 +39,7 @@ class Encoded(NamedTuple):
     lasting: bool
     traceparent: str = ""
     number: int = 0
+    headers: tuple[tuple[str, bytes], ...] = ()
 
     @property
     def size(self) -> int:
@@ -68,6 +72,16 @@ def encode_event(
     if len(value) > bytes_max:
         raise InvalidEvent([_too_large(event, len(value), bytes_max)])
     return Encoded(event.event_id, event.run_id.encode(), value, event.at, lasting=not isinstance(event, wire.Turn))
+
+
+def signed_as_worker(encoded: Encoded, settings: Settings) -> Encoded:
+    """Return a record of a kind that only workers make, such as a deadline of another log, with a signature if this
+    process has their key: without one, workers that sign refuse it."""
+    signer = record_signer(settings)
+    if not signer.can_sign:
+        return encoded
+    place = LogPlace(NOWHERE, NOWHERE, int(time.time() * 1000))
+    return encoded._replace(headers=(signer.sign("turns", encoded.key, encoded.value, place),))
 
 
 def sendable_graph(graph: Mapping[str, Any], *, unsafe: bool) -> dict[str, Any]:

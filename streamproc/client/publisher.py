@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 from streamproc.client.background import AsyncClient
 from streamproc.client.delivery import Delivery
-from streamproc.client.encoding import Encoded, encode_event
+from streamproc.client.encoding import Encoded, encode_event, signed_as_worker
 from streamproc.client.event_methods import EventMethods, Sent
 from streamproc.client.outbox import Outbox
 from streamproc.client.recent_texts import RECENT
@@ -25,7 +25,7 @@ from streamproc.kafka.session import client_settings
 from streamproc.model.raw_events import RawEvent, parse_raw
 from streamproc.model.redaction import redact_id
 from streamproc.model.unknown_fields import UnknownFields
-from streamproc.model.wire import Event
+from streamproc.model.wire import Deadline, Event, Turn
 from streamproc.settings import Settings
 from streamproc.tracing.trace_context import current_traceparent, is_traceparent
 
@@ -143,18 +143,21 @@ class BaseTurnPublisher(EventMethods[Sent]):
 
     # The steps of publishing. For blocking code, the first two run in the caller's thread, the others on the loop's.
 
-    def prepare(self, event: RawEvent | Mapping[str, Any], traceparent: str = "") -> Encoded | None:
+    def prepare(self, event: RawEvent | Event | Mapping[str, Any], traceparent: str = "") -> Encoded | None:
         """Return the event, encoded; None if it is invalid and `on_invalid` is "drop"."""
         try:
             if self._convergence is not None and isinstance(event, Mapping):
                 event = self._convergence.measured(event)
+            fingerprinted = self._fingerprinted(event)
             encoded = encode_event(
-                self._fingerprinted(event),
+                fingerprinted,
                 bytes_max=self.settings.event_bytes_max,
                 unsafe=self._unsafe,
                 signer=self._signer,
                 run_token=self._run_token,
             )
+            if isinstance(fingerprinted, Deadline):
+                encoded = signed_as_worker(encoded, self.settings)
             if isinstance(event, Mapping) and event.get("type", "turn") == "turn":
                 RECENT.note(self.settings, encoded.key.decode(), encoded.event_id, event)
             if not traceparent:
@@ -175,7 +178,11 @@ class BaseTurnPublisher(EventMethods[Sent]):
             log.exception("dropped an event that could not be encoded")
         return None
 
-    def _fingerprinted(self, event: RawEvent | Mapping[str, Any]) -> Event:
+    def _fingerprinted(self, event: RawEvent | Event | Mapping[str, Any]) -> Event:
+        if isinstance(event, Event):
+            if isinstance(event, Turn) and not self._include_content:
+                event.content = None
+            return event
         if isinstance(event, Mapping):
             if not self._include_content and (turn := plain_turn(event, self._hash_key)) is not None:
                 return turn
@@ -269,9 +276,15 @@ class TurnPublisher(BaseTurnPublisher[Coroutine[Any, Any, str]], AsyncClient):
 
         `traceparent` (W3C) names the span that it comes from, instead of the current one; an invalid one is ignored.
         """
+        return await self._add(self.prepare(event, traceparent))
+
+    async def send_fingerprinted(self, event: Event) -> str:
+        """Publish an event that is fingerprinted already: of another log, for instance."""
+        return await self._add(self.prepare(event))
+
+    async def _add(self, encoded: Encoded | None) -> str:
         if self._task is None:
             raise RuntimeError("this TurnPublisher is not open: use `async with TurnPublisher() as turns:`")
-        encoded = self.prepare(event, traceparent)
         if encoded is None:
             return ""
         if not self.can_admit(encoded):

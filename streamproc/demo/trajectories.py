@@ -30,7 +30,8 @@ def load_trajectories(now_ms: int) -> list[Trajectory]:
                 halts.setdefault(decision.run_id, decision.turn)
         runs: dict[str, list[RawEvent]] = {}
         for line in Source(path):
-            runs.setdefault(line.raw.run_id, []).append(line.raw)
+            if isinstance(line.raw, RawEvent):  # as all are in a file of raw turns
+                runs.setdefault(line.raw.run_id, []).append(line.raw)
     return [
         Trajectory(run_id, _shifted(turns, now_ms), solved[run_id], halts.get(run_id)) for run_id, turns in runs.items()
     ]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 
 from streamproc.errors import InvalidEvent, Problem
@@ -12,10 +15,15 @@ from streamproc.model import wire
 from streamproc.model.graph_limits import bounded_graph
 from streamproc.model.raw_events import RawRunStarted, parse_line
 
-__all__ = ["HashKey", "fingerprint", "plain_turn", "read_event"]
+__all__ = ["HashKey", "fingerprint", "is_fingerprinted", "plain_turn", "read_event"]
 
 FIELD_SHOWN = 200  # characters of the path of a mistake
 WHAT_SHOWN = 300  # and of its description
+
+
+def is_fingerprinted(data: Any) -> bool:
+    """Whether JSON is meant as a record of the turns topic whose content is fingerprinted: raw events have no ``w``."""
+    return isinstance(data, Mapping) and type(data.get("w")) is int
 
 
 def read_event(value: bytes) -> wire.Event:

@@ -129,6 +129,11 @@ class RecordSigner:
         """The keys whose signatures this process can check."""
         return self._keys.names
 
+    @property
+    def can_sign(self) -> bool:
+        """Whether records must be signed, and this process can."""
+        return self.required and self._keys.signer() is not None
+
     def must_sign(self) -> None:
         """Raise `InvalidSettings` if records must be signed and this process cannot sign."""
         if self.required and self._keys.signer() is None:

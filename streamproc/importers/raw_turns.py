@@ -48,6 +48,11 @@ def name(value: Any, default: str = "") -> str:
     return f"{text[:NAME_KEPT]}~{xxhash.xxh3_64_hexdigest(text.encode())}"
 
 
+def line_event_id(run_id: str, ordinal: int) -> str:
+    """Return the id of the event at this position (from 0) of a run in a file, or of a log, if it has none."""
+    return xxhash.xxh3_128_hexdigest(f"{run_id}\0{ordinal}".encode("utf-8", "surrogatepass"))
+
+
 def scope_name(value: Any) -> str:
     """Return a name that fits into the scope of a raw event."""
     text = name(value)

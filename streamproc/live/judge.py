@@ -19,7 +19,7 @@ from streamproc.core.kept_runs import KeptRuns
 from streamproc.core.local_accounts import LocalAccounts
 from streamproc.core.status import encode_status
 from streamproc.errors import Unavailable
-from streamproc.importers.raw_turns import name
+from streamproc.importers.raw_turns import line_event_id, name
 from streamproc.live.store import CONTROL, TURNS, LiveLog, StoredRun
 from streamproc.model.controls import ControlEvent, RunStatus
 from streamproc.model.redaction import redact_id
@@ -142,6 +142,7 @@ class Judge:
         return None if state is None else self._engine.status(state, run_id, self.halted(run_id))
 
     def _step(self, event: Event, at_ms: int) -> list[Decision]:
+        event.event_id = event.event_id or line_event_id(event.run_id, self._stored.position + 1)
         position = self._stored.append(TURNS, event.run_id, at_ms, encode(event))
         before = self.halted(event.run_id)
         decisions = self._accounts.step(event, at_ms, position)

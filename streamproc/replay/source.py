@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 import orjson
-import xxhash
 
 from streamproc.errors import InvalidEvent, Problem, plural
-from streamproc.fingerprint import HashKey, fingerprint, plain_turn
+from streamproc.fingerprint import HashKey, fingerprint, is_fingerprinted, plain_turn, read_event
 from streamproc.importers import FORMATS, Format, Import, Imported, LogFile
 from streamproc.importers.discovery import UNKNOWN, contradicted, format_of, log_paths, named, others_in
 from streamproc.importers.log_bytes import records_of
 from streamproc.importers.log_file import STDIN as STDIN
+from streamproc.importers.raw_turns import line_event_id
 from streamproc.model.nesting import DEPTH_MAX, depth_exceeds
-from streamproc.model.raw_events import RawEvent, parse_line, parse_raw, read_json
+from streamproc.model.raw_events import RawEvent, parse_raw, read_json
 from streamproc.model.unknown_fields import UnknownFields
-from streamproc.model.wire import Event
+from streamproc.model.wire import Event, Turn
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ class Line(NamedTuple):
     """One event of a file and its line number (from 1)."""
 
     number: int
-    raw: RawEvent
+    raw: RawEvent | Event  # an event that is fingerprinted already, as `streamproc export` writes them
 
 
 class LogEvent(NamedTuple):
@@ -106,6 +106,10 @@ class Source:
     def _log_events(self, key: HashKey | None) -> Iterator[LogEvent]:
         def made(line: bytes) -> tuple[Event, Mapping[str, Any]]:
             data = read_json(line)
+            if is_fingerprinted(data):
+                event = read_event(line)
+                texts = event.content or {} if isinstance(event, Turn) else {}
+                return event, {"w": event.w, "run_id": event.run_id} | texts
             return self._event(data, key), data
 
         for number, (event, data) in self._read_each(made):
@@ -167,8 +171,13 @@ class Source:
             return None
         return ((row.number, _line(row.data)) for row in self.log.rows())
 
-    def _raw(self, line: bytes) -> RawEvent:
-        return self._checked(parse_line(line))
+    def _raw(self, line: bytes) -> RawEvent | Event:
+        data = read_json(line)
+        if not is_fingerprinted(data):
+            return self._checked(parse_raw(data))
+        event = read_event(line)
+        self.identify(event, event.run_id)
+        return event
 
     def _checked(self, raw: RawEvent) -> RawEvent:
         """Count the unknown fields, and return the event with an id."""
@@ -184,11 +193,6 @@ class Source:
     def _placed(self, error: InvalidEvent, number: int) -> InvalidEvent:
         place = f"{self.log.name}:{number}"
         return InvalidEvent([replace(problem, place=place) for problem in error.problems])
-
-
-def line_event_id(run_id: str, ordinal: int) -> str:
-    """Return the id of the event at this position (from 0) of a run in a file."""
-    return xxhash.xxh3_128_hexdigest(f"{run_id}\0{ordinal}".encode("utf-8", "surrogatepass"))
 
 
 class ImportedSource(Source):

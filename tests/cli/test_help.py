@@ -17,7 +17,7 @@ COMMANDS = (
     "topics acls",
     "policy check", "policy show", "graph check", "stop-all", "pause-all", "clear", "kill", "resume",
     "backtest", "feedback", "explain", "schema export", "doctor", "config", "baseline", "stats", "report", "runs",
-    "status", "acknowledge", "page-user", "plan",
+    "status", "acknowledge", "page-user", "plan", "up", "export",
 )  # fmt: skip
 # fmt: off
 HEAVY = (
@@ -73,7 +73,7 @@ def test_an_invalid_setting_is_named(run, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 SILENT = {
-    "demo", "worker", "notify", "otel", "page", "page-user", "keys new", "schema export", "convert", "up",
+    "demo", "worker", "notify", "otel", "page", "page-user", "keys new", "schema export", "convert", "export", "up",
     "protect claude", "protect codex", "protect gemini", "protect all", "protect run",
 }  # fmt: skip
 

@@ -14,10 +14,11 @@ import msgspec
 import pytest
 
 from streamproc.errors import InvalidEvent
+from streamproc.importers.raw_turns import line_event_id
 from streamproc.monitor import Monitor
 from streamproc.policy import load_policy
 from streamproc.replay.scan import Scan
-from streamproc.replay.source import Source, line_event_id
+from streamproc.replay.source import Source
 from streamproc.samples import trajectory_file
 from tests.feeding import STANDARD, Raw, Reported, short
 

@@ -14,8 +14,9 @@ import pytest
 
 from streamproc.errors import InvalidEvent
 from streamproc.fingerprint import fingerprint
+from streamproc.importers.raw_turns import line_event_id
 from streamproc.model.unknown_fields import UnknownFields
-from streamproc.replay.source import STDIN, Source, line_event_id
+from streamproc.replay.source import STDIN, Source
 
 
 def write(path: Path, *events: Any) -> Path:
