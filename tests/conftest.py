@@ -18,6 +18,8 @@ from streamproc.core.compiled import is_built
 if "STREAMPROC_CORE" not in os.environ:  # a build of other sources would be refused with a warning each time
     os.environ["STREAMPROC_CORE"] = "compiled" if is_built() else "python"
 
+pytest_plugins = ["tests.fixtures"]  # loaded after this line, as they import the core
+
 NEEDS = {"kafka": {"brokers", "own_broker", "secured"}, "redis": {"redis_url", "own_redis", "secured_redis"}}
 
 # No deadlines: a busy machine is not a bug. A failure prints how to reproduce it.

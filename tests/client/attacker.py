@@ -22,7 +22,7 @@ from streamproc.model.controls import ControlEvent, ControlTrigger
 from streamproc.model.fleet_command import encode_command, read_command
 from streamproc.model.log_time import rfc3339
 from streamproc.model.wire import OperatorResume, encode
-from tests.security.signing import NOON_MS, OPERATORS, record, signed
+from tests.fleet.signing import NOON_MS, OPERATORS, record, signed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

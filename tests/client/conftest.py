@@ -1,8 +1,7 @@
-"""Fixtures of the client's tests: an unused address, topics for one test, and a stand-in for the worker."""
+"""Fixtures of the client's tests: topics for one test, and a stand-in for the worker."""
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator
 
 import pytest
@@ -10,14 +9,6 @@ import pytest
 from streamproc.kafka import topics
 from streamproc.settings import Settings, load_settings
 from tests.client.records import Worker, open_worker
-
-
-@pytest.fixture
-def nowhere() -> str:
-    """An address on this machine where no broker listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings as hypothesis_settings, stra
 from streamproc.client import HaltListener
 from streamproc.settings import load_settings
 from tests.client.attacker import RUNS, Attacker, Life, story
-from tests.security.signing import NOON_MS, OPERATOR_PUBLIC, WORKER_PUBLIC
+from tests.fleet.signing import NOON_MS, OPERATOR_PUBLIC, WORKER_PUBLIC
 
 if TYPE_CHECKING:
     Record = Any

@@ -21,7 +21,7 @@ from streamproc.model.heartbeat import encode_heartbeat
 from tests.client.records import guarded
 from tests.fleet.heartbeats import heartbeat
 from tests.waiting import until
-from tests.worker.conftest import settings_for, start_worker
+from tests.worker.conftest import settings_for
 from tests.worker.running import Topics, looping_run
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     Start = Callable[..., WorkerProcess]
 
-__all__ = ["start_worker"]
 
 pytestmark = pytest.mark.kafka
 

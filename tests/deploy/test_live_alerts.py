@@ -36,11 +36,9 @@ from tests.docs.commands import Console, lines
 from tests.docs.pages import ROOT, blocks
 from tests.notify.test_on_kafka import Process
 from tests.waiting import until
-from tests.worker.conftest import settings_for, start_worker
+from tests.worker.conftest import settings_for
 from tests.worker.running import CURSED, Topics, WorkerProcess, environment_of, honest_run, looping_run, turn
 from tests.worker.test_stall_detector import MUTE_AGENT
-
-__all__ = ["start_worker"]  # a fixture
 
 WORN = CURSED + "\nfrom streamproc.worker import run_limits; run_limits.RUNS_MAX = 20\n"
 """A worker with a bug and little room."""

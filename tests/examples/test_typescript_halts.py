@@ -20,7 +20,7 @@ from streamproc.model.log_time import rfc3339
 from streamproc.model.wire import OperatorResume, encode
 from tests.client.attacker import RUNS, Attacker, Life, story
 from tests.examples.test_typescript import built, example
-from tests.security.signing import NOON_MS, OPERATOR_PUBLIC, OPERATORS, WORKER_PUBLIC, signed
+from tests.fleet.signing import NOON_MS, OPERATOR_PUBLIC, OPERATORS, WORKER_PUBLIC, signed
 
 __all__ = ["built", "example"]
 

@@ -18,9 +18,9 @@ from streamproc.policy import load_policy
 from tests.faults.scenario import PATIENCE_S, Scenario
 from tests.faults.verdict import source
 from tests.faults.workload import sent
-from tests.security.bursts import BATCH_RECORDS, COSTLIEST, DEADLY, EXIT_CODE, run_on, send_burst
-from tests.security.maximal import CASES, SIZE, maximal
 from tests.waiting import until
+from tests.worker.bursts import BATCH_RECORDS, COSTLIEST, DEADLY, EXIT_CODE, run_on, send_burst
+from tests.worker.maximal import CASES, SIZE, maximal
 from tests.worker.running import turn
 
 BURST: Final = "burst"  # run ids of bursts begin with it

@@ -15,7 +15,7 @@ from streamproc.fleet.workers import ROLE
 from streamproc.kafka import topics as kafka_topics
 from streamproc.kafka.session import Outage
 from tests.waiting import until
-from tests.worker.conftest import settings_for, start_worker
+from tests.worker.conftest import settings_for
 from tests.worker.running import Topics, honest_run
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from tests.worker.running import WorkerProcess
 
     Start = Callable[[Settings], WorkerProcess]
-
-__all__ = ["start_worker"]
 
 
 LOG = logging.getLogger(__name__)

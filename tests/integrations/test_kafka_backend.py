@@ -22,7 +22,7 @@ from streamproc import BlockingTurnPublisher, Watch
 from streamproc.integrations import kafka_backend
 from streamproc.kafka import topics
 from streamproc.settings import load_settings
-from tests.security.test_content_stays import records_of
+from tests.client.test_content_stays import records_of
 from tests.waiting import until
 from tests.worker.running import WorkerProcess
 

@@ -19,9 +19,9 @@ from streamproc.kafka.batch_limits import BATCH_BYTES_MAX, RESPONSE_BYTES_MAX, U
 from streamproc.kafka.follow import Follower, Topic
 from streamproc.kafka.reading import open_topic
 from streamproc.kafka.session import Outage
-from tests.security.peaks import CHART_LIMIT_MB, peak_mb
+from tests.peaks import CHART_LIMIT_MB, peak_mb
 from tests.waiting import until
-from tests.worker.conftest import settings_for, start_worker
+from tests.worker.conftest import settings_for
 from tests.worker.running import Topics, looping_run
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from streamproc.kafka.follow import Batches
     from tests.worker.running import WorkerProcess
 
-__all__ = ["start_worker"]
 
 log = logging.getLogger(__name__)
 CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}

@@ -1,4 +1,4 @@
-"""Connection options of the aiokafka clients. (Unusable TLS files: tests/security/test_files.py.)"""
+"""Connection options of the aiokafka clients. (Unusable TLS files: tests/kafka/test_certificate_files.py.)"""
 
 from __future__ import annotations
 

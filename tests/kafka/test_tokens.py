@@ -14,8 +14,8 @@ from streamproc.errors import InvalidSettings
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.tokens import ClientCredentials, NoToken, TokenFile, token_provider
 from streamproc.settings import Settings, load_settings
-from tests.security.broker import Issuer
-from tests.security.endpoint import SECRET, TokenEndpoint
+from tests.secured.broker import Issuer
+from tests.secured.endpoint import SECRET, TokenEndpoint
 
 LOGIN = {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}
 

@@ -17,11 +17,11 @@ from yarl import URL
 from streamproc.client import HaltListener
 from streamproc.kafka.reading import committed_offsets
 from streamproc.settings import Settings
+from tests.client.test_content_stays import bytes_of, records_of
 from tests.importers.traces import agent_span, chat_span, export, span, tool_span
 from tests.notify.test_on_kafka import Process, Start, settings, start
 from tests.otel.test_receiver import QUERY, agent, protobuf_of
 from tests.otel.traced_agent import FAILING, traced_run
-from tests.security.test_content_stays import bytes_of, records_of
 from tests.waiting import until
 
 __all__ = ["settings", "start"]  # fixtures

@@ -11,8 +11,8 @@ from opentelemetry.trace import StatusCode
 from streamproc import Halted
 from streamproc.client import HaltListener, TurnPublisher
 from streamproc.settings import Settings
+from tests.client.test_content_stays import records_of
 from tests.notify.test_on_kafka import Start, settings, start
-from tests.security.test_content_stays import records_of
 from tests.tracing.spans import Exported, halts_of, links_of, traceparent_of
 from tests.waiting import until
 

@@ -21,10 +21,8 @@ from streamproc.kafka import topics as kafka_topics
 from streamproc.settings import Settings
 from tests.cli.conftest import ROOT
 from tests.tui.test_on_kafka import publish_stuck
-from tests.worker.conftest import settings_for, start_worker
+from tests.worker.conftest import settings_for
 from tests.worker.running import WorkerProcess
-
-__all__ = ["start_worker"]
 
 COLUMNS, ROWS = 120, 40
 ALTERNATE = (b"\x1b[?1049h", b"\x1b[?1049l")  # the screen apart from the shell's, and back

@@ -26,10 +26,8 @@ from streamproc.tui.run_sections import todo
 from tests.cli.conftest import ROOT
 from tests.tui.test_fleet_screen import screen_lines
 from tests.waiting import until
-from tests.worker.conftest import settings_for, start_worker
+from tests.worker.conftest import settings_for
 from tests.worker.running import WorkerProcess, environment_of
-
-__all__ = ["start_worker"]
 
 KEY = "ops:0123456789abcdef0123456789abcdef"
 AGENT = """

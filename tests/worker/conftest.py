@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import signal
 import uuid
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
@@ -30,23 +29,6 @@ def settings(brokers: str, topic_prefix: str) -> Settings:
 @pytest.fixture
 def topics(settings: Settings) -> Topics:
     return Topics(settings)
-
-
-@pytest.fixture
-def start_worker(tmp_path: Path) -> Iterator[Callable[..., WorkerProcess]]:
-    """Starts workers; none outlives the test."""
-    started: list[WorkerProcess] = []
-
-    def start(
-        settings: Settings, path: Way = "batch", *, give_up_after_s: float | None = None, before: str = ""
-    ) -> WorkerProcess:
-        worker = WorkerProcess(settings, tmp_path / f"worker-{len(started)}.log", path, before)
-        started.append(worker)
-        return worker.start(give_up_after_s)
-
-    yield start
-    for worker in started:
-        worker.end(signal.SIGKILL)
 
 
 @pytest.fixture(scope="module", params=["batch", "stock"])

@@ -130,7 +130,7 @@ def dead_letters(reason: str) -> WorkerCounts:
     return counts
 
 
-# The others need a signature or a fleet: tests/metrics/test_on_kafka.py, tests/security.
+# The others need a signature or a fleet: tests/metrics/test_on_kafka.py, the tests marked `security`.
 ELSEWHERE = {"command", "outdated", "signature"}
 
 

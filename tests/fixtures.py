@@ -1,0 +1,82 @@
+"""Fixtures for tests of any room: a Kafka with logins, workers, commands, an unused address."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from streamproc.cli import build
+from streamproc.kafka.acls import ROLES
+from streamproc.settings import Settings
+from tests.secured.broker import SecureBroker
+from tests.secured.endpoint import TokenEndpoint
+from tests.worker.running import Way, WorkerProcess, environment_of
+
+ATTACKERS = ("writes-control", "writes-runs", "writes-commands", "writes-turns")
+USERS = ("stranger", "narrow", *ATTACKERS, *(role.name for role in ROLES))
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
+    """A Kafka with TLS, logins and ACLs, which all tests share; `admin` may do everything, `stranger` nothing."""
+    broker = SecureBroker(tmp_path_factory.mktemp("secured") / "kafka", USERS)
+    try:
+        broker.start()
+        yield broker
+    finally:
+        broker.kill()
+
+
+@pytest.fixture
+def endpoint(secured: SecureBroker) -> Iterator[TokenEndpoint]:
+    """A token endpoint whose tokens the broker accepts."""
+    with TokenEndpoint(secured.issuer) as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def nowhere() -> str:
+    """An address on this machine where no broker listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+@pytest.fixture
+def start_worker(tmp_path: Path) -> Iterator[Callable[..., WorkerProcess]]:
+    """Starts workers; none outlives the test."""
+    started: list[WorkerProcess] = []
+
+    def start(
+        settings: Settings, path: Way = "batch", *, give_up_after_s: float | None = None, before: str = ""
+    ) -> WorkerProcess:
+        worker = WorkerProcess(settings, tmp_path / f"worker-{len(started)}.log", path, before)
+        started.append(worker)
+        return worker.start(give_up_after_s)
+
+    yield start
+    for worker in started:
+        worker.end(signal.SIGKILL)
+
+
+@pytest.fixture
+def run_cli(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Run a command with settings from the environment. Returns its output."""
+    app = build()
+
+    def run(settings: Settings, *words: object, code: int = 0) -> str:
+        with monkeypatch.context() as patch:
+            for name, value in environment_of(settings).items():
+                patch.setenv(name, value)
+            result = CliRunner().invoke(app, [str(word) for word in words])
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        assert result.exit_code == code, result.output
+        return result.output
+
+    return run
