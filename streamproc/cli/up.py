@@ -51,13 +51,17 @@ def up(
     import os
 
     from streamproc.live.places import places
-    from streamproc.live.process import LiveOptions, serve
+    from streamproc.live.process import LiveOptions, serve, settings_of
     from streamproc.policy import load_policy
 
     log_to_stderr(log_level, log_style)
-    chosen = load_policy(policy or os.environ.get("STREAMPROC_POLICY") or "standard")
+    where = places(data)
+    settings = settings_of(where, os.environ)
+    named = policy or (settings.policy if settings is not None else os.environ.get("STREAMPROC_POLICY"))
     options = LiveOptions(observe=observe, idle_s=idle_exit, keep_days=keep_days, listen=listen)
-    asyncio.run(serve(places(data), chosen, options, lambda address: line(f"listening on {address}")))
+    asyncio.run(
+        serve(where, load_policy(named or "standard"), options, lambda one: line(f"listening on {one}"), settings)
+    )
 
 
 @app.command(

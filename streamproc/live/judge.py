@@ -7,7 +7,7 @@ Log time is this machine's clock, and never goes back.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -89,6 +89,8 @@ class Judge:
         self._runs = StoredRuns(self._engine, stored)
         self._accounts = LocalAccounts(self._runs)
         self._halts: dict[str, ControlEvent | None] = {}  # of runs that were asked about
+        self.on_decisions: list[Callable[[Sequence[ControlEvent]], object]] = []
+        """Called with decisions once they are recorded."""
         self._now_ms = stored.newest_ms()
         self._read_accounts()
 
@@ -113,6 +115,9 @@ class Judge:
         except BaseException:
             self._forget()
             raise
+        if found:
+            for told in self.on_decisions:
+                told(found)
         return found
 
     def expire(self, now_ms: int) -> list[ControlEvent]:

@@ -47,6 +47,17 @@ class LivePlaces:
         return self.folder / "token"
 
     @property
+    def settings(self) -> Path:
+        """Settings of the process, as ``STREAMPROC_ENV_FILE`` names them elsewhere: what a hook starts has no others,
+        because projects choose the environment of a CLI."""
+        return self.folder / "settings.env"
+
+    @property
+    def notified(self) -> Path:
+        """The position in the log before which everybody is notified."""
+        return self.folder / "notified"
+
+    @property
     def output(self) -> Path:
         """What a process that a hook has started prints."""
         return self.folder / "up.log"

@@ -11,7 +11,7 @@ import secrets
 import signal
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -26,8 +26,11 @@ from streamproc.metrics.bounded_http import BoundedRunner
 from streamproc.metrics.own_host import is_loopback
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from streamproc.live.places import LivePlaces
     from streamproc.policy import Policy
+    from streamproc.settings import Settings
 
 CONNECTIONS_MAX: Final = 512
 TICK_S: Final = 60.0  # the longest sleep: retention and idleness are looked at as often
@@ -37,6 +40,7 @@ DAY_MS: Final = 86_400_000
 SHUTDOWN_S: Final = 2.0
 RETRY_S: Final = 5.0  # after a fault of the log
 TOKEN_CHARS: Final = 43  # of 32 random bytes
+CONCERNING: Final = ("STREAMPROC_ENV_FILE", "STREAMPROC_NOTIFY", "STREAMPROC_NOTIFY_FILE")  # settings of this process
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +56,25 @@ class LiveOptions:
     listen: str = ""
 
 
-async def serve(places: LivePlaces, policy: Policy, options: LiveOptions, announce: Callable[[str], None]) -> None:
+def settings_of(places: LivePlaces, environment: Mapping[str, str]) -> Settings | None:
+    """Return the settings of the process; None if there are none that concern it: reading them takes memory, and most
+    have none. Raises `InvalidSettings`."""
+    if places.settings.exists():
+        os.environ["STREAMPROC_ENV_FILE"] = os.environ.get("STREAMPROC_ENV_FILE") or str(places.settings)
+    elif not any(environment.get(name) for name in CONCERNING):
+        return None
+    from streamproc.settings import load_settings
+
+    return load_settings()
+
+
+async def serve(
+    places: LivePlaces,
+    policy: Policy,
+    options: LiveOptions,
+    announce: Callable[[str], None],
+    settings: Settings | None = None,
+) -> None:
     """Serve until SIGTERM or SIGINT. `announce` gets where it listens. Raises `InvalidSettings` if it cannot, for
     instance because another one is running."""
     stop = asyncio.Event()
@@ -67,6 +89,8 @@ async def serve(places: LivePlaces, policy: Policy, options: LiveOptions, announ
             log.error("the log was damaged: it was moved to %s, and a new one begins", stored.moved)
         judge = Judge(policy, stored)
         sessions = CliSessions(judge, observes=lambda: options.observe or places.observing.exists())
+        if settings is not None and (settings.notify.get_secret_value() or settings.notify_file):
+            await _notify(stack, judge, stored, settings, places.notified, sessions.observes)
         server = LiveServer(judge, sessions, stored, began_ms=_now_ms())
         runner = web.AppRunner(server.app(), access_log=None, shutdown_timeout=SHUTDOWN_S)
         stack.push_async_callback(runner.cleanup)
@@ -85,6 +109,31 @@ async def serve(places: LivePlaces, policy: Policy, options: LiveOptions, announ
         await stop.wait()
         keeping.cancel()
         log.info("stopping")
+
+
+async def _notify(
+    stack: contextlib.AsyncExitStack,
+    judge: Judge,
+    stored: LiveLog,
+    settings: Settings,
+    mark: Path,
+    pauses: Callable[[], bool],
+) -> None:
+    """Notify people of decisions until the stack is closed."""
+    from streamproc.live.notifying import LogNotifier
+    from streamproc.notify.notification_config import load_notification_config
+    from streamproc.notify.notifier import NoticeLinks
+
+    config = load_notification_config(settings.notify_file, settings.notify.get_secret_value().split())
+    notifier = LogNotifier(stored, config, NoticeLinks(settings.page_url, settings.trace_url), mark, pauses)
+    judge.on_decisions.append(lambda _: notifier.wake())
+    running = asyncio.create_task(notifier.run(), name="streamproc notifications")
+
+    async def stop() -> None:
+        running.cancel()
+        await asyncio.wait([running])
+
+    stack.push_async_callback(stop)
 
 
 async def _listen(stack: contextlib.AsyncExitStack, server: LiveServer, places: LivePlaces, address: str) -> str:

@@ -18,6 +18,7 @@ from streamproc.errors import InvalidSettings
 VERSION: Final = 2
 TURNS: Final = "turns"
 CONTROL: Final = "control"
+RECORDS_MAX: Final = 1_000  # that are read at a time
 
 _SCHEMA: Final = """
 CREATE TABLE records (
@@ -175,6 +176,11 @@ class LiveLog:
         where = "run_id = ?" if run_id else "? = ''"
         query = f"SELECT * FROM records WHERE {where} ORDER BY position"
         yield from map(StoredRecord._make, self._db.execute(query, (run_id,)))
+
+    def records_after(self, position: int, role: str) -> list[StoredRecord]:
+        """Return the records of a topic that came after a position, at most `RECORDS_MAX`."""
+        query = "SELECT * FROM records WHERE role = ? AND position > ? ORDER BY position LIMIT ?"
+        return [StoredRecord._make(row) for row in self._db.execute(query, (role, position, RECORDS_MAX))]
 
     def forget_before(self, at_ms: int) -> None:
         """Delete the runs that were not heard of since, with their records."""
