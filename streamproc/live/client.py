@@ -48,6 +48,6 @@ def _asked(path: Path, verb: str, what: str, body: str | None) -> Any:
         raise Unavailable(f"`streamproc up` does not answer at {path} ({error})") from error
     finally:
         connection.close()
-    if answer.status != http.client.OK:
+    if answer.status not in (http.client.OK, http.client.ACCEPTED):
         raise InvalidEvent(str(found.get("error")))
     return found

@@ -7,8 +7,9 @@ Log time is this machine's clock, and never goes back.
 from __future__ import annotations
 
 import sqlite3
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -19,9 +20,11 @@ from streamproc.core.kept_runs import KeptRuns
 from streamproc.core.local_accounts import LocalAccounts
 from streamproc.core.status import encode_status
 from streamproc.errors import Unavailable
+from streamproc.fingerprint import fingerprint, plain_turn
 from streamproc.importers.raw_turns import line_event_id, name
 from streamproc.live.store import CONTROL, TURNS, LiveLog, StoredRun
 from streamproc.model.controls import ControlEvent, RunStatus
+from streamproc.model.raw_events import parse_raw
 from streamproc.model.redaction import redact_id
 from streamproc.model.wire import Event, encode
 
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from streamproc.core.outcome import Outcome
     from streamproc.core.packed_states import Held
     from streamproc.core.run_state import RunState
+    from streamproc.fingerprint import HashKey
     from streamproc.policy import Policy
 
 KEPT_MAX: Final = 2_000  # runs kept in memory; others are read from the log when they go on
@@ -79,18 +83,71 @@ class StoredRuns(KeptRuns[str]):
         self.changed.add(key)
 
 
-class Judge:
+class DecisionRecord(NamedTuple):
+    """A decision as JSON, with its position in the order of decisions and the run that it is about."""
+
+    position: int
+    run_id: str
+    value: bytes
+
+
+class BaseJudge(ABC):
+    """What answers hooks and requests: whether a run may go on, and what was decided about it."""
+
+    key: HashKey | None = None
+    """Under which texts are hashed."""
+    local = True
+    """Whether events stay on this machine."""
+
+    def __init__(self) -> None:
+        self.on_decisions: list[Callable[[Sequence[ControlEvent]], object]] = []
+        """Called with decisions once they are recorded."""
+
+    @property
+    def way_on(self) -> str:
+        """How a halted session goes on, in a sentence."""
+        return "Send another prompt to go on."
+
+    def read(self, raw: Any, *, include_content: bool = False) -> Event:
+        """Return a raw event, fingerprinted. Raises `InvalidEvent`."""
+        if not include_content and (turn := plain_turn(raw, self.key, local=self.local)) is not None:
+            return turn
+        return fingerprint(parse_raw(raw), include_content=include_content, key=self.key, local=self.local)
+
+    def tell(self, decisions: Sequence[ControlEvent]) -> None:
+        """Call `on_decisions`."""
+        for told in tuple(self.on_decisions):
+            told(decisions)
+
+    @abstractmethod
+    def feed(self, events: Sequence[Event], now_ms: int, /) -> list[ControlEvent]:
+        """Take events, and return what was decided about their runs. Raises `Unavailable` if that cannot be done."""
+
+    @abstractmethod
+    def halted(self, run_id: str) -> ControlEvent | None:
+        """Return the decision that halts a run; None if it may go on."""
+
+    @property
+    @abstractmethod
+    def position(self) -> int:
+        """The position of the newest record."""
+
+    @abstractmethod
+    def decisions_after(self, position: int) -> list[DecisionRecord]:
+        """Return the decisions that came after a position, or the first of them."""
+
+
+class Judge(BaseJudge):
     """Decides on events, and remembers what it has decided. It is not thread-safe."""
 
     def __init__(self, policy: Policy, stored: LiveLog) -> None:
+        super().__init__()
         self.policy = policy
         self._engine = policy.engine()
         self._stored = stored
         self._runs = StoredRuns(self._engine, stored)
         self._accounts = LocalAccounts(self._runs)
         self._halts: dict[str, ControlEvent | None] = {}  # of runs that were asked about
-        self.on_decisions: list[Callable[[Sequence[ControlEvent]], object]] = []
-        """Called with decisions once they are recorded."""
         self._now_ms = stored.newest_ms()
         self._read_accounts()
 
@@ -116,8 +173,7 @@ class Judge:
             self._forget()
             raise
         if found:
-            for told in self.on_decisions:
-                told(found)
+            self.tell(found)
         return found
 
     def expire(self, now_ms: int) -> list[ControlEvent]:
@@ -133,13 +189,20 @@ class Judge:
         return self._record(events, now_ms, heard=False) if self._runs.changed or events else []
 
     def halted(self, run_id: str) -> ControlEvent | None:
-        """Return the decision that halts a run; None if it may go on."""
         if run_id not in self._halts:
             if len(self._halts) > KEPT_MAX:
                 self._halts.clear()
             run = self._stored.run(run_id)
             self._halts[run_id] = None if run is None or run.halt is None else _decode(run.halt)
         return self._halts[run_id]
+
+    @property
+    def position(self) -> int:
+        return self._stored.position
+
+    def decisions_after(self, position: int) -> list[DecisionRecord]:
+        records = self._stored.records_after(position, CONTROL)
+        return [DecisionRecord(one.position, one.run_id, one.value) for one in records]
 
     def status(self, run_id: str) -> RunStatus | None:
         """Return the status of a run; None if it is not known."""

@@ -13,17 +13,18 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
 from streamproc.errors import InvalidSettings, Unavailable
 from streamproc.live.judge import Judge
-from streamproc.live.server import LiveServer
+from streamproc.live.server import BaseServer, LiveServer
 from streamproc.live.sessions import CliSessions
 from streamproc.live.store import LiveLog
 from streamproc.metrics.bounded_http import BoundedRunner
 from streamproc.metrics.own_host import is_loopback
+from streamproc.model.addresses import local_log
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +41,7 @@ DAY_MS: Final = 86_400_000
 SHUTDOWN_S: Final = 2.0
 RETRY_S: Final = 5.0  # after a fault of the log
 TOKEN_CHARS: Final = 43  # of 32 random bytes
-CONCERNING: Final = ("STREAMPROC_ENV_FILE", "STREAMPROC_NOTIFY", "STREAMPROC_NOTIFY_FILE")  # settings of this process
+CONCERNING: Final = tuple(f"STREAMPROC_{name}" for name in ("ENV_FILE", "BROKERS", "NOTIFY", "NOTIFY_FILE"))
 
 log = logging.getLogger(__name__)
 
@@ -83,15 +84,10 @@ async def serve(
     places.make()
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(_only_one(places))
-        stored = LiveLog(places.log)
-        stack.callback(stored.close)
-        if stored.moved is not None:
-            log.error("the log was damaged: it was moved to %s, and a new one begins", stored.moved)
-        judge = Judge(policy, stored)
-        sessions = CliSessions(judge, observes=lambda: options.observe or places.observing.exists())
-        if settings is not None and (settings.notify.get_secret_value() or settings.notify_file):
-            await _notify(stack, judge, stored, settings, places.notified, sessions.observes)
-        server = LiveServer(judge, sessions, stored, began_ms=_now_ms())
+        if settings is not None and is_edge(settings):
+            server, sessions = await _at_the_edge(stack, places, options, settings)
+        else:
+            server, sessions = await _judging(stack, places, policy, options, settings)
         runner = web.AppRunner(server.app(), access_log=None, shutdown_timeout=SHUTDOWN_S)
         stack.push_async_callback(runner.cleanup)
         await runner.setup()
@@ -105,10 +101,48 @@ async def serve(
         announce(str(places.socket))
         if options.listen:
             announce(await _listen(stack, server, places, options.listen))
-        keeping = asyncio.create_task(_keep(judge, sessions, stored, options, stop))
+        waiting = asyncio.create_task(_end_when_idle(sessions, options.idle_s, stop))
         await stop.wait()
-        keeping.cancel()
+        waiting.cancel()
         log.info("stopping")
+
+
+def is_edge(settings: Settings) -> bool:
+    """Whether the settings name brokers, where workers decide."""
+    return "brokers" in settings.model_fields_set and local_log(settings.brokers) is None
+
+
+async def _judging(
+    stack: contextlib.AsyncExitStack,
+    places: LivePlaces,
+    policy: Policy,
+    options: LiveOptions,
+    settings: Settings | None,
+) -> tuple[BaseServer[Any], CliSessions]:
+    """Judge here, with the log of the folder."""
+    stored = LiveLog(places.log)
+    stack.callback(stored.close)
+    if stored.moved is not None:
+        log.error("the log was damaged: it was moved to %s, and a new one begins", stored.moved)
+    judge = Judge(policy, stored)
+    sessions = CliSessions(judge, observes=lambda: options.observe or places.observing.exists())
+    if settings is not None and (settings.notify.get_secret_value() or settings.notify_file):
+        await _notify(stack, judge, stored, settings, places.notified, sessions.observes)
+    keeping = asyncio.create_task(_keep(judge, stored, options))
+    stack.callback(keeping.cancel)
+    return LiveServer(judge, sessions, stored, began_ms=_now_ms()), sessions
+
+
+async def _at_the_edge(
+    stack: contextlib.AsyncExitStack, places: LivePlaces, options: LiveOptions, settings: Settings
+) -> tuple[BaseServer[Any], CliSessions]:
+    """Pass turns on to Kafka, and obey the workers there."""
+    from streamproc.live.edge import EdgeJudge, EdgeServer
+
+    judge = await stack.enter_async_context(EdgeJudge(settings))
+    log.info("turns go to %s, where workers judge them", settings.brokers)
+    sessions = CliSessions(judge, observes=lambda: options.observe or places.observing.exists())
+    return EdgeServer(judge, sessions, places.faults, began_ms=_now_ms()), sessions
 
 
 async def _notify(
@@ -136,7 +170,7 @@ async def _notify(
     stack.push_async_callback(stop)
 
 
-async def _listen(stack: contextlib.AsyncExitStack, server: LiveServer, places: LivePlaces, address: str) -> str:
+async def _listen(stack: contextlib.AsyncExitStack, server: BaseServer[Any], places: LivePlaces, address: str) -> str:
     """Listen on a port of this machine, for requests with the token."""
     host, _, port = address.rpartition(":")
     if not is_loopback(host.strip("[]")):
@@ -166,13 +200,22 @@ def token_of(places: LivePlaces) -> str:
     return token
 
 
-async def _keep(
-    judge: Judge, sessions: CliSessions, stored: LiveLog, options: LiveOptions, stop: asyncio.Event
-) -> None:
-    """Decide when deadlines are reached, forget old runs, and stop when nobody needs this process. Sleeps in between
-    until the next deadline."""
-    quiet_until_s, last, tidied_ms = 0.0, (time.time(), time.monotonic()), 0
+async def _end_when_idle(sessions: CliSessions, idle_s: float, stop: asyncio.Event) -> None:
+    """Stop when no session was open for so long; never for 0."""
     idle_since_s = time.monotonic()
+    while idle_s:
+        await asyncio.sleep(min(TICK_S, idle_s))
+        if sessions.are_open():
+            idle_since_s = time.monotonic()
+        elif time.monotonic() - idle_since_s >= idle_s:
+            log.info("no session for %.0f s", idle_s)
+            stop.set()
+            return
+
+
+async def _keep(judge: Judge, stored: LiveLog, options: LiveOptions) -> None:
+    """Decide when deadlines are reached, and forget old runs. Sleeps in between until the next deadline."""
+    quiet_until_s, last, tidied_ms = 0.0, (time.time(), time.monotonic()), 0
     while True:
         now = time.time(), time.monotonic()
         if abs((now[0] - last[0]) - (now[1] - last[1])) > JUMP_S:
@@ -190,13 +233,7 @@ async def _keep(
             log.error("deadlines wait: %s", error)
         except Exception:  # without this task, no silence would be noticed until the next start
             log.exception("deadlines wait: the log cannot be judged")
-        if sessions.are_open():
-            idle_since_s = now[1]
-        elif options.idle_s and now[1] - idle_since_s > options.idle_s:
-            log.info("no session for %.0f s", options.idle_s)
-            stop.set()
-            return
-        await asyncio.sleep(min(wait_s, options.idle_s or wait_s))
+        await asyncio.sleep(wait_s)
 
 
 @contextlib.contextmanager

@@ -6,41 +6,42 @@ token, and names this machine as its host: a page in a browser can do neither.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
 import logging
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 import orjson
 from aiohttp import web
 
 from streamproc.errors import InvalidEvent, StreamprocError, Unavailable
-from streamproc.fingerprint import fingerprint, plain_turn
-from streamproc.live.judge import Judge, stored_id
+from streamproc.live.judge import BaseJudge, DecisionRecord, Judge, stored_id
 from streamproc.live.sessions import CliSessions
 from streamproc.live.store import CONTROL, LiveLog
-from streamproc.model.raw_events import parse_raw
 from streamproc.model.wire import Event
 
 BODY_BYTES_MAX: Final = 16_777_216  # a hook carries the whole answer of a tool
 TURNS_MAX: Final = 1_000  # of one request
 RUNS_SHOWN: Final = 200
+BEAT_S: Final = 15.0  # without a decision; then a client that follows them gets a comment
 INTERRUPT: Final = "X-Streamproc-Interrupt"  # names the program that the hook interrupts
 TAG: Final = "X-Streamproc-Tag"
 
 log = logging.getLogger(__name__)
+OwnJudge = TypeVar("OwnJudge", bound=BaseJudge)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class LiveServer:
-    """The routes."""
+class BaseServer(ABC, Generic[OwnJudge]):
+    """The routes, wherever it is judged."""
 
-    def __init__(self, judge: Judge, sessions: CliSessions, stored: LiveLog, *, began_ms: int) -> None:
-        self._judge, self._sessions, self._stored = judge, sessions, stored
-        self._began_ms = began_ms
+    def __init__(self, judge: OwnJudge, sessions: CliSessions, *, began_ms: int) -> None:
+        self._judge, self._sessions, self._began_ms = judge, sessions, began_ms
 
     def app(self, token: str | None = None) -> web.Application:
         """Return the application for the socket, or for a port, where the `token` is asked for."""
@@ -51,6 +52,7 @@ class LiveServer:
             web.post("/v1/hooks/{cli}", self._hook),
             web.post("/v1/turns", self._turns),
             web.post("/v1/decide", self._decide),
+            web.get("/v1/decisions", self._decisions),
             web.get("/v1/runs", self._runs),
             web.get("/v1/runs/{run:.+}", self._run),
             web.get("/v1/sessions", self._shown_sessions),
@@ -62,30 +64,106 @@ class LiveServer:
         data = _json(await request.read())
         if not isinstance(data, dict):
             raise InvalidEvent("the body is no JSON object: send the event that the hook got")
-        answer = self._sessions.answer(request.match_info["cli"], data, request.headers.get(TAG, ""))
-        headers = {INTERRUPT: request.match_info["cli"]} if answer.interrupt else None
-        return _answer(answer.body, headers=headers)
+        found = self._sessions.answer(request.match_info["cli"], data, request.headers.get(TAG, ""))
+        headers = {INTERRUPT: request.match_info["cli"]} if found.interrupt else None
+        return answer(found.body, headers=headers)
 
-    async def _turns(self, request: web.Request) -> web.StreamResponse:
+    async def _events(self, request: web.Request) -> list[Event]:
+        """Return the events of a request, fingerprinted."""
         data = _json(await request.read())
         raws = data if isinstance(data, list) else [data]
         if len(raws) > TURNS_MAX:
             raise InvalidEvent(f"{len(raws)} events in one request: send at most {TURNS_MAX}")
-        events = [_event(raw, number) for number, raw in enumerate(raws)]
-        decisions = self._judge.feed(events, _now_ms())
-        return _answer({"accepted": len(events), "decisions": decisions})
+        return [self._event(raw, number) for number, raw in enumerate(raws)]
 
-    async def _decide(self, request: web.Request) -> web.StreamResponse:
+    def _event(self, raw: Any, number: int) -> Event:
+        if not isinstance(raw, dict):
+            raise InvalidEvent(f"[{number}]: is no JSON object: send a turn, or a list of turns")
+        try:
+            return self._judge.read(raw)
+        except InvalidEvent as error:
+            raise InvalidEvent(f"[{number}].{error}") from None
+
+    async def _verdict(self, request: web.Request) -> dict[str, Any]:
+        """Return whether the run of a request may go on."""
         data = _json(await request.read())
         run_id = data.get("run_id") if isinstance(data, dict) else None
         if not isinstance(run_id, str) or not run_id:
             raise InvalidEvent('run_id: is missing: send {"run_id": "…"}')
         halt = self._judge.halted(stored_id(run_id))
-        return _answer({"run_id": run_id, "allowed": halt is None, "halt": halt})
+        return {"run_id": run_id, "allowed": halt is None, "halt": halt}
+
+    async def _decisions(self, request: web.Request) -> web.StreamResponse:
+        """Send decisions as they are made, as server-sent events: those after the last that a client has got, which it
+        names when it connects again; else new ones."""
+        run_id = stored_id(request.query["run"]) if "run" in request.query else ""
+        last = request.headers.get("Last-Event-ID", "")
+        position = int(last) if last.isascii() and last.isdigit() else self._judge.position
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
+        woken = asyncio.Event()
+
+        def told(_: object) -> None:
+            woken.set()
+
+        self._judge.on_decisions.append(told)
+        try:
+            await response.prepare(request)
+            while True:
+                woken.clear()
+                while found := self._judge.decisions_after(position):
+                    position = found[-1].position
+                    lines = [_sent(one) for one in found if run_id in ("", one.run_id)]
+                    await response.write(b"".join(lines))
+                try:
+                    async with asyncio.timeout(BEAT_S):
+                        await woken.wait()
+                except TimeoutError:
+                    await response.write(b":\n\n")  # finds out whether the client is still there
+        finally:
+            self._judge.on_decisions.remove(told)
+
+    @abstractmethod
+    async def _turns(self, request: web.Request) -> web.StreamResponse: ...
+
+    @abstractmethod
+    async def _decide(self, request: web.Request) -> web.StreamResponse: ...
+
+    @abstractmethod
+    async def _runs(self, request: web.Request) -> web.StreamResponse: ...
+
+    @abstractmethod
+    async def _run(self, request: web.Request) -> web.StreamResponse: ...
+
+    async def _shown_sessions(self, request: web.Request) -> web.StreamResponse:
+        tag = request.query.get("tag", "")
+        found = self._sessions.tagged(tag) if tag else list(self._sessions.known.values())
+        return answer({"observe": self._sessions.observes(), "sessions": [one.as_json() for one in found]})
+
+    async def _health(self, _: web.Request) -> web.StreamResponse:
+        return answer(self._health_fields())
+
+    def _health_fields(self) -> dict[str, Any]:
+        return {"status": "ok", "began_ms": self._began_ms, "observe": self._sessions.observes()}
+
+
+class LiveServer(BaseServer[Judge]):
+    """The routes where this process judges."""
+
+    def __init__(self, judge: Judge, sessions: CliSessions, stored: LiveLog, *, began_ms: int) -> None:
+        super().__init__(judge, sessions, began_ms=began_ms)
+        self._stored = stored
+
+    async def _turns(self, request: web.Request) -> web.StreamResponse:
+        events = await self._events(request)
+        decisions = self._judge.feed(events, now_ms())
+        return answer({"accepted": len(events), "event_ids": [one.event_id for one in events], "decisions": decisions})
+
+    async def _decide(self, request: web.Request) -> web.StreamResponse:
+        return answer(await self._verdict(request))
 
     async def _runs(self, _: web.Request) -> web.StreamResponse:
         runs = self._stored.runs(RUNS_SHOWN)
-        return _answer({"runs": [
+        return answer({"runs": [
             {"run_id": run.run_id, "heard_ms": run.heard_ms, "halt": msgspec.Raw(run.halt or b"null")} for run in runs
         ]})  # fmt: skip
 
@@ -95,27 +173,14 @@ class LiveServer:
         if status is None:
             raise web.HTTPNotFound(text=f"run {run_id!r} is not known")
         decisions = [msgspec.Raw(one.value) for one in self._stored.records(run_id) if one.role == CONTROL]
-        return _answer({"status": status, "decisions": decisions})
+        return answer({"status": status, "decisions": decisions})
 
-    async def _shown_sessions(self, request: web.Request) -> web.StreamResponse:
-        tag = request.query.get("tag", "")
-        found = self._sessions.tagged(tag) if tag else list(self._sessions.known.values())
-        return _answer({"observe": self._sessions.observes(), "sessions": [one.as_json() for one in found]})
-
-    async def _health(self, _: web.Request) -> web.StreamResponse:
-        policy = self._judge.policy
-        return _answer({
-            "status": "ok", "began_ms": self._began_ms, "policy": policy.name, "observe": self._sessions.observes(),
-        })  # fmt: skip
+    def _health_fields(self) -> dict[str, Any]:
+        return super()._health_fields() | {"policy": self._judge.policy.name}
 
 
-def _event(raw: Any, number: int) -> Event:
-    if not isinstance(raw, dict):
-        raise InvalidEvent(f"[{number}]: is no JSON object: send a turn, or a list of turns")
-    try:
-        return plain_turn(raw, None, local=True) or fingerprint(parse_raw(raw), local=True)
-    except InvalidEvent as error:
-        raise InvalidEvent(f"[{number}].{error}") from None
+def _sent(one: DecisionRecord) -> bytes:
+    return b"id: %d\ndata: %b\n\n" % (one.position, one.value)
 
 
 def _json(body: bytes) -> Any:
@@ -128,11 +193,11 @@ def _json(body: bytes) -> Any:
             raise InvalidEvent(f"the body is no JSON ({error})") from None
 
 
-def _answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+def answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
     return web.Response(body=msgspec.json.encode(body), status=status, headers=headers, content_type="application/json")
 
 
-def _now_ms() -> int:
+def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
@@ -142,14 +207,14 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
     except InvalidEvent as error:
-        return _answer({"error": str(error)}, status=422)
+        return answer({"error": str(error)}, status=422)
     except Unavailable as error:
         log.error("%s", error)
-        return _answer({"error": str(error)}, status=503)
+        return answer({"error": str(error)}, status=503)
     except StreamprocError as error:
-        return _answer({"error": str(error)}, status=500)
+        return answer({"error": str(error)}, status=500)
     except web.HTTPException as error:
-        return _answer({"error": error.text or error.reason}, status=error.status)
+        return answer({"error": error.text or error.reason}, status=error.status)
 
 
 def _with_token(token: str) -> Any:
@@ -159,7 +224,7 @@ def _with_token(token: str) -> Any:
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         given = request.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
         if not hmac.compare_digest(given, expected):
-            return _answer({"error": "Authorization: send `Bearer` and the token of this machine"}, status=401)
+            return answer({"error": "Authorization: send `Bearer` and the token of this machine"}, status=401)
         return await handler(request)
 
     return check

@@ -21,17 +21,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from streamproc.errors import InvalidEvent, Problem
-from streamproc.fingerprint import fingerprint
 from streamproc.importers.content import exited, items, mapping, string, text_of
 from streamproc.importers.fitting import fitted
 from streamproc.importers.gemini_cli import unwrapped
 from streamproc.importers.raw_turns import RunScope, session_scope
-from streamproc.live.judge import Judge, stored_id
+from streamproc.live.judge import BaseJudge, stored_id
 from streamproc.live.transcript import TranscriptTail
 from streamproc.model.controls import ControlEvent
 from streamproc.model.escaping import escape
 from streamproc.model.newest import Newest
-from streamproc.model.raw_events import parse_raw
 from streamproc.model.wire import Event
 
 SESSIONS_MAX: Final = 1_000  # that are remembered
@@ -94,7 +92,7 @@ class CliSessions:
 
     def __init__(
         self,
-        judge: Judge,
+        judge: BaseJudge,
         *,
         observes: Callable[[], bool] = lambda: False,
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
@@ -181,7 +179,7 @@ class CliSessions:
         if halt is None or self._spares(session, halt):
             return None
         session.denied += 1
-        reason = sentence(halt)
+        reason = self._sentence(halt)
         if session.cli == "gemini":
             return Answer({"decision": "deny", "reason": reason})
         denied = {"permissionDecision": "deny", "permissionDecisionReason": reason}
@@ -201,8 +199,8 @@ class CliSessions:
         halt = self._judge.halted(scope.run_id) or self._judge.halted(session.session_id)
         if halt is not None and not self._spares(session, halt):
             if session.cli == "codex":  # would put the reason in the place of the result
-                return Answer(_context(name, sentence(halt)))
-            return Answer(_stop(halt))
+                return Answer(_context(name, self._sentence(halt)))
+            return Answer(_stop(self._sentence(halt)))
         warnings = [one for one in decisions if one.severity == "warn" and one.run_id == scope.run_id]
         if halt is None and warnings and not self.observes():
             advice = " ".join(f"streamproc {one.code}: {escape(one.message)}" for one in warnings)
@@ -217,7 +215,7 @@ class CliSessions:
             session.turns += 1
             self._feed([self._turn(session, scope, "", data, output=text)])
         halt = self._judge.halted(scope.run_id) or self._judge.halted(session.session_id)
-        return None if halt is None or self._spares(session, halt) else Answer(_stop(halt))
+        return None if halt is None or self._spares(session, halt) else Answer(_stop(self._sentence(halt)))
 
     def _new_text(self, session: CliSession, data: Data) -> str:
         """Return what an agent has said since a hook sent it on: Gemini CLI repeats what it said before, and after ten
@@ -254,7 +252,11 @@ class CliSessions:
         return told | {"result": "None" if response is None else response}
 
     def _feed(self, raws: list[RawTurn]) -> list[ControlEvent]:
-        return self._judge.feed(list(_events(raws)), self._clock_ms())
+        return self._judge.feed(list(_events(self._judge, raws)), self._clock_ms())
+
+    def _sentence(self, halt: ControlEvent) -> str:
+        """Return what a person reads where a session is stopped."""
+        return f"streamproc stopped this session ({halt.code}): {escape(halt.message)} {self._judge.way_on}"
 
     def _spares(self, session: CliSession, halt: ControlEvent) -> bool:
         """Note that a session is told of a halt, and return whether it goes on all the same."""
@@ -265,20 +267,15 @@ class CliSessions:
         return self.observes()
 
 
-def sentence(halt: ControlEvent) -> str:
-    """Return what a person reads where a session is stopped."""
-    return f"streamproc stopped this session ({halt.code}): {escape(halt.message)} Send another prompt to go on."
-
-
-def _stop(halt: ControlEvent) -> dict[str, Any]:
-    return {"continue": False, "stopReason": sentence(halt)}
+def _stop(reason: str) -> dict[str, Any]:
+    return {"continue": False, "stopReason": reason}
 
 
 def _context(event: str, text: str) -> dict[str, Any]:
     return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
 
 
-def _events(raws: list[RawTurn]) -> Iterator[Event]:
+def _events(judge: BaseJudge, raws: list[RawTurn]) -> Iterator[Event]:
     for raw in raws:
         small = len(repr(raw)) <= CONTENT_MAX  # the log of this machine has texts, as the transcripts have
-        yield fingerprint(parse_raw(fitted(raw)), include_content=small, local=True)
+        yield judge.read(fitted(raw), include_content=small)

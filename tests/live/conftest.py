@@ -150,3 +150,28 @@ def call(command: str, result: Any, call_id: str = "") -> dict[str, Any]:
         "tool_calls": [{"name": "Bash", "args": {"command": command}, "result": result}],
     }  # fmt: skip
     return turn | ({"event_id": call_id} if call_id else {})
+
+
+def follow(up: Up, path: str, last: str = "") -> Any:
+    """Return an open connection that receives events."""
+    peer = socket.socket(socket.AF_UNIX)
+    peer.settimeout(60)
+    peer.connect(str(up.places.socket))
+    seen = f"Last-Event-ID: {last}\r\n" if last else ""
+    peer.sendall(f"GET {path} HTTP/1.1\r\nHost: up\r\n{seen}\r\n".encode())
+    stream = peer.makefile("rb")
+    peer.close()
+    while stream.readline().strip():  # the head
+        pass
+    return stream
+
+
+def read_event(stream: Any) -> tuple[str, dict[str, Any]]:
+    """Return the id and the data of the next event."""
+    event_id = ""
+    for line in stream:
+        if line.startswith(b"id: "):
+            event_id = line[4:].strip().decode()
+        elif line.startswith(b"data: "):
+            return event_id, json.loads(line[6:])
+    raise AssertionError("the stream has ended")

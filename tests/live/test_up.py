@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import socket
@@ -23,7 +24,7 @@ from streamproc.live.process import LiveOptions, serve, token_of
 from streamproc.live.store import CONTROL, TURNS, LiveLog
 from streamproc.model.wire import decode
 from streamproc.policy import load_policy
-from tests.live.conftest import Up, call
+from tests.live.conftest import Up, call, follow, read_event
 from tests.waiting import wait_until
 
 KILLS = int(os.environ.get("STREAMPROC_TEST_KILLS", "12"))
@@ -107,6 +108,7 @@ def test_one_can_start_where_another_was_killed(up: Up) -> None:
     assert up.ask("POST", "/v1/turns", call("cat x", "no such file"))[1]["decisions"][0]["severity"] == "halt"
 
 
+@pytest.mark.timeout(600 + 5 * KILLS)
 def test_killed_at_any_moment_it_loses_nothing_and_repeats_nothing(up: Up) -> None:
     """What was acknowledged is in the log, once; a turn that is sent again changes nothing."""
     dice = random.Random(11)
@@ -142,11 +144,15 @@ def test_killed_at_any_moment_it_loses_nothing_and_repeats_nothing(up: Up) -> No
     log = LiveLog(up.places.log)
     stored = Counter(decode(record.value).event_id for record in log.records() if record.role == TURNS)
     assert set(acknowledged) <= set(stored)
-    decisions = Counter(record.value for record in log.records() if record.role == CONTROL)
+    decided: dict[str, list[str]] = {}
+    for record in log.records():
+        if record.role == CONTROL:
+            decided.setdefault(record.run_id, []).append(json.loads(record.value)["severity"])
     log.close()
-    assert max(decisions.values()) == 1
-    whole = {number // 4 for number in range(len(acknowledged)) if number % 4 == 3}
+    turns = Counter(f"r{int(event_id[1:]) // 4}" for event_id in acknowledged)
+    whole = [run_id for run_id, count in turns.items() if count == 4]
     assert len(whole) > KILLS
+    assert {run_id: decided[run_id] for run_id in whole} == {run_id: ["warn", "halt"] for run_id in whole}
 
 
 def test_a_hundred_sessions_at_once_are_each_stopped_at_their_third_call(up: Up) -> None:
@@ -257,3 +263,17 @@ def test_it_ends_when_nobody_needs_it(up: Up) -> None:
     up.start("--idle-exit", "0.5")
     assert up.process is not None
     assert up.process.wait(timeout=30) == 0
+
+
+def test_decisions_are_sent_as_they_are_made(up: Up) -> None:
+    up.start()
+    with follow(up, "/v1/decisions?run=r1") as stream:
+        up.ask("POST", "/v1/turns", [call("cat x", "no such file") | {"run_id": "r2"}] * 3)
+        up.ask("POST", "/v1/turns", [call("cat x", "no such file")] * 3)
+        found = [read_event(stream) for _ in range(2)]
+    assert [(one["run_id"], one["severity"]) for _, one in found] == [("r1", "warn"), ("r1", "halt")]
+    up.kill()
+    up.start()
+    with follow(up, "/v1/decisions", found[0][0]) as stream:  # a client that has missed the second one
+        assert read_event(stream) == found[1]
+    assert up.stop() == 0
