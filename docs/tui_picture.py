@@ -37,7 +37,7 @@ from streamproc.report.model import RunReport
 from streamproc.samples import trajectory_file
 from streamproc.settings import load_settings
 from streamproc.tui.app import TURNS_SHOWN, FleetApp
-from streamproc.tui.host import TerminalOrders
+from streamproc.tui.host import TerminalCommands
 from streamproc.tui.run_list import RunList
 
 IMAGES: Final = Path(__file__).with_name("images")
@@ -144,8 +144,8 @@ def recorded() -> dict[str, list[dict[str, Any]]]:
 async def drawn() -> dict[str, str]:
     """Return the pictures by name, as SVG."""
     played = Played()
-    orders = TerminalOrders(load_settings(brokers="kafka-1:9092", command_key="ops:" + "0" * 32), "ada")
-    app = PictureApp(played.model, played, orders, played.report, place="streamproc on kafka-1:9092")
+    commands = TerminalCommands(load_settings(brokers="kafka-1:9092", command_key="ops:" + "0" * 32), "ada")
+    app = PictureApp(played.model, played, commands, played.report, place="streamproc on kafka-1:9092")
     pictures = {}
     async with app.run_test(size=SIZE) as pilot:
         await pilot.pause()

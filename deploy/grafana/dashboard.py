@@ -51,7 +51,7 @@ def quantiles(metric: str) -> tuple[Query, ...]:
 # fmt: off
 ROWS: Final[dict[str, tuple[Panel, ...]]] = {
     "Fleet": (
-        Panel(101, "Fleet status", "The standing order: CLEAR, PAUSE or STOP. `streamproc clear` lifts the last two.",
+        Panel(101, "Fleet status", "The standing command: CLEAR, PAUSE or STOP. `streamproc clear` lifts the last two.",
               (Query("max by (status) (streamproc_fleet_status) == 1", "{{status}}"),), kind="stat", width=4),
         Panel(102, "Runs", "Runs that workers keep; halted ones are a part of held.",
               (Query("sum by (state) (streamproc_runs)", "{{state}}"),), kind="stat", width=4),

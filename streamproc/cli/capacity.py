@@ -155,8 +155,8 @@ def plan_for(load: Load, figures: MeasuredFigures) -> Plan:
             "until it steps turns"),
         PlanRow("a death is taken over in", figures.takeover_s + changelog / (workers - 1) /
             figures.recovered_per_second, "s", "its session ends, and the others read its states"),
-        PlanRow("a listener starts in", start_s, "s", f"it reads {spaced(statuses)} statuses"),
-        PlanRow("records/s of a listener", listener_records, "", f"of them {spaced(decisions)} decisions"),
+        PlanRow("a listener starts in", start_s, "s", f"it reads {thousands(statuses)} statuses"),
+        PlanRow("records/s of a listener", listener_records, "", f"of them {thousands(decisions)} decisions"),
     ]  # fmt: skip
     bounds = [
         Bound("brokers of one cluster", brokers, CLUSTER_BROKERS_MAX, f"share listeners, or {SPLIT}"),
@@ -228,9 +228,9 @@ def kept_statuses(load: Load) -> tuple[float, float]:
 
 def _extrapolated(load: Load, figures: MeasuredFigures, workers: int, runs: float, shared: float) -> Iterator[str]:
     if workers > WORKERS_MEASURED:
-        yield f"{spaced(workers)} workers: one to {WORKERS_MEASURED} were measured, on one machine"
+        yield f"{thousands(workers)} workers: one to {WORKERS_MEASURED} were measured, on one machine"
     if runs > RECOVERED_RUNS:
-        yield f"{spaced(runs)} runs in a worker: recovery and memory were measured with {spaced(RECOVERED_RUNS)}"
+        yield f"{thousands(runs)} runs in a worker: recovery and memory were measured with {thousands(RECOVERED_RUNS)}"
     if load.on_disk:
         yield "RocksDB: turns/s were measured with runs in memory"
     if shared < figures.rare_turns_per_state:
@@ -243,7 +243,7 @@ def _extrapolated(load: Load, figures: MeasuredFigures, workers: int, runs: floa
 def _because(by: dict[str, int]) -> str:
     """List reasons, the deciding one first."""
     ordered = sorted(by.items(), key=lambda one: one[1], reverse=True)
-    return "; ".join(f"{name} {spaced(count)}" for name, count in ordered)
+    return "; ".join(f"{name} {thousands(count)}" for name, count in ordered)
 
 
 def _parts(sizes: dict[str, float]) -> str:
@@ -251,6 +251,6 @@ def _parts(sizes: dict[str, float]) -> str:
     return ", ".join(f"{name} {size / sum(sizes.values()):.0%}" for name, size in ordered)
 
 
-def spaced(value: float) -> str:
+def thousands(value: float) -> str:
     """Format with three significant digits below 100, whole and grouped above: 0.05, 12.5, 1 250."""
     return f"{value:.3g}" if abs(value) < 100 else f"{float(f'{value:.4g}'):,.0f}".replace(",", " ")

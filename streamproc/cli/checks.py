@@ -234,12 +234,12 @@ async def _topics(settings: Settings) -> AsyncIterator[DoctorCheck]:
 
 async def _workers(settings: Settings) -> AsyncIterator[DoctorCheck]:
     """Check that workers decide on every partition. It takes up to ten seconds where some do not."""
-    from streamproc.fleet.hearing import hear
     from streamproc.fleet.watching import row_words
+    from streamproc.fleet.worker_listener import listen_for_workers
     from streamproc.model.formats import local_time
 
     try:
-        found = await hear(settings)
+        found = await listen_for_workers(settings)
     except StreamprocError as error:
         yield DoctorCheck("fail", f"workers: {error}", "start Kafka, or check the rights of this client")
         return

@@ -21,7 +21,7 @@ GROUPS: Final = {
     "Look into runs": ("demo", "scan", "report", "replay", "stats", "explain"),
     "Protect this machine": ("protect", "up", "export"),
     "Watch a fleet": ("watch", "page", "runs", "status"),
-    "Give orders": ("kill", "resume", "acknowledge", "feedback", "stop-all", "pause-all", "clear"),
+    "Command runs and the fleet": ("kill", "resume", "acknowledge", "feedback", "stop-all", "pause-all", "clear"),
     "Run it": ("worker", "notify", "topics", "keys", "page-user", "plan", "doctor", "config"),
     "Write policies": ("policy", "backtest", "baseline", "graph"),
     "Integrate": ("publish", "otel", "convert", "schema"),

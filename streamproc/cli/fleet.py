@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamproc.cli.command_answer import CommandAnswer, runs_at_work
 from streamproc.cli.completion import complete_runs
 from streamproc.cli.options import Brokers, Quiet, TopicPrefix, kafka_settings, log_settings
-from streamproc.cli.order_answer import OrderAnswer, runs_at_work
 from streamproc.cli.runs import unknown_run
 from streamproc.cli.terminal import clean, examples, fail, json_line, line, note
 from streamproc.errors import StreamprocError, plural
@@ -27,7 +27,7 @@ from streamproc.model.addresses import local_log
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streamproc.fleet.commands import Order
+    from streamproc.fleet.commands import Command
     from streamproc.model.controls import RunStatus
     from streamproc.settings import Settings
 
@@ -55,8 +55,8 @@ Wait = Annotated[
     str,
     typer.Option(metavar="TIME", help="How long to wait for a worker's answer, such as 10s, 500ms or 2m; 0: do not."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print the order and what became of it as one JSON object.")]
-Force = Annotated[bool, typer.Option("--force", help="Give the order even if no worker knows the run.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the command and what became of it as one JSON object.")]
+Force = Annotated[bool, typer.Option("--force", help="Give the command even if no worker knows the run.")]
 
 
 @app.command("stop-all", epilog=examples('streamproc stop-all --by ada --why "the deployment is broken"'))
@@ -73,7 +73,7 @@ def stop_all(
 
     Exit 0: a worker has accepted it; 1: the workers refuse it; 2: it was not sent; 3: no worker has answered.
     """
-    _give(kafka_settings(brokers, topic_prefix), _order("stop", "fleet", by, why), wait, as_json)
+    _give(kafka_settings(brokers, topic_prefix), _command("stop", "fleet", by, why), wait, as_json)
 
 
 @app.command("pause-all", epilog=examples('streamproc pause-all --by ada --why "maintenance until noon"'))
@@ -87,7 +87,7 @@ def pause_all(
     topic_prefix: TopicPrefix = None,
 ) -> None:
     """Pause the fleet: work in progress finishes, and no work starts until `clear`. It exits as `stop-all` does."""
-    _give(kafka_settings(brokers, topic_prefix), _order("pause", "fleet", by, why), wait, as_json)
+    _give(kafka_settings(brokers, topic_prefix), _command("pause", "fleet", by, why), wait, as_json)
 
 
 @app.command(
@@ -112,8 +112,8 @@ def clear(
 
     It exits as `stop-all` does.
     """
-    order = _order("clear", _scope("fleet", user=user, tenant=tenant), by, why)
-    _give(kafka_settings(brokers, topic_prefix), order, wait, as_json)
+    command = _command("clear", _scope("fleet", user=user, tenant=tenant), by, why)
+    _give(kafka_settings(brokers, topic_prefix), command, wait, as_json)
 
 
 @app.command(
@@ -148,8 +148,8 @@ def kill(
         run = run_option
     if run is None and user is None and tenant is None:
         raise fail("name a run, --user, --tenant, or --user with --tenant: streamproc kill RUN --why REASON")
-    order = _order("halt" if run is not None else "kill", _scope("", run=run, user=user, tenant=tenant), by, why)
-    _give(log_settings(brokers, topic_prefix), order, wait, as_json, force=force)
+    command = _command("halt" if run is not None else "kill", _scope("", run=run, user=user, tenant=tenant), by, why)
+    _give(log_settings(brokers, topic_prefix), command, wait, as_json, force=force)
 
 
 @app.command(
@@ -195,9 +195,9 @@ def resume(
             raise fail(f"--grant {one}: expected BUDGET=AMOUNT, such as maxRuntimeMs=60000")
         granted[name] = amount
     settings = log_settings(brokers, topic_prefix)
-    order = _order("resume", _scope("", run=run), by, why, granted)
-    order.partition = partition
-    _give(settings, order, wait, as_json, force=force)
+    command = _command("resume", _scope("", run=run), by, why, granted)
+    command.partition = partition
+    _give(settings, command, wait, as_json, force=force)
 
 
 @app.command(epilog=examples('streamproc acknowledge nightly-42 --by ada --why "it finishes by hand"'))
@@ -213,7 +213,7 @@ def acknowledge(
 ) -> None:
     """Acknowledge the halt of a run that goes on for a while: it is not escalated. It exits as `stop-all` does."""
     settings = log_settings(brokers, topic_prefix)
-    _give(settings, _order("acknowledge", _scope("", run=run), by, why), wait, as_json, force=True)
+    _give(settings, _command("acknowledge", _scope("", run=run), by, why), wait, as_json, force=True)
 
 
 def _scope(default: str, **named: str | None) -> str:
@@ -239,119 +239,119 @@ def issuer_name(by: str | None) -> str:
         return "an operator"
 
 
-def _order(verb: str, scope: str, by: str | None, why: str, grant: dict[str, Any] | None = None) -> Order:
-    from streamproc.fleet.commands import Order, read_grant
+def _command(verb: str, scope: str, by: str | None, why: str, grant: dict[str, Any] | None = None) -> Command:
+    from streamproc.fleet.commands import Command, read_grant
 
-    return Order(verb=verb, scope=scope, by=issuer_name(by), why=why, grant=read_grant(grant or {}))
+    return Command(verb=verb, scope=scope, by=issuer_name(by), why=why, grant=read_grant(grant or {}))
 
 
-def _give(settings: Settings, order: Order, wait: str, as_json: bool, *, force: bool = False) -> None:
-    """Send an order, wait for an answer, and print what became of it. Exits as the module says."""
+def _give(settings: Settings, command: Command, wait: str, as_json: bool, *, force: bool = False) -> None:
+    """Send a command, wait for an answer, and print what became of it. Exits as the module says."""
     from streamproc.model.formats import read_duration
 
     if (log := local_log(settings.brokers)) is not None:
-        _give_here(log, order, as_json)
+        _give_here(log, command, as_json)
         return
     try:
         wait_ms = read_duration(wait)
     except ValueError as error:
         raise fail(f"--wait {wait}: {error}") from None
-    answer = OrderAnswer(order, as_json=as_json)
+    answer = CommandAnswer(command, as_json=as_json)
     try:
-        asyncio.run(_follow(settings, order, wait_ms / 1000, answer, force=force))
+        asyncio.run(_follow(settings, command, wait_ms / 1000, answer, force=force))
     except KeyboardInterrupt:
-        if not order.sent:
+        if not command.sent:
             raise
-        raise fail("interrupted: the order is sent, and no answer was waited for", UNANSWERED) from None
+        raise fail("interrupted: the command is sent, and no answer was waited for", UNANSWERED) from None
     stage = answer.finish()
     if stage in ("refused", "unanswered"):
         raise typer.Exit(REFUSED if stage == "refused" else UNANSWERED)
 
 
-def _give_here(log: Path, order: Order, as_json: bool) -> None:
-    """Send an order to the `streamproc up` that writes this log. It decides at once."""
+def _give_here(log: Path, command: Command, as_json: bool) -> None:
+    """Send a command to the `streamproc up` that writes this log. It decides at once."""
     from streamproc.live import client
     from streamproc.live.places import LivePlaces
 
-    if not order.run_id or order.rule.verdict:
-        raise fail("`streamproc up` takes orders about one run: kill, resume and acknowledge; name a run, or --brokers")
+    if not command.run_id or command.rule.verdict:
+        raise fail("`streamproc up` takes kill, resume and acknowledge of one run: name a run, or --brokers")
     socket = LivePlaces(log.parent).socket
     event: dict[str, Any] = {
-        "type": order.rule.event or "operator.stop",
-        "run_id": order.run_id,
-        "event_id": order.id,
-        "by": order.by,
+        "type": command.rule.event or "operator.stop",
+        "run_id": command.run_id,
+        "event_id": command.id,
+        "by": command.by,
     }
-    event |= {"reason": order.why} if order.why else {}
-    if order.rule.needs == "halted":
-        halt = client.post(socket, "/v1/decide", {"run_id": order.run_id})["halt"]
+    event |= {"reason": command.why} if command.why else {}
+    if command.rule.needs == "halted":
+        halt = client.post(socket, "/v1/decide", {"run_id": command.run_id})["halt"]
         if halt is None:
-            raise fail(f"run {clean(order.run_id)} is not halted", REFUSED)
-        if order.verb == "resume":
-            event |= {"halt": halt["id"], "grant": dict(order.grant)}
+            raise fail(f"run {clean(command.run_id)} is not halted", REFUSED)
+        if command.verb == "resume":
+            event |= {"halt": halt["id"], "grant": dict(command.grant)}
     decisions = client.post(socket, "/v1/turns", event)["decisions"]
     if as_json:
-        json_line(json.dumps({"verb": order.verb, "run_id": order.run_id, "decisions": decisions}))
+        json_line(json.dumps({"verb": command.verb, "run_id": command.run_id, "decisions": decisions}))
     else:
         for decision in decisions:
-            line(f"{clean(order.run_id)}: {clean(decision['message'])}")
-        if order.verb == "acknowledge":
-            line(f"{clean(order.run_id)}: acknowledged")
-    if not decisions and order.verb != "acknowledge":
+            line(f"{clean(command.run_id)}: {clean(decision['message'])}")
+        if command.verb == "acknowledge":
+            line(f"{clean(command.run_id)}: acknowledged")
+    if not decisions and command.verb != "acknowledge":
         raise fail(
-            f"`streamproc up` has refused it: run {clean(order.run_id)} is halted already, or has finished", REFUSED
+            f"`streamproc up` has refused it: run {clean(command.run_id)} is halted already, or has finished", REFUSED
         )
 
 
-async def _follow(settings: Settings, order: Order, wait_s: float, answer: OrderAnswer, *, force: bool) -> None:
+async def _follow(settings: Settings, command: Command, wait_s: float, answer: CommandAnswer, *, force: bool) -> None:
     from aiokafka.errors import KafkaError
 
-    from streamproc.fleet.answers import follow_order
+    from streamproc.fleet.answers import follow_command
     from streamproc.fleet.commands import issue, unanswered
     from streamproc.fleet.signing import command_signer
     from streamproc.model.formats import duration
 
-    if order.verb != "acknowledge":
+    if command.verb != "acknowledge":
         command_signer(settings).must_sign()
-    known = order.run_id and order.partition is None  # its status is read from its home
-    status = await _known(settings, order, force=force) if known else None
-    await issue(settings, order)
+    known = command.run_id and command.partition is None  # its status is read from its home
+    status = await _known(settings, command, force=force) if known else None
+    await issue(settings, command)
     if not wait_s:
         return
     end_s = time.monotonic() + wait_s
-    with suppress(StreamprocError, KafkaError, OSError):  # the order is sent, whatever becomes of reading
-        async with follow_order(settings, order, status) as found:
+    with suppress(StreamprocError, KafkaError, OSError):  # the command is sent, whatever becomes of reading
+        async with follow_command(settings, command, status) as found:
             progress = await found.wait(wait_s)
             if found.accepted or progress.over:
                 answer.say(progress, found.decision)
-            if found.accepted and order.stops and not order.run_id:
-                found.expect(await runs_at_work(settings, order))
+            if found.accepted and command.stops and not command.run_id:
+                found.expect(await runs_at_work(settings, command))
                 answer.count(await found.wait(end_s - time.monotonic()), found.stops)
     if answer.progress is None:
-        answer.say(unanswered(order, duration(int(wait_s * 1000))))
+        answer.say(unanswered(command, duration(int(wait_s * 1000))))
 
 
-async def _known(settings: Settings, order: Order, *, force: bool) -> RunStatus | None:
-    """Return the last status of the run of an order. If no worker knows the run, ask; exit if there is no terminal."""
+async def _known(settings: Settings, command: Command, *, force: bool) -> RunStatus | None:
+    """Return the last status of the run of a command. If no worker knows the run, ask; exit if there is no terminal."""
     from streamproc.replay.published import status_of_run
 
-    status = await status_of_run(settings, order.run_id)
+    status = await status_of_run(settings, command.run_id)
     if status is not None and (status.status == "halted" or not status.unpublished):
         if status.status != "running" and not status.unpublished:
-            note(f"run {clean(order.run_id)} is {status.status}, after {plural(status.turns, 'turn')}")
+            note(f"run {clean(command.run_id)} is {status.status}, after {plural(status.turns, 'turn')}")
         return status
-    unknown = unknown_run(settings, order.run_id)
+    unknown = unknown_run(settings, command.run_id)
     if force:
-        note(f"{unknown}. The order is given all the same")
+        note(f"{unknown}. The command is given all the same")
         return status
-    similar = await _similar(settings, order.run_id)
+    similar = await _similar(settings, command.run_id)
     names = f"; similar: {', '.join(map(clean, similar))}" if similar else ""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise fail(
-            f"{unknown}{names}. Nothing was sent: correct the id, or add --force to {order.verb} it all the same"
+            f"{unknown}{names}. Nothing was sent: correct the id, or add --force to {command.verb} it all the same"
         )
-    note(f'no worker knows a run "{clean(order.run_id)}"{names}')
-    if not typer.confirm(f"{order.verb} it all the same?", err=True):
+    note(f'no worker knows a run "{clean(command.run_id)}"{names}')
+    if not typer.confirm(f"{command.verb} it all the same?", err=True):
         raise fail("nothing was sent")
     return status
 

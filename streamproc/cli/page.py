@@ -31,8 +31,9 @@ Turns = Annotated[
         "--turns/--no-turns", help="Follow the turns topic. Without it, turns and costs are those of the last status."
     ),
 ]
-Orders = Annotated[
-    bool, typer.Option("--orders", help="Let people with the right halt and resume runs. Needs a command key.")
+Commands = Annotated[
+    bool,
+    typer.Option("--commands", "--orders", help="Let people with the right halt and resume runs. Needs a command key."),
 ]
 PublicUrl = Annotated[
     str, typer.Option(help="Address under which browsers reach the page, if it is not a loopback address.")
@@ -61,7 +62,7 @@ Group = Annotated[
 @app.command(
     epilog=examples(
         "streamproc page",
-        "streamproc page --orders --db page.db",
+        "streamproc page --commands --db page.db",
         "streamproc page --listen 0.0.0.0:8414 --public-url https://ops.example.com --users page-users",
     )
 )
@@ -70,7 +71,7 @@ def page(
     db: Db = None,
     since: Since = "30d",
     turns: Turns = True,
-    orders: Orders = False,
+    commands: Commands = False,
     policy: Policy = None,
     public_url: PublicUrl = "",
     users: Users = "",
@@ -104,7 +105,9 @@ def page(
     settings = log_settings(brokers, topic_prefix, policy=policy, metrics=metrics, log_style=log_style)
     chosen = load_policy(settings.policy)
     log_to_stderr(log_level, settings.log_style)
-    options = PageOptions(host=host, port=port, db=db, since_ms=time_ms("--since", since), turns=turns, orders=orders)
+    options = PageOptions(
+        host=host, port=port, db=db, since_ms=time_ms("--since", since), turns=turns, commands=commands
+    )
     access = AccessOptions(
         host=host, public_url=public_url, users_file=users, oidc_issuer=oidc_issuer, oidc_client_id=oidc_client_id,
         oidc_scope=oidc_scope, oidc_name_claim=oidc_name, oidc_groups_claim=oidc_groups, trust_header=trust_header,

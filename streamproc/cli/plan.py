@@ -91,7 +91,7 @@ def plan(
 
 
 def _lines(found: Plan) -> Iterator[str]:
-    from streamproc.cli.capacity import spaced
+    from streamproc.cli.capacity import thousands
 
     for row in found.rows:
         if row.value:
@@ -100,7 +100,7 @@ def _lines(found: Plan) -> Iterator[str]:
     yield "what breaks first, as a share of what is possible"
     for bound in found.bounds:
         share = "<1%" if bound.share < 0.01 else f"{bound.share:.0%}" if bound.share < 10 else f"{bound.share:.0f}x"
-        yield f"{share:>8}  {spaced(bound.needs)} of {spaced(bound.allows)} {bound.what}"
+        yield f"{share:>8}  {thousands(bound.needs)} of {thousands(bound.allows)} {bound.what}"
         if bound.share > REMEDY_SHARE:
             yield f"{'':>8}  {bound.remedy}"
     yield ""
@@ -111,14 +111,14 @@ def _lines(found: Plan) -> Iterator[str]:
 
 def _shown(value: float, unit: str) -> str:
     """Format a value in the largest unit of which there is one, or of times, of which there are two."""
-    from streamproc.cli.capacity import spaced
+    from streamproc.cli.capacity import thousands
 
     sizes = (("PB", 1e15), ("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
     times = (("days", 86_400.0), ("h", 3_600.0), ("min", 60.0))
     if not unit:
-        return spaced(value)
+        return thousands(value)
     least = 2 if unit == "s" else 1
     for name, size in times if unit == "s" else sizes:
         if value >= least * size:
-            return f"{spaced(value / size)} {name}{unit.removeprefix('bytes').removeprefix('s')}"
+            return f"{thousands(value / size)} {name}{unit.removeprefix('bytes').removeprefix('s')}"
     return f"{value:.3g} {unit}"

@@ -154,7 +154,7 @@ def commands_of(
 
 def _unknown(run: str, recording: Recording) -> str:
     if run in recording.histories:
-        return f"run {run} is unknown: only orders name it, and it has no turn in {' and '.join(recording.logs[:3])}"
+        return f"run {run} is unknown: only commands name it, and it has no turn in {' and '.join(recording.logs[:3])}"
     known = sorted(recording.run_ids)
     close = get_close_matches(run, known, n=3, cutoff=0.5) or known[:3]
     what = f"; it has {plural(len(known), 'run')}, such as {', '.join(close)}" if known else "; it has no runs"

@@ -50,7 +50,7 @@ Count = Annotated[int | None, typer.Option(min=1, help="Exit after this many eve
 Tui = Annotated[
     bool,
     typer.Option(
-        "--tui", help="Show the fleet on the whole terminal: runs, evidence, orders. Needs the extra streamproc[tui]."
+        "--tui", help="Show the fleet on the whole terminal: runs, evidence, commands. Needs the extra streamproc[tui]."
     ),
 ]
 
@@ -76,7 +76,7 @@ def watch(
 ) -> None:
     """Show control events as they are published: the latest in a terminal, lines elsewhere. Stop it with Ctrl-C.
 
-    With --tui: all runs and their state, live, with orders to halt, resume, pause and stop. --by is who gives them.
+    With --tui: all runs and their state, live, with commands to halt, resume, pause and stop. --by is who gives them.
     """
     jsonl = as_json or format_ == "jsonl"
     if tui:

@@ -55,14 +55,14 @@ async def _both(settings: Settings, reading: Coroutine[Any, Any, T]) -> tuple[T,
 
 async def watched(settings: Settings) -> Watched:
     """Listen to the workers."""
-    from streamproc.fleet.hearing import hear
+    from streamproc.fleet.worker_listener import listen_for_workers
     from streamproc.model.formats import local_time
 
     now_ms = int(time.time() * 1000)
     if local_log(settings.brokers) is not None:
         return Watched(now_ms)
     try:
-        found = await hear(settings)
+        found = await listen_for_workers(settings)
     except StreamprocError:
         return Watched(now_ms)  # what is read fails, too, and says why
     now_ms = int(time.time() * 1000)

@@ -1,4 +1,4 @@
-"""Reports of guards: which runs this process watches, and that it has stopped them, so that an order can be followed.
+"""Reports of guards: which runs this process watches, and that it has stopped them, so that a command can be followed.
 
 They go to the turns topic by a connection of their own, which is opened when a guard has watched a run for a moment or
 has stopped one. They never delay a guard: what cannot be sent is dropped, and who may not write to the topic reports

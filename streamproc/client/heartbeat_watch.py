@@ -17,8 +17,8 @@ from aiokafka import TopicPartition
 
 from streamproc.client.recent_texts import RECENT
 from streamproc.errors import shown
-from streamproc.fleet.hearing import note_contact
 from streamproc.fleet.record_signing import record_signer
+from streamproc.fleet.worker_listener import note_contact
 from streamproc.fleet.workers import DISCONNECTED_AFTER_S, ROLE, WatchState, Workers
 from streamproc.kafka.follow import Follower
 from streamproc.kafka.partitioning import ANY, home_of

@@ -36,7 +36,7 @@ class DemoPage:
 
     async def serve(self, settings: Settings) -> None:
         """Serve the page until SIGINT or SIGTERM."""
-        options = PageOptions(host=HOST, port=0, since_ms=0)  # no orders: see `LastingAgents`
+        options = PageOptions(host=HOST, port=0, since_ms=0)  # no commands: see `LastingAgents`
         await serve_page(settings, load_policy(), options, AccessOptions(host=HOST), self._announce)
 
     def _announce(self, address: str) -> None:

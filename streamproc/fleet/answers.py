@@ -1,4 +1,4 @@
-"""What workers answer to one order, read live from the topics, for a command that waits for it.
+"""What workers answer to one command, read live from the topics, for a command that waits for it.
 
 An answer counts as the guards believe it: if workers sign their records, an unsigned one says nothing. A worker answers
 a command on the control topic (FLEET001, FLEET002), and an event of a run by a decision that names it, by a status that
@@ -19,7 +19,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from streamproc.core.decision import Decision
 from streamproc.fleet.command_events import ISSUED, REFUSED
-from streamproc.fleet.commands import Order, OrderFacts, OrderProgress, StopCounts, progress_of
+from streamproc.fleet.commands import Command, CommandFacts, CommandProgress, StopCounts, progress_of
 from streamproc.fleet.record_signing import read_decision, read_status, record_signer
 from streamproc.kafka import topics
 from streamproc.kafka.reading import Record, open_consumer
@@ -44,35 +44,37 @@ _ENDS: Final = tuple(f'"{kind.type}"'.encode() for kind in (HaltAcknowledged, Ru
 _read_head: Final = msgspec.json.Decoder(_Head).decode
 
 
-class OrderAnswers:
-    """The answers to one order so far. `decision` is the one that names it."""
+class CommandAnswers:
+    """The answers to one command so far. `decision` is the one that names it."""
 
-    def __init__(self, settings: Settings, order: Order, consumer: AIOKafkaConsumer, status: RunStatus | None) -> None:
-        self.order = order
+    def __init__(
+        self, settings: Settings, command: Command, consumer: AIOKafkaConsumer, status: RunStatus | None
+    ) -> None:
+        self.command = command
         self.decision: Decision | None = None
         self._status = status
         self._at_work: set[str] | None = None
         self._stopped: set[str] = set()
         self._consumer = consumer
         self._signer = record_signer(settings)
-        self._facts = OrderFacts(run_status=_state_of(status))
+        self._facts = CommandFacts(run_status=_state_of(status))
         self._readers = {
             settings.topic("control"): self._control, settings.topic("runs"): self._run,
             settings.topic("dead-letter"): self._dead_letter, settings.topic("turns"): self._turn,
         }  # fmt: skip
 
     @property
-    def progress(self) -> OrderProgress:
-        """How far the order is."""
-        return progress_of(self.order, self._facts)
+    def progress(self) -> CommandProgress:
+        """How far the command is."""
+        return progress_of(self.command, self._facts)
 
     @property
     def accepted(self) -> bool:
-        """Whether a worker acts on the order, or has acted."""
+        """Whether a worker acts on the command, or has acted."""
         return self._facts.accepted or self.progress.stage == "obeyed"
 
-    async def wait(self, seconds: float) -> OrderProgress:
-        """Read until nothing more is expected, for so long at most; return how far the order is then."""
+    async def wait(self, seconds: float) -> CommandProgress:
+        """Read until nothing more is expected, for so long at most; return how far the command is then."""
         deadline = time.monotonic() + seconds
         while not self.progress.over and time.monotonic() < deadline:
             left_ms = int(1000 * (deadline - time.monotonic()))
@@ -89,7 +91,7 @@ class OrderAnswers:
         return self._facts.stops
 
     def expect(self, run_ids: Iterable[str]) -> None:
-        """Count from now on which of these runs have stopped: those that were at work when the order came."""
+        """Count from now on which of these runs have stopped: those that were at work when the command came."""
         self._at_work = set(run_ids)
         self._count()
 
@@ -110,7 +112,7 @@ class OrderAnswers:
             head = _read_head(value)
         except (ValueError, RecursionError):
             return
-        place = self.order.place
+        place = self.command.place
         if place is not None and record.timestamp >= place.at_ms and head.run_id.encode() == record.key:
             labels = head.labels or {}
             if head.type != HaltAcknowledged.type or labels.get(GUARD) == "stopped":
@@ -122,23 +124,23 @@ class OrderAnswers:
         if decision is None or not self._signer.accepts("control", record, decision.run_id):
             return
         caused_by = decision.trigger.event_id if decision.trigger is not None else ""
-        if decision.code == REFUSED and f"({self.order.place})" in decision.message:
+        if decision.code == REFUSED and f"({self.command.place})" in decision.message:
             self._facts = replace(self._facts, refused=f"{REFUSED}: {decision.message}")
-        elif caused_by != self.order.id:
+        elif caused_by != self.command.id:
             return
         elif decision.code == ISSUED:
             self._facts = replace(self._facts, accepted=True)
-        elif decision.run_id == self.order.run_id:
+        elif decision.run_id == self.command.run_id:
             self.decision = decision
             self._facts = replace(self._facts, decision=decision.message)
 
     def _run(self, record: Record) -> None:
-        if record.key != self.order.run_id.encode("utf-8", "surrogateescape"):
+        if record.key != self.command.run_id.encode("utf-8", "surrogateescape"):
             return
         status = read_status(record.value)
         if status is None or not self._signer.accepts("runs", record, status.run_id):
             return
-        known, place = self._status, self.order.place
+        known, place = self._status, self.command.place
         if known is not None and status.partition == known.partition and status.offset < known.offset:
             return
         self._status = status
@@ -146,8 +148,8 @@ class OrderAnswers:
         self._facts = replace(self._facts, run_status=_state_of(status), applied=self._facts.applied or applied)
 
     def _dead_letter(self, record: Record) -> None:
-        headers, place = dict(record.headers), self.order.place
-        if place is None or not self.order.rule.event:
+        headers, place = dict(record.headers), self.command.place
+        if place is None or not self.command.rule.event:
             return
         source = tuple(headers.get(f"source.{name}", b"").decode("utf-8", "replace") for name in _SOURCE)
         if source == (place.topic, str(place.partition), str(place.offset)):
@@ -160,23 +162,27 @@ def _state_of(status: RunStatus | None) -> str:
 
 
 @asynccontextmanager
-async def follow_order(
-    settings: Settings, order: Order, status: RunStatus | None = None
-) -> AsyncIterator[OrderAnswers]:
-    """Yield what reads the answers to an order that was sent: it begins a little before that. `status` is the last
+async def follow_command(
+    settings: Settings, command: Command, status: RunStatus | None = None
+) -> AsyncIterator[CommandAnswers]:
+    """Yield what reads the answers to a command that was sent: it begins a little before that. `status` is the last
     known one of its run. Raises `Unavailable`."""
     counts = await topics.partitions(settings)
     roles = (
-        ("control", "runs", "dead-letter") if order.run_id else ("control", "turns") if order.stops else ("control",)
+        ("control", "runs", "dead-letter")
+        if command.run_id
+        else ("control", "turns")
+        if command.stops
+        else ("control",)
     )
     names = [settings.topic(role) for role in roles]  # those that an ACL hides are left out
     places = [TopicPartition(name, number) for name in names for number in range(counts.get(name, 0))]
     async with open_consumer(settings) as consumer:
         consumer.assign(places)
-        sent_ms = order.place.at_ms if order.place is not None else order.at_ms
+        sent_ms = command.place.at_ms if command.place is not None else command.at_ms
         found = await consumer.offsets_for_times(dict.fromkeys(places, sent_ms - CLOCKS_MS))
         ends = await consumer.end_offsets(places)
         for place in places:
             at = found.get(place)
             consumer.seek(place, at.offset if at is not None else ends[place])
-        yield OrderAnswers(settings, order, consumer, status)
+        yield CommandAnswers(settings, command, consumer, status)

@@ -31,14 +31,14 @@ Stage = Literal[
     "sending", "unsent", "sent", "standing", "accepted", "replaced", "refused", "obeyed", "unanswered"
 ]  # fmt: skip
 
-REASON_MIN: Final = 3  # characters: an order without a reason explains nothing afterwards
+REASON_MIN: Final = 3  # characters: a command without a reason explains nothing afterwards
 NUMBER_MAX: Final = 15  # characters of an amount
 
 
 @dataclass(slots=True, kw_only=True)
-class Order:
-    """An order of a person, and what became of sending it: `sent` is None while it is being sent, `problem` says why it
-    was not sent, and `place` is where the broker has stored it."""
+class Command:
+    """A command of an operator: `sent` is None while it is being sent, `problem` says why it was not sent, `place` is
+    where the broker has stored it."""
 
     verb: str
     scope: str
@@ -52,9 +52,9 @@ class Order:
     sent: bool | None = None
     problem: str = ""
     place: StoredAt | None = None
-    command: FleetCommand | None = None
+    record: FleetCommand | None = None
     previous: FleetCommand | None = None
-    """The command as it was sent, and the one of the scope that it replaces; None for an event."""
+    """The record as it was sent, and the one of the scope that it replaces; None for an event."""
     halt: str = ""
     """The id of the decision that a resume lifts; empty: it is read from the status of the run."""
     partition: int | None = None
@@ -83,7 +83,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopCounts:
-    """How many of the runs that were at work when an order came have stopped, as their guards report it, or have
+    """How many of the runs that were at work when a command came have stopped, as their guards report it, or have
     finished. `silent` runs have a guard that reports and has not answered; `names` are some of the others."""
 
     expected: int
@@ -116,8 +116,8 @@ def _do(count: int) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OrderFacts:
-    """What the topics say about an order that was sent. Texts may quote people."""
+class CommandFacts:
+    """What the topics say about a command that was sent. Texts may quote people."""
 
     refused: str = ""
     """Why the workers refuse it, or this reader."""
@@ -133,7 +133,7 @@ class OrderFacts:
     run_status: str = ""
     """Of its run; empty: no worker knows it."""
     stops: StopCounts | None = None
-    """What has come of an order that stops work; None: it is not known, or it stops nothing."""
+    """What has come of a command that stops work; None: it is not known, or it stops nothing."""
 
     @property
     def outcome(self) -> str:
@@ -142,8 +142,8 @@ class OrderFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OrderProgress:
-    """The last stage that an order has reached, why, and what has come of it. Texts may quote people."""
+class CommandProgress:
+    """The last stage that a command has reached, why, and what has come of it. Texts may quote people."""
 
     stage: Stage
     note: str
@@ -156,7 +156,7 @@ class OrderProgress:
 
     @property
     def sentence(self) -> str:
-        """How far the order is, as a sentence."""
+        """How far the command is, as a sentence."""
         return f"It is {WORDS[self.stage]}: {self.note.removesuffix('.')}."
 
 
@@ -172,70 +172,70 @@ APPLIED: Final = {
 }  # fmt: skip
 
 
-def progress_of(order: Order, facts: OrderFacts) -> OrderProgress:
-    """Return how far an order is, by what the topics say."""
-    if order.sent is None:
-        return OrderProgress(stage="sending", note="the broker has not confirmed it yet")
-    if not order.sent:
-        return OrderProgress(stage="unsent", note=order.problem)
-    if facts.refused and not (order.rule.event and facts.decision):
-        return OrderProgress(stage="refused", note=facts.refused)
-    if order.rule.event:
-        return _of_event(order, facts)
-    return _of_run(facts) if order.run_id else _of_many(facts)
+def progress_of(command: Command, facts: CommandFacts) -> CommandProgress:
+    """Return how far a command is, by what the topics say."""
+    if command.sent is None:
+        return CommandProgress(stage="sending", note="the broker has not confirmed it yet")
+    if not command.sent:
+        return CommandProgress(stage="unsent", note=command.problem)
+    if facts.refused and not (command.rule.event and facts.decision):
+        return CommandProgress(stage="refused", note=facts.refused)
+    if command.rule.event:
+        return _of_event(command, facts)
+    return _of_run(facts) if command.run_id else _of_many(facts)
 
 
-def _of_event(order: Order, facts: OrderFacts) -> OrderProgress:
-    if order.rule.verdict:  # workers check it, and publish nothing about it
-        return OrderProgress(stage="obeyed", note="it is stored with the run, and `backtest` counts it")
+def _of_event(command: Command, facts: CommandFacts) -> CommandProgress:
+    if command.rule.verdict:  # workers check it, and publish nothing about it
+        return CommandProgress(stage="obeyed", note="it is stored with the run, and `backtest` counts it")
     if facts.decision:
-        return OrderProgress(stage="obeyed", note=facts.decision)
+        return CommandProgress(stage="obeyed", note=facts.decision)
     if not facts.applied:
-        return OrderProgress(stage="sent", note="no worker has answered yet")
-    nothing = f"the run is {facts.run_status}, not halted: there was nothing to {order.verb}"
-    return OrderProgress(stage="obeyed", note=APPLIED.get((order.verb, facts.run_status), nothing))
+        return CommandProgress(stage="sent", note="no worker has answered yet")
+    nothing = f"the run is {facts.run_status}, not halted: there was nothing to {command.verb}"
+    return CommandProgress(stage="obeyed", note=APPLIED.get((command.verb, facts.run_status), nothing))
 
 
-def _of_run(facts: OrderFacts) -> OrderProgress:
+def _of_run(facts: CommandFacts) -> CommandProgress:
     known = facts.accepted or facts.standing or bool(facts.decision)
     if known and (facts.decision or facts.run_status == "halted"):
-        return OrderProgress(stage="obeyed", note="the run is halted", outcome=facts.outcome)
+        return CommandProgress(stage="obeyed", note="the run is halted", outcome=facts.outcome)
     if known and facts.run_status == "finished":
-        return OrderProgress(stage="obeyed", note="the run has finished", outcome=facts.outcome)
+        return CommandProgress(stage="obeyed", note="the run has finished", outcome=facts.outcome)
     unknown = "" if facts.run_status else ", and no worker knows this run"
     if facts.accepted:
-        return OrderProgress(stage="accepted", note=f"workers act on it{unknown}", outcome=facts.outcome)
+        return CommandProgress(stage="accepted", note=f"workers act on it{unknown}", outcome=facts.outcome)
     if facts.standing:
-        return OrderProgress(stage="standing", note=f"guards and workers act on it{unknown}", outcome=facts.outcome)
-    return OrderProgress(stage="sent", note="the broker has stored it")
+        return CommandProgress(stage="standing", note=f"guards and workers act on it{unknown}", outcome=facts.outcome)
+    return CommandProgress(stage="sent", note="the broker has stored it")
 
 
-def _of_many(facts: OrderFacts) -> OrderProgress:
+def _of_many(facts: CommandFacts) -> CommandProgress:
     if facts.replaced:
-        return OrderProgress(stage="replaced", note="by a later order to the same scope", outcome=facts.outcome)
+        return CommandProgress(stage="replaced", note="by a later command to the same scope", outcome=facts.outcome)
     if facts.accepted:
         stage: Stage = "obeyed" if facts.stops is None or facts.stops.complete else "accepted"
-        return OrderProgress(stage=stage, note="the workers act on it", outcome=facts.outcome)
+        return CommandProgress(stage=stage, note="the workers act on it", outcome=facts.outcome)
     if facts.standing:
-        return OrderProgress(stage="standing", note="guards act on it", outcome=facts.outcome)
-    return OrderProgress(stage="sent", note="the broker has stored it")
+        return CommandProgress(stage="standing", note="guards act on it", outcome=facts.outcome)
+    return CommandProgress(stage="sent", note="the broker has stored it")
 
 
-def order_line(order: Order, found: OrderProgress) -> str:
-    """Return the line about an order and how far it is. It may quote people."""
-    said = (f"{order.verb} {order.target}", WORDS[found.stage], found.note, found.outcome)
+def progress_line(command: Command, found: CommandProgress) -> str:
+    """Return the line about a command and how far it is. It may quote people."""
+    said = (f"{command.verb} {command.target}", WORDS[found.stage], found.note, found.outcome)
     return ": ".join(filter(None, said))
 
 
-def unanswered(order: Order, waited: str) -> OrderProgress:
-    """Return what is true of an order that no worker has answered in time."""
-    guards = "" if order.rule.event else "guards that can verify it act on it at once, and "
+def unanswered(command: Command, waited: str) -> CommandProgress:
+    """Return what is true of a command that no worker has answered in time."""
+    guards = "" if command.rule.event else "guards that can verify it act on it at once, and "
     note = f"no worker answered within {waited}: {guards}it holds when a worker returns; do not repeat it"
-    return OrderProgress(stage="unanswered", note=note)
+    return CommandProgress(stage="unanswered", note=note)
 
 
 def read_reason(text: str, rule: VerbRule | None = None) -> str:
-    """Return a reason as it is sent; an order by `rule` may need none. Raises `InvalidEvent`."""
+    """Return a reason as it is sent; a command by `rule` may need none. Raises `InvalidEvent`."""
     why = " ".join(text.split())
     if not why and rule is not None and rule.verdict:
         return ""
@@ -268,48 +268,48 @@ def read_scope(user: str, tenant: str) -> str:
     return scope_of("user", user) if user else scope_of("tenant", tenant)
 
 
-async def issue(settings: Settings, order: Order) -> None:
-    """Sign an order and send it; return once the broker has stored it.
+async def issue(settings: Settings, command: Command) -> None:
+    """Sign a command and send it; return once the broker has stored it.
 
     Raises `InvalidSettings` if every receiver would refuse it, `InvalidEvent` and `Unavailable`.
     """
-    status = order.rule.status
+    status = command.rule.status
     if status is None:
-        await _issue_event(settings, order)
+        await _issue_event(settings, command)
     else:
-        order.command, order.previous, order.place = await issue_command(
-            settings, status, order.scope, order.by, order.why, command_id=order.id
+        command.record, command.previous, command.place = await issue_command(
+            settings, status, command.scope, command.by, command.why, command_id=command.id
         )
-    order.sent = True
+    command.sent = True
 
 
-async def _issue_event(settings: Settings, order: Order) -> None:
+async def _issue_event(settings: Settings, command: Command) -> None:
     signer = command_signer(settings)
     given: dict[str, Any] = {}
-    verdict = order.rule.verdict
-    if not order.halt and (verdict or (order.verb == "resume" and signer.required)):
-        order.halt = await halt_to_lift(settings, order.run_id, order.partition)
-    if verdict and order.halt == NO_HALT:
+    verdict = command.rule.verdict
+    if not command.halt and (verdict or (command.verb == "resume" and signer.required)):
+        command.halt = await halt_to_lift(settings, command.run_id, command.partition)
+    if verdict and command.halt == NO_HALT:
         what = "is not halted, so there is nothing to say about its halt"
         raise InvalidEvent(
-            (Problem(f"run {order.run_id}", what, "look at its status: it was resumed, or has finished"),)
+            (Problem(f"run {command.run_id}", what, "look at its status: it was resumed, or has finished"),)
         )
     if verdict:
-        given = {"verdict": verdict, "decision": order.halt}
-    elif order.verb == "resume":
-        given = {"grant": dict(order.grant), "halt": order.halt}
+        given = {"verdict": verdict, "decision": command.halt}
+    elif command.verb == "resume":
+        given = {"grant": dict(command.grant), "halt": command.halt}
     event = fingerprint(
         parse_raw(
-            {"type": order.rule.event, "run_id": order.run_id, "event_id": order.id, "by": order.by,
-             "reason": order.why, **given}
+            {"type": command.rule.event, "run_id": command.run_id, "event_id": command.id, "by": command.by,
+             "reason": command.why, **given}
         )
     )  # fmt: skip
     if isinstance(event, wire.OperatorEvent):
         signer.must_sign()
-        signer.sign_event(event, max(int(time.time() * 1000), await _after_kill_ms(settings, order.scope)))
-    home = await home_partition(settings, order.run_id)  # reports a missing topic at once
-    to = home if order.partition is None else order.partition
-    order.place = await store(settings, "turns", event.run_id.encode(), wire.encode(event), to)
+        signer.sign_event(event, max(int(time.time() * 1000), await _after_kill_ms(settings, command.scope)))
+    home = await home_partition(settings, command.run_id)  # reports a missing topic at once
+    to = home if command.partition is None else command.partition
+    command.place = await store(settings, "turns", event.run_id.encode(), wire.encode(event), to)
 
 
 async def _after_kill_ms(settings: Settings, scope: str) -> int:
@@ -321,12 +321,12 @@ async def _after_kill_ms(settings: Settings, scope: str) -> int:
     return 0
 
 
-async def deliver(settings: Settings, order: Order) -> None:
+async def deliver(settings: Settings, command: Command) -> None:
     """Do the same, and note in the order why it was not sent."""
     try:
-        await issue(settings, order)
+        await issue(settings, command)
     except StreamprocError as error:
-        order.sent, order.problem = False, str(error)
+        command.sent, command.problem = False, str(error)
 
 
 def signing_first(settings: Settings, name: str) -> Settings:

@@ -26,11 +26,6 @@ class Fleet:
         self._ids: Newest[str, None] = Newest(IDS_MAX)
 
     @property
-    def order(self) -> FleetCommand | None:
-        """An alias of `command`."""
-        return self.command
-
-    @property
     def status(self) -> Status:
         """``CLEAR``, ``PAUSE`` or ``STOP``."""
         return self.command.status if self.command is not None else "CLEAR"

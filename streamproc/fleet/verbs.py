@@ -1,4 +1,4 @@
-"""What people can order: what each order needs and does, the words for it, and what a resume grants."""
+"""What people can command: what each command needs and does, the words for it, and what a resume grants."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WHOLE: Final = frozenset({FLEET})
 
 @dataclass(frozen=True, slots=True)
 class VerbRule:
-    """What an order needs and does. `title`, `short` (of a row's button) and `what` are for people."""
+    """What a command needs and does. `title`, `short` (of a row's button) and `what` are for people."""
 
     title: str
     what: str

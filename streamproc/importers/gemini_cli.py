@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from streamproc.importers.content import at_path, exited, items, mapping, string, sums_at, text_of, utc
-from streamproc.importers.fitting import fitted, name
+from streamproc.importers.event_limits import fit_to_limits, name
 from streamproc.importers.imported import Format, Import, Imported, ImportTally
 from streamproc.importers.log_file import LogFile, Sample
 
@@ -76,7 +76,7 @@ def read(log: LogFile, reading: Import) -> Iterator[Imported]:
             tally.repeated += 1
             continue
         for event in _events(message, session, message_id, tally):
-            yield Imported(fitted(event), number, unit)
+            yield Imported(fit_to_limits(event), number, unit)
 
 
 def _is_prompt(message: dict[str, Any], former: dict[str, Any]) -> bool:

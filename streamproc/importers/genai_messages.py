@@ -63,7 +63,7 @@ class ModelInput(NamedTuple):
     prompt: str = ""  # that message, if it is a text
 
 
-def said(value: Any) -> ModelAnswer:
+def model_answer(value: Any) -> ModelAnswer:
     """Return the text and the calls of a model's answer, in any of the known shapes."""
     value = parsed(value)
     texts: list[str] = []
@@ -161,7 +161,7 @@ def _as_json(value: Any, depth: int) -> Any:
     return value if isinstance(value, (str, int, float, bool)) or value is None else repr(value)
 
 
-def told(value: Any) -> ModelInput:
+def model_input(value: Any) -> ModelInput:
     """Return the results of tools after the model's last answer, and whether a person wrote the last message."""
     messages = parsed(value)
     if isinstance(messages, dict):

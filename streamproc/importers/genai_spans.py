@@ -18,8 +18,8 @@ from streamproc.importers.genai_messages import (
     ModelInput,
     arguments,
     as_id,
-    said,
-    told,
+    model_answer,
+    model_input,
     unflattened,
 )
 from streamproc.importers.trace_steps import AGENT, CONTROL_FLOW, MODEL, QUERY, SCOPE, TOOL, Step, failed
@@ -211,7 +211,7 @@ def _answer(span: SpanRecord) -> ModelAnswer:
     for place in (*_answers(span), *(attributes.get(name) for name in names.PLAIN_OUTPUTS)):
         if place in (None, "", []) or _is_cut(place) or _is_broken(place):
             continue
-        found = said(place)
+        found = model_answer(place)
         if found.text or found.calls:
             return found
     return ModelAnswer("", [])
@@ -243,7 +243,7 @@ def _heard(span: SpanRecord) -> ModelInput:
     places.append([message for message in messages if message])
     for place in places:
         if place and not _is_broken(place):
-            return told(place)
+            return model_input(place)
     return ModelInput({}, by_person=False)
 
 

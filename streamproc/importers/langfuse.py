@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from streamproc.importers.content import at_path, count, first_text, items, mapping, string, utc_ms
-from streamproc.importers.genai_messages import arguments, as_id, call_id_in, said, told
+from streamproc.importers.genai_messages import arguments, as_id, call_id_in, model_answer, model_input
 from streamproc.importers.genai_names import CALL_ID, DEFERRED
 from streamproc.importers.genai_spans import agent_name, kind_by_attributes, unwrapped_args
 from streamproc.importers.imported import Format, Import, Imported, any_row
@@ -142,7 +142,7 @@ def _read_tool(step: Step, row: _Row, attributes: dict[str, Any]) -> None:
 
 
 def _read_model(step: Step, row: _Row) -> None:
-    step.talks(told(twice_parsed(row["input"])), said(twice_parsed(row["output"])))
+    step.talks(model_input(twice_parsed(row["input"])), model_answer(twice_parsed(row["output"])))
     step.model = string(row["model"]) or string(row["providedModelName"])
     step.usage = _usage(row)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from streamproc.importers.content import at_path, items, mapping, string, usage_at, utc_ms
-from streamproc.importers.genai_messages import arguments, as_id, said, told
+from streamproc.importers.genai_messages import arguments, as_id, model_answer, model_input
 from streamproc.importers.genai_spans import unwrapped_args
 from streamproc.importers.imported import Format, Import, Imported, any_row
 from streamproc.importers.log_file import LogFile
@@ -171,7 +171,7 @@ def _read_tool(step: Step, run: dict[str, Any]) -> None:
 
 def _read_model(step: Step, run: dict[str, Any], metadata: dict[str, Any]) -> None:
     outputs = run.get("outputs")
-    step.talks(told(run.get("inputs")), said(outputs or ""))
+    step.talks(model_input(run.get("inputs")), model_answer(outputs or ""))
     step.model = next((found for name in MODEL_NAMES if (found := string(metadata.get(name)))), "")
     step.provider = string(metadata.get("ls_provider"))
     step.usage = _usage(run, mapping(outputs))

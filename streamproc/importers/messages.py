@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from streamproc.importers import mini_swe_agent
 from streamproc.importers.content import at_path, first_text, items, mapping, string, text_of
-from streamproc.importers.fitting import name, seconds
+from streamproc.importers.event_limits import name, seconds
 from streamproc.importers.imported import Format, Import, Imported, ImportTally
 from streamproc.importers.log_file import LogFile, Sample
 from streamproc.importers.pairing import Pairing

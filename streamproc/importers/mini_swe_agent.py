@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from streamproc.importers.content import at_path, exited, first_text, items, mapping, string, text_of
-from streamproc.importers.fitting import finished, seconds
+from streamproc.importers.event_limits import finished, seconds
 from streamproc.importers.imported import Format, Import, Imported
 from streamproc.importers.log_file import LogFile, Sample
 from streamproc.importers.pairing import Pairing

@@ -14,7 +14,7 @@ import orjson
 
 from streamproc.errors import InvalidEvent, Problem
 from streamproc.importers.content import at_path, first_text, items, mapping, string, sums_at
-from streamproc.importers.fitting import fitted, name
+from streamproc.importers.event_limits import fit_to_limits, name
 from streamproc.importers.imported import Format, Import, Imported, ImportTally
 from streamproc.importers.log_bytes import open_regular, read_beside
 from streamproc.importers.log_file import LogFile, Sample
@@ -220,7 +220,7 @@ class SessionReader:
             "event_id": f"{message.get('id') or self.run_id}/{self._number}/{self._steps}",
             "model": message.get("modelID"), "provider": message.get("providerID"),
         }  # fmt: skip
-        yield Imported(fitted({**self._base, **scope, **turn}), self._number, self._unit)
+        yield Imported(fit_to_limits({**self._base, **scope, **turn}), self._number, self._unit)
         if declined:
             yield self._heard(self._number, turn.get("at"))
 
@@ -234,7 +234,7 @@ class SessionReader:
             yield from self.end()
 
     def _heard(self, number: int, at: Any) -> Imported:
-        return Imported(fitted({**self._base, "type": "user.message", "at": at}), number, self._unit)
+        return Imported(fit_to_limits({**self._base, "type": "user.message", "at": at}), number, self._unit)
 
 
 def _given(title: Any) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from streamproc.importers.content import at_path, exited, first_text, items, mapping, string, text_of, usage_at, utc
-from streamproc.importers.fitting import finished, name
+from streamproc.importers.event_limits import finished, name
 from streamproc.importers.imported import Format, Import, Imported, ImportTally
 from streamproc.importers.log_bytes import read_beside
 from streamproc.importers.log_file import LogFile, Sample

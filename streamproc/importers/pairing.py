@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from streamproc.importers.fitting import fitted
+from streamproc.importers.event_limits import fit_to_limits
 from streamproc.importers.imported import Imported
 
 WAITING_MAX: Final = 32  # events of a run that a call without a result holds back: memory stays flat
@@ -124,4 +124,4 @@ class Pairing:
                 self._open[key] = [one for one in calls if one[0] is not waiting]
                 if not self._open[key]:
                     del self._open[key]
-        return Imported(fitted(waiting.event), waiting.number, waiting.unit)
+        return Imported(fit_to_limits(waiting.event), waiting.number, waiting.unit)

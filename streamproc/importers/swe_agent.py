@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from streamproc.errors import InvalidEvent, Problem
 from streamproc.importers.content import items, mapping, string, text_of
-from streamproc.importers.fitting import finished, fitted, seconds
+from streamproc.importers.event_limits import finished, fit_to_limits, seconds
 from streamproc.importers.imported import Format, Import, Imported
 from streamproc.importers.log_file import LogFile, Sample
 from streamproc.model.expansion import parsed
@@ -87,7 +87,7 @@ def _run(document: dict[str, Any], base: dict[str, Any], reading: Import) -> Ite
         if number == len(steps):
             turn["artifact"] = string(info.get("submission"))
             turn["usage"] = {**turn["usage"], **_total(info)}
-        yield Imported(fitted(turn), number, "step")
+        yield Imported(fit_to_limits(turn), number, "step")
     status = info.get("exit_status")
     if isinstance(status, (str, int)) and status != "":
         yield Imported(finished(base["run_id"], str(status)), max(1, len(steps)), "step")

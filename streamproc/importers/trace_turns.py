@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from streamproc.fingerprint.requests import Prompt
 from streamproc.importers.content import without_blanks
-from streamproc.importers.fitting import fitted, name
+from streamproc.importers.event_limits import fit_to_limits, name
 from streamproc.importers.trace_events import TraceCounts, TraceEvent, TraceOptions, places_beside
 from streamproc.importers.trace_steps import AGENT, MODEL, QUERY, RETRYABLE, SCOPE, TOOL, UNSET, WORKING, Step, Tree
 from streamproc.model.raw_fields import SCOPE_MAX
@@ -95,7 +95,7 @@ class _Trace:
             at = first.start or first.end
             event = {"type": "user.message", "run_id": run_id, "at": at or None, **self._scope(first)}
             event["event_id"] = f"{self._event_id(first)}:user"
-            self.found.append(TraceEvent(fitted(event), first.number, at))
+            self.found.append(TraceEvent(fit_to_limits(event), first.number, at))
 
     def _model(self, step: Step) -> None:
         node = self._node(step)
@@ -169,7 +169,7 @@ class _Trace:
         if not turn.siblings:
             turn.siblings[turn.event["event_id"]] = list(calls)
         known = _known([call])
-        added = fitted({"tool_calls": known}).get("tool_calls", [])
+        added = fit_to_limits({"tool_calls": known}).get("tool_calls", [])
         turn.siblings[name(self._event_id(step))] = added
         turn.blank_calls += 1 - len(known)
         calls += added
@@ -230,7 +230,7 @@ class _Trace:
         model = spent or step
         event |= {"model": model.model, "provider": model.provider, "usage": _usage(step, spent)}
         event["request"] = fields.get("request") or model.request
-        turn = TraceEvent(fitted(event), step.number, step.end or step.start, len(made) - len(known))
+        turn = TraceEvent(fit_to_limits(event), step.number, step.end or step.start, len(made) - len(known))
         self.found.append(turn)
         return turn
 
@@ -260,7 +260,7 @@ class _Trace:
                 event = {"type": "run.finished", "run_id": run_id, "at": at}
                 event["event_id"] = f"{self._event_id(step)}:end"
                 event["status"] = "error" if step.error else "ok"
-                self.found.append(TraceEvent(fitted(event), step.number, at))
+                self.found.append(TraceEvent(fit_to_limits(event), step.number, at))
 
     # Who acted, and in which run
 

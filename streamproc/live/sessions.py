@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from streamproc.errors import InvalidEvent, Problem
 from streamproc.importers.content import exited, items, mapping, string, text_of
-from streamproc.importers.fitting import fitted
+from streamproc.importers.event_limits import fit_to_limits
 from streamproc.importers.gemini_cli import unwrapped
 from streamproc.importers.raw_turns import RunScope, session_scope
 from streamproc.live.judge import BaseJudge, stored_id
@@ -278,4 +278,4 @@ def _context(event: str, text: str) -> dict[str, Any]:
 def _events(judge: BaseJudge, raws: list[RawTurn]) -> Iterator[Event]:
     for raw in raws:
         small = len(repr(raw)) <= CONTENT_MAX  # the log of this machine has texts, as the transcripts have
-        yield judge.read(fitted(raw), include_content=small)
+        yield judge.read(fit_to_limits(raw), include_content=small)

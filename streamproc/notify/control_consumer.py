@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Final
 from aiokafka import TopicPartition
 
 from streamproc.errors import InvalidEvent
-from streamproc.fleet.hearing import WorkerListener, ends_of_turns
 from streamproc.fleet.record_signing import record_signer
 from streamproc.fleet.watching import Watching, watching_of
+from streamproc.fleet.worker_listener import WorkerListener, ends_of_turns
 from streamproc.kafka.follow import Topic
 from streamproc.kafka.group import GroupFollower
 from streamproc.kafka.session import Outage, run_until_one_ends

@@ -44,10 +44,10 @@ CREATE INDEX controls_by_run ON controls (run_id, time_ms);
 CREATE INDEX controls_by_command ON controls (command, run_id) WHERE command != '';
 CREATE TABLE policies (name TEXT, version TEXT, hash TEXT, first_ms INTEGER NOT NULL, last_ms INTEGER NOT NULL,
     decisions INTEGER NOT NULL, PRIMARY KEY (name, version, hash)) WITHOUT ROWID;
-CREATE TABLE orders (id TEXT PRIMARY KEY, scope TEXT NOT NULL, status TEXT NOT NULL, by TEXT NOT NULL,
+CREATE TABLE commands (id TEXT PRIMARY KEY, scope TEXT NOT NULL, status TEXT NOT NULL, by TEXT NOT NULL,
     why TEXT NOT NULL, at_ms INTEGER NOT NULL, time_ms INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL);
-CREATE INDEX orders_by_scope ON orders (scope, state);
-CREATE INDEX orders_by_time ON orders (time_ms);
+CREATE INDEX commands_by_scope ON commands (scope, state);
+CREATE INDEX commands_by_time ON commands (time_ms);
 CREATE TABLE guards (run_id TEXT, host TEXT, seen_ms INTEGER NOT NULL, stopped_ms INTEGER NOT NULL,
     PRIMARY KEY (run_id, host)) WITHOUT ROWID;
 CREATE INDEX guards_by_time ON guards (seen_ms);
@@ -61,7 +61,7 @@ CREATE TABLE refused (partition INTEGER, position INTEGER, at_ms INTEGER NOT NUL
     headers BLOB NOT NULL, PRIMARY KEY (partition, position)) WITHOUT ROWID;
 CREATE INDEX refused_by_time ON refused (at_ms);
 {SERIES_SCHEMA}"""
-TABLES: Final = ("meta", "offsets", "runs", "controls", "policies", "orders", "guards", "points", "accounts",
+TABLES: Final = ("meta", "offsets", "runs", "controls", "policies", "commands", "guards", "points", "accounts",
           "refused", *SERIES_TABLES)  # fmt: skip
 
 

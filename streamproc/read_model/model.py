@@ -18,10 +18,10 @@ from streamproc.fleet.record_signing import RecordSigner, read_decision, read_st
 from streamproc.fleet.signing import CommandSigner
 from streamproc.kafka.partitioning import EVERYWHERE
 from streamproc.read_model.account_table import AccountTable, account_news, limit_news
+from streamproc.read_model.command_table import CommandTable, command_news
 from streamproc.read_model.database import Database
 from streamproc.read_model.decision_table import DecisionTable, decision_news
 from streamproc.read_model.guard_table import GuardTable
-from streamproc.read_model.order_table import OrderTable, command_news
 from streamproc.read_model.queries import Queries
 from streamproc.read_model.refused_table import RefusedTable, refused_news
 from streamproc.read_model.rows import Changes
@@ -64,7 +64,7 @@ class ReadModel(Queries):
         self._authority = CommandSigner(Keyring(), "", required=False)
         self._runs, self._decisions = RunTable(self._db), DecisionTable(self._db)
         self._series = SeriesTable(self._db)
-        self._turn_table, self._orders = TurnTable(self._db, self._series), OrderTable(self._db)
+        self._turn_table, self._commands = TurnTable(self._db, self._series), CommandTable(self._db)
         self._accounts, self._refused = AccountTable(self._db), RefusedTable(self._db)
         self._guards = GuardTable(self._db)
         self._folded = (self._runs, self._decisions, self._turn_table, self._series)
@@ -73,9 +73,9 @@ class ReadModel(Queries):
             "runs": self._status, "activity": self._current, "control": self._decision, "commands": self._command,
             "turns": self._turn, "accounts": account_news, "spend": limit_news, "dead-letter": refused_news,
         }  # fmt: skip
-        self._tables: dict[str, OrderTable | AccountTable | RefusedTable | GuardTable] = {
-            "commands": self._orders, "accounts": self._accounts, "spend": self._accounts, "dead-letter": self._refused,
-            "turns": self._guards,
+        self._tables: dict[str, CommandTable | AccountTable | RefusedTable | GuardTable] = {
+            "commands": self._commands, "accounts": self._accounts, "spend": self._accounts,
+            "dead-letter": self._refused, "turns": self._guards,
         }  # fmt: skip
         self._next = self._read_offsets()
 
@@ -145,7 +145,7 @@ class ReadModel(Queries):
         self._transactions += 1
         if self._transactions % TRIM_EVERY == 0:
             with self._transaction():
-                for one in (*self._folded, self._orders, self._accounts, self._refused, self._guards):
+                for one in (*self._folded, self._commands, self._accounts, self._refused, self._guards):
                     one.trim()
         return changes
 

@@ -66,7 +66,7 @@ NAMES_MAX: Final = 500
 SPEND_WINDOW: Final = "15m"  # over which the rate of spend is taken
 RATE_MS: Final = 60_000  # over which turns per second are counted
 DELAYS_MAX: Final = 1_000  # decisions whose delays make the median: the latest ones
-SILENT_SHOWN: Final = 5  # runs that do not answer an order to stop
+SILENT_SHOWN: Final = 5  # runs that do not answer a command to stop
 LATEST_MS: Final = 1 << 62
 STOPPED: Final = "code IN (" + ", ".join(f"'{code}'" for code in sorted(DELIBERATE)) + ")"
 DECISION_COLUMNS: Final = (
@@ -117,8 +117,8 @@ class Queries:
         by_shown = dict(self._all("SELECT shown, count(*) FROM runs GROUP BY shown"))
         lost = Counter(dict(self._all(f"SELECT shown, count(*) FROM runs WHERE {GROUPS['lost']} GROUP BY shown",
                                       str(self._lost_ms(now_ms)))))  # fmt: skip
-        order = self._one("SELECT status, by, why FROM orders WHERE scope = ? AND state = 'standing'", FLEET)
-        status, by, why = order or ("CLEAR", "", "")
+        command = self._one("SELECT status, by, why FROM commands WHERE scope = ? AND state = 'standing'", FLEET)
+        status, by, why = command or ("CLEAR", "", "")
         stopped = self._one(f"SELECT count(*) FROM runs WHERE {GROUPS['halted']} AND {STOPPED}")[0]
         window = WINDOWS[SPEND_WINDOW]
         slot = now_ms // window.step_ms
@@ -216,7 +216,7 @@ class Queries:
         """Return commands, the newest first: the latest of each scope (which may be a CLEAR), or all that were seen."""
         rows = self._all(
             "SELECT id, scope, status, by, why, at_ms, state, reason, (SELECT count(DISTINCT run_id) FROM controls "
-            "WHERE command = orders.id AND command != '') FROM orders "
+            "WHERE command = commands.id AND command != '') FROM commands "
             "WHERE state = 'standing' OR NOT ? ORDER BY time_ms DESC, id LIMIT ?",
             standing,
             ROWS_MAX,
@@ -282,7 +282,7 @@ class Queries:
         return count
 
     def stops(self, scope: str, since_ms: int) -> StopCounts:
-        """Return what has come of an order that was given then to stop a scope: of the runs that were at work."""
+        """Return what has come of a command that was given then to stop a scope: of the runs that were at work."""
         where, values = in_scope(scope)
         found = (
             f"WITH found AS (SELECT run_id, shown = {FINISHED} AS over, count(host) AS guards, "

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 from aiokafka import TopicPartition
 
 from streamproc.errors import Unavailable
-from streamproc.fleet.hearing import note_contact
 from streamproc.fleet.record_signing import record_signer
 from streamproc.fleet.signing import command_signer
 from streamproc.fleet.watching import Watching, watching_of
+from streamproc.fleet.worker_listener import note_contact
 from streamproc.fleet.workers import ROLE as WORKERS, Workers
 from streamproc.kafka.follow import BEGINNING, Follower, Topic
 from streamproc.kafka.local_log import LocalFollower

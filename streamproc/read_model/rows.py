@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-DELIBERATE: Final = frozenset({"OPERATOR001"})  # codes of halts that a person has ordered
+DELIBERATE: Final = frozenset({"OPERATOR001"})  # codes of halts that a person has issued
 RunGroup = Literal["halted", "warned", "others", "lost"]
 
 
@@ -39,7 +39,7 @@ class LiveRun:
 
     @property
     def stopped(self) -> bool:
-        """Whether a person has ordered its halt."""
+        """Whether a person has issued its halt."""
         return self.status == "halted" and self.code in DELIBERATE
 
     @property

@@ -1,4 +1,4 @@
-"""Filters, groups and orders of runs and decisions, as conditions of SQL and as tests of one row."""
+"""Filters, groups and commands of runs and decisions, as conditions of SQL and as tests of one row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOST_MS: Final = "CAST(? AS INTEGER)"  # a running run without an event since th
 GROUPS: Final = {
     "halted": f"shown = {SHOWN['halted']}",
     "warned": f"shown = {SHOWN['warned']} AND at_ms >= {LOST_MS}",
-    # A range, so that the index has the order.
+    # A range, so that the index has the command.
     "others": f"shown >= {SHOWN['others']} AND (shown = {FINISHED} OR at_ms >= {LOST_MS})",
     "lost": f"{RUNNING} AND at_ms < {LOST_MS}",
 }
@@ -42,7 +42,7 @@ SORTS: Final[dict[str, tuple[str, ...]]] = {
 
 
 def run_order(sort: str) -> str:
-    """Return the columns to order runs by."""
+    """Return the columns to command runs by."""
     columns = SORTS.get(sort.removeprefix("-"))
     if columns is None:
         return "shown, rank DESC, run_id"

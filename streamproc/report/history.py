@@ -130,7 +130,7 @@ class RunHistory:
         self.spent = (0, 0)
         self.scope: Scope | None = None
         self.finished = self.has_content = False
-        self.unpublished = False  # only orders name the run
+        self.unpublished = False  # only commands name the run
         self.open_nodes: tuple[str, ...] = ()  # of turns that have begun and not ended
         self.first_event: Place | None = None
         self.last_event: Place | None = None

@@ -1,4 +1,4 @@
-"""The application: it follows the read model, opens screens, and sends orders."""
+"""The application: it follows the read model, opens screens, and sends commands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.css.query import NoMatches
 
 from streamproc.errors import plural
-from streamproc.fleet.commands import Order
+from streamproc.fleet.commands import Command
 from streamproc.fleet.verbs import RULES, VerbRule
 from streamproc.kafka.reading import partition_count
 from streamproc.model.escaping import escape
@@ -24,10 +24,10 @@ from streamproc.read_model.reader import ModelReader
 from streamproc.report.building import ReportBuilder
 from streamproc.report.model import RunReport
 from streamproc.settings import Settings
+from streamproc.tui.command_dialog import CommandDialog
 from streamproc.tui.fleet_screen import FleetScreen
 from streamproc.tui.help_screen import HelpScreen
-from streamproc.tui.host import DARK, LIGHT, FleetHost, TerminalOrders
-from streamproc.tui.order_dialog import OrderDialog
+from streamproc.tui.host import DARK, LIGHT, FleetHost, TerminalCommands
 from streamproc.tui.run_screen import RunScreen
 from streamproc.tui.workers_screen import WorkersScreen
 
@@ -38,7 +38,7 @@ TURNS_SHOWN: Final = 120
 
 
 class FleetApp(FleetHost):
-    """The fleet in a terminal. It reads `model`, which `feed` keeps up to date; orders go out by `orders`."""
+    """The fleet in a terminal. It reads `model`, which `feed` keeps up to date; commands go out by `commands`."""
 
     TITLE = "streamproc watch"
     CSS_PATH = Path(__file__).with_name("screens.tcss")  # also for a subclass elsewhere
@@ -46,9 +46,9 @@ class FleetApp(FleetHost):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012  # the base declares it for instances
     VERTICAL_BREAKPOINTS = [(0, "-short"), (34, "-tall")]  # noqa: RUF012  # the base declares it for instances
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("P", "order('pause', True)", "Pause the fleet", show=False),
-        Binding("S", "order('stop', True)", "Stop the fleet", show=False),
-        Binding("C", "order('clear', True)", "Clear the fleet", show=False),
+        Binding("P", "command('pause', True)", "Pause the fleet", show=False),
+        Binding("S", "command('stop', True)", "Stop the fleet", show=False),
+        Binding("C", "command('clear', True)", "Clear the fleet", show=False),
         Binding("w", "workers", "Workers", show=False),
         Binding("l", "light", "Light or dark", show=False),
         Binding("question_mark", "help", "Help", key_display="?"),
@@ -95,10 +95,10 @@ class FleetApp(FleetHost):
         shown = [one for one in self.screen_stack if isinstance(one, FleetScreen | RunScreen) and one.is_mounted]
         return shown[-1] if shown else None
 
-    # -- orders
+    # -- commands
 
-    def action_order(self, verb: str, fleet: bool = False) -> None:
-        """Ask for what an order needs, and send it."""
+    def action_command(self, verb: str, fleet: bool = False) -> None:
+        """Ask for what a command needs, and send it."""
         screen, rule = self._screen_of_runs(), RULES[verb]
         asked = () if fleet or screen is None else screen.run_ids
         reasons = {run_id: self._run_refusal(rule, run_id) for run_id in asked}
@@ -109,10 +109,10 @@ class FleetApp(FleetHost):
         if refusal:
             self.notify(refusal, title="Nothing was sent", severity="warning", timeout=10, markup=False)
         elif rule.verdict:  # one key
-            self._send(tuple(self._orders.order(verb, run_id, "", {}, 1) for run_id in run_ids))
+            self._send(tuple(self._commands.command(verb, run_id, "", {}, 1) for run_id in run_ids))
         else:
             hit = self.model.runs_in_scope(FLEET) if fleet else len(run_ids) if verb == "halt" else 1
-            self.push_screen(OrderDialog(verb, run_ids, self._orders, hit), self._send)
+            self.push_screen(CommandDialog(verb, run_ids, self._commands, hit), self._send)
 
     def _run_refusal(self, rule: VerbRule, run_id: str) -> str:
         run = self.model.run(run_id)
@@ -120,7 +120,7 @@ class FleetApp(FleetHost):
         return f"{refusal} It has had {plural(run.turns, 'turn')}." if refusal and run is not None else refusal
 
     def _refusal(self, verb: str, *, fleet: bool) -> str:
-        """Return why this order cannot be given now, whatever the run; empty if it can."""
+        """Return why this command cannot be given now, whatever the run; empty if it can."""
         if self.read_only:
             return f"Read-only: {self.read_only}"
         if not fleet:
@@ -129,21 +129,21 @@ class FleetApp(FleetHost):
             return f"The picture is not up to date, so {verb} could be wrong. Try again when it is live."
         return ""
 
-    def _send(self, orders: tuple[Order, ...] | None) -> None:
-        if orders is None:
+    def _send(self, commands: tuple[Command, ...] | None) -> None:
+        if commands is None:
             return
-        for order in orders:
-            self.run_worker(self._deliver(order), group="orders")
+        for command in commands:
+            self.run_worker(self._deliver(command), group="commands")
         screen = self._screen_of_runs()
         if screen is not None:
             screen.clear_marks()
 
-    async def _deliver(self, order: Order) -> None:
-        self.followed.append(order)
+    async def _deliver(self, command: Command) -> None:
+        self.followed.append(command)
         self._show()
-        await self._orders.send(order)
-        if order.problem:
-            self.notify(order.problem, title="Nothing was sent", severity="error", timeout=15, markup=False)
+        await self._commands.send(command)
+        if command.problem:
+            self.notify(command.problem, title="Nothing was sent", severity="error", timeout=15, markup=False)
         self._show()
 
     # -- keys
@@ -162,7 +162,7 @@ class FleetApp(FleetHost):
 
 
 async def watch_fleet(settings: Settings, *, since_ms: int, by: str) -> None:
-    """Show the fleet until a person quits. `since_ms` is how far back decisions are read, `by` who gives orders.
+    """Show the fleet until a person quits. `since_ms` is how far back decisions are read, `by` who gives commands.
 
     Raises `Unavailable` and `InvalidSettings`, before anything is shown.
     """
@@ -187,7 +187,7 @@ async def fleet_app(settings: Settings, *, since_ms: int, by: str) -> AsyncItera
     place = escape(f"{settings.topic_prefix} on {settings.brokers}")
     await reader.start()
     try:
-        yield FleetApp(model, reader, TerminalOrders(settings, by), read_report, place=place)
+        yield FleetApp(model, reader, TerminalCommands(settings, by), read_report, place=place)
     finally:
         await reader.stop()
         model.close()

@@ -24,7 +24,7 @@ from streamproc.tui.texts import SEVERITY_STYLES, joined, lines, scope_of_run, s
 ROWS_MAX: Final = 500  # of each group; the heading says how many there are
 
 URGENCY: Final = "urgency"
-ORDERS: Final[dict[str, Callable[[LiveRun], object] | None]] = {
+SORT_KEYS: Final[dict[str, Callable[[LiveRun], object] | None]] = {
     URGENCY: None,  # as the read model sorts them: halted and warned ones by time, others by spend
     "spend": lambda run: -run.cost_usd_micro,
     "turns": lambda run: -run.turns,
@@ -45,11 +45,11 @@ class FleetScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "Filter", key_display="/"),
         Binding("s", "sort", "Sort"),
-        Binding("h", "app.order('halt')", "Halt"),
-        Binding("r", "app.order('resume')", "Resume"),
-        Binding("a", "app.order('acknowledge')", "Acknowledge", show=False),
-        Binding("v", "app.order('right')", "The halt was right", show=False),
-        Binding("f", "app.order('false-alarm')", "A false alarm", show=False),
+        Binding("h", "app.command('halt')", "Halt"),
+        Binding("r", "app.command('resume')", "Resume"),
+        Binding("a", "app.command('acknowledge')", "Acknowledge", show=False),
+        Binding("v", "app.command('right')", "The halt was right", show=False),
+        Binding("f", "app.command('false-alarm')", "A false alarm", show=False),
         Binding("escape", "clear_filter", "Clear the filter", show=False),
     ]
 
@@ -87,7 +87,7 @@ class FleetScreen(Screen[None]):
 
     @property
     def run_ids(self) -> tuple[str, ...]:
-        """The runs that an order is for: those that are selected, else the chosen one."""
+        """The runs that a command is for: those that are selected, else the chosen one."""
         runs = self.query_one(RunList)
         if runs.marked:
             return tuple(one for one in runs.shown_ids if one in runs.marked)
@@ -116,7 +116,7 @@ class FleetScreen(Screen[None]):
 
     def _page(self, group: RunGroup, wanted: RunFilter) -> FleetPage:
         page = self.app.model.runs(group, wanted, limit=ROWS_MAX)
-        key = ORDERS[self.sorted_by]
+        key = SORT_KEYS[self.sorted_by]
         if key is None:
             return page
         return FleetPage(rows=tuple(sorted(page.rows, key=key)), total=page.total)  # type: ignore[arg-type]
@@ -168,7 +168,7 @@ class FleetScreen(Screen[None]):
 
     def action_sort(self) -> None:
         """Sort the runs of each group by the next property."""
-        names = list(ORDERS)
+        names = list(SORT_KEYS)
         self.sorted_by = names[(names.index(self.sorted_by) + 1) % len(names)]
         self.show()
 

@@ -12,14 +12,14 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from streamproc.tui.fleet_screen import HINT
-from streamproc.tui.hanging import HangingLine, HangingLines
+from streamproc.tui.folded_lines import HangingLine, HangingLines
 from streamproc.tui.texts import LETTERS, STATE_STYLES, joined
 
 HANG: Final = 12  # columns before what a key does
 KEYS: Final = (
     ("The runs", (
         ("↑ ↓  j k", "choose a run"), ("Tab", "the next group"), ("Enter", "open the run"), ("s", "sort"),
-        ("x", "select it: orders are for all selected ones"),
+        ("x", "select it: commands are for all selected ones"),
         ("/", f"filter: {HINT}"), ("Esc", "clear the filter, go back"),
     )),
     ("A run", (
@@ -39,7 +39,7 @@ class HelpScreen(ModalScreen[None]):
 
     def __init__(self, read_only: str) -> None:
         super().__init__()
-        self._read_only = read_only  # why no order can be given; empty if orders can be given
+        self._read_only = read_only  # why no command can be given; empty if commands can be given
 
     def compose(self) -> ComposeResult:
         """Lay out the help."""

@@ -1,4 +1,4 @@
-"""What the screens know of their application: the read model, how fresh it is, the clock, and the orders so far."""
+"""What the screens know of their application: the read model, how fresh it is, the clock, and the commands so far."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from textual.app import App
 from textual.theme import Theme
 
 from streamproc.errors import InvalidSettings
-from streamproc.fleet.commands import Order, deliver
+from streamproc.fleet.commands import Command, deliver
 from streamproc.fleet.issuing import scope_of
 from streamproc.fleet.signing import command_signer
 from streamproc.model.fleet_command import FLEET
@@ -40,29 +40,29 @@ LIGHT: Final = Theme(
 )  # fmt: skip
 
 
-class TerminalOrders:
-    """Gives the orders of one person, as `streamproc kill` does."""
+class TerminalCommands:
+    """Gives the commands of one person, as `streamproc kill` does."""
 
     def __init__(self, settings: Settings, by: str) -> None:
         self._settings = settings
         self.by = by
 
     def refusal(self) -> str:
-        """Return why no order can be given here; empty if orders can be given."""
+        """Return why no command can be given here; empty if commands can be given."""
         try:
             command_signer(self._settings).must_sign()
         except InvalidSettings as problem:
             return str(problem)
         return ""
 
-    def order(self, verb: str, run_id: str, why: str, grant: Mapping[str, Any], counted: int) -> Order:
-        """Return an order to a run; without one, to the fleet."""
+    def command(self, verb: str, run_id: str, why: str, grant: Mapping[str, Any], counted: int) -> Command:
+        """Return a command to a run; without one, to the fleet."""
         scope = scope_of("run", run_id) if run_id else FLEET
-        return Order(verb=verb, scope=scope, by=self.by, why=why, grant=grant, counted=counted)
+        return Command(verb=verb, scope=scope, by=self.by, why=why, grant=grant, counted=counted)
 
-    async def send(self, order: Order) -> None:
-        """Send an order; it says itself what became of that."""
-        await deliver(self._settings, order)
+    async def send(self, command: Command) -> None:
+        """Send a command; it says itself what became of that."""
+        await deliver(self._settings, command)
 
 
 class FleetHost(App[None]):
@@ -72,7 +72,7 @@ class FleetHost(App[None]):
         self,
         model: ReadModel,
         feed: ModelReader,
-        orders: TerminalOrders,
+        commands: TerminalCommands,
         read_report: Callable[[str], Awaitable[RunReport | None]],
         *,
         place: str = "",
@@ -82,11 +82,11 @@ class FleetHost(App[None]):
             self.register_theme(theme)
         self.theme = DARK.name
         self.model, self.place = model, place
-        self.feed, self._orders, self._read = feed, orders, read_report
-        self.read_only = orders.refusal()
-        """Why no order can be given here; empty if orders can be given."""
-        self.followed: list[Order] = []
-        """The orders of this session, the last one last."""
+        self.feed, self._commands, self._read = feed, commands, read_report
+        self.read_only = commands.refusal()
+        """Why no command can be given here; empty if commands can be given."""
+        self.followed: list[Command] = []
+        """The commands of this session, the last one last."""
         self.lost_since_ms: int | None = None
         """Since when the broker has been away (wall clock); None while it answers."""
         self._read_at, self._read_s = 0.0, 0.0

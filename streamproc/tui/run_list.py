@@ -157,7 +157,7 @@ class RunList(ScrollView, can_focus=True):
         self._at = -1  # line of the chosen run
         self.now_ms = 0
         self.marked: set[str] = set()
-        """The runs that an order is for instead of the chosen one."""
+        """The runs that a command is for instead of the chosen one."""
 
     @property
     def chosen(self) -> LiveRun | None:
@@ -169,11 +169,11 @@ class RunList(ScrollView, can_focus=True):
         """The run ids in the order of the list."""
         return [line.run.run_id for line in self._lines if line.run is not None]
 
-    def show(self, pages: Mapping[RunGroup, FleetPage], order: Mapping[RunGroup, str], now_ms: int) -> None:
-        """Show these runs. `order` says in words how the runs of each group are sorted."""
+    def show(self, pages: Mapping[RunGroup, FleetPage], command: Mapping[RunGroup, str], now_ms: int) -> None:
+        """Show these runs. `command` says in words how the runs of each group are sorted."""
         chosen, before = self.chosen, self._at
         self.now_ms = now_ms
-        self._lines = [line for group in pages for line in _group_lines(group, pages[group], order.get(group, ""))]
+        self._lines = [line for group in pages for line in _group_lines(group, pages[group], command.get(group, ""))]
         places = {line.run.run_id: number for number, line in enumerate(self._lines) if line.run is not None}
         found = places.get(chosen.run_id) if chosen is not None else None
         self._at = found if found is not None else self._nearest(max(before, 0))
@@ -284,7 +284,7 @@ class RunList(ScrollView, can_focus=True):
             self._go(next((place for place in starts if place > self._at), starts[0]))
 
     def action_mark(self) -> None:
-        """Select the chosen run for an order to several, or no longer."""
+        """Select the chosen run for a command to several, or no longer."""
         if (run := self.chosen) is not None:
             self.marked ^= {run.run_id}
             self.refresh()
@@ -309,12 +309,12 @@ class RunList(ScrollView, can_focus=True):
         self._go(number)
 
 
-def _group_lines(group: RunGroup, page: FleetPage, order: str) -> list[ListLine]:
+def _group_lines(group: RunGroup, page: FleetPage, command: str) -> list[ListLine]:
     if not page.total and group != "others":
         return []
     style = STATE_STYLES.get(group, "bold $accent")
     words = f" {group.upper() if group != 'others' else 'OTHERS'} {grouped(page.total)} "
-    heading = joined(Content.styled(words, style), Content.styled(f"  {order}", "$quiet"))
+    heading = joined(Content.styled(words, style), Content.styled(f"  {command}", "$quiet"))
     found = [ListLine(None, heading), *(ListLine(run) for run in page.rows)]
     if (more := page.total - len(page.rows)) > 0:
         found.append(ListLine(None, Content.styled(f"      {grouped(more)} more: narrow the list with /", "$quiet")))

@@ -15,7 +15,7 @@ from streamproc.errors import StreamprocError
 from streamproc.read_model.rows import DecisionFilter
 from streamproc.report.model import RunReport
 from streamproc.tui import run_sections
-from streamproc.tui.hanging import HangingLines
+from streamproc.tui.folded_lines import HangingLines
 from streamproc.tui.host import FleetHost
 from streamproc.tui.status_bars import StatusBars
 from streamproc.tui.texts import styled
@@ -34,11 +34,11 @@ class RunScreen(Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,backspace,left", "app.pop_screen", "Back", key_display="Esc"),
-        Binding("h", "app.order('halt')", "Halt"),
-        Binding("r", "app.order('resume')", "Resume"),
-        Binding("a", "app.order('acknowledge')", "Acknowledge"),
-        Binding("v", "app.order('right')", "Right"),
-        Binding("f", "app.order('false-alarm')", "False alarm"),
+        Binding("h", "app.command('halt')", "Halt"),
+        Binding("r", "app.command('resume')", "Resume"),
+        Binding("a", "app.command('acknowledge')", "Acknowledge"),
+        Binding("v", "app.command('right')", "Right"),
+        Binding("f", "app.command('false-alarm')", "False alarm"),
         Binding("t", "to('timeline')", "Turns"),
         Binding("d", "to('decided')", "Decisions"),
         Binding("j,down", "scroll(1)", "Down", show=False),
@@ -53,7 +53,7 @@ class RunScreen(Screen[None]):
 
     @property
     def run_ids(self) -> tuple[str, ...]:
-        """The runs that an order is for."""
+        """The runs that a command is for."""
         return (self.run_id,)
 
     def clear_marks(self) -> None:

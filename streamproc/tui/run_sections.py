@@ -10,12 +10,12 @@ from textual.content import Content
 from streamproc.errors import plural
 from streamproc.model.advice import ADVICE
 from streamproc.model.formats import age, clock, duration, grouped, money, time_of_day
-from streamproc.read_model.order_progress import body_of
+from streamproc.read_model.command_progress import body_of
 from streamproc.read_model.rows import AccountRow, DecisionRow, LiveRun
 from streamproc.report.facts import listed_gaps
 from streamproc.report.model import Occurrence, RunReport, TurnShown
 from streamproc.report.words import KIND_WORDS, MATCH_WORDS, amount
-from streamproc.tui.hanging import HangingLine, HangingLines
+from streamproc.tui.folded_lines import HangingLine, HangingLines
 from streamproc.tui.texts import (
     SEVERITY_STYLES,
     STATE_STYLES,

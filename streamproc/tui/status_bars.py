@@ -9,9 +9,9 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
-from streamproc.fleet.commands import order_line
+from streamproc.fleet.commands import progress_line
 from streamproc.model.formats import local_time
-from streamproc.read_model.order_progress import order_progress
+from streamproc.read_model.command_progress import command_progress
 from streamproc.tui.host import FleetHost
 from streamproc.tui.texts import joined, styled
 
@@ -41,8 +41,8 @@ class StatusBars(Widget):
         line = self.query_one("#news", Static)
         line.display = bool(app.followed)
         if app.followed:
-            found = order_progress(app.followed[-1], app.model)
-            line.update(styled(order_line(app.followed[-1], found), NEWS_STYLES.get(found.stage, "$accent")))
+            found = command_progress(app.followed[-1], app.model)
+            line.update(styled(progress_line(app.followed[-1], found), NEWS_STYLES.get(found.stage, "$accent")))
 
 
 def _place(app: FleetHost, filter_text: str) -> Content:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from streamproc.read_model.model import ReadModel
     from streamproc.read_model.reader import ModelReader
     from streamproc.settings import Settings
+    from streamproc.web.commands import PageCommands
     from streamproc.web.connections import LiveViews
-    from streamproc.web.orders import PageOrders
     from streamproc.web.run_log import RunLog
     from streamproc.web.trials import Trials
 
@@ -29,7 +29,7 @@ SETTINGS: Final[web.AppKey[Settings]] = web.AppKey("settings")
 POLICY: Final[web.AppKey[Policy]] = web.AppKey("policy")
 LIVE: Final[web.AppKey[LiveViews]] = web.AppKey("live")
 RUN_LOG: Final[web.AppKey[RunLog]] = web.AppKey("run_log")
-ORDERS: Final[web.AppKey[PageOrders]] = web.AppKey("orders")
+COMMANDS: Final[web.AppKey[PageCommands]] = web.AppKey("commands")
 TRIALS: Final[web.AppKey[Trials]] = web.AppKey("trials")
 
 run_href: Final = run_path

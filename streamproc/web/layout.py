@@ -15,9 +15,9 @@ from aiohttp import web
 from streamproc.report.markup import NOTHING, Html, foreign, tag
 from streamproc.web.access import session_of
 from streamproc.web.access.own_address import own_path
+from streamproc.web.command_panel import command_panel, followed_command, is_over
 from streamproc.web.keys import LIVE, READER
 from streamproc.web.moments import moment
-from streamproc.web.order_panel import followed_order, is_over, order_panel
 
 if TYPE_CHECKING:
     from streamproc.fleet.watching import Watching
@@ -34,7 +34,7 @@ ASSETS: Final = {
 }
 VIEWS: Final = (
     ("/", "Fleet"), ("/charts", "Charts"), ("/decisions", "Decisions"), ("/accounts", "Budgets"), ("/policy", "Policy"),
-    ("/whatif", "What if"), ("/orders", "Orders"), ("/health", "Health"),
+    ("/whatif", "What if"), ("/commands", "Commands"), ("/health", "Health"),
 )  # fmt: skip
 KEYS: Final = (
     ("j k", "the next and the previous run, or flag of a timeline"), ("Enter", "open the run"),
@@ -44,7 +44,7 @@ KEYS: Final = (
     ("Esc", "leave a field, select nothing"), ("?", "these keys"),
 )  # fmt: skip
 TITLE_MAX: Final = 80
-REFRESH_S: Final = 2  # without script, while an order is followed
+REFRESH_S: Final = 2  # without script, while a command is followed
 FOREVER: Final = "private, max-age=31536000, immutable"  # the address changes with the content
 
 
@@ -57,13 +57,13 @@ def bars(reader: ModelReader) -> Html:
         body = tag("p", "Kafka has not answered ", since, ".", class_="lost gone")
     elif found.level == "fail":
         link = Html().join([". ", tag("a", "Workers", href="/health#workers")])
-        body = tag("p", said(found), link, class_="lost")
+        body = tag("p", watching_sentence(found), link, class_="lost")
     else:
         body = NOTHING
     return tag("div", body, id="bars", role="alert")
 
 
-def said(found: Watching) -> Html:
+def watching_sentence(found: Watching) -> Html:
     """Return what is wrong with the workers as a sentence without a full stop, its times in the reader's zone."""
     text = found.sentence(lambda ms: f"{MARK}{ms}{MARK}", time.time_ns() // 1_000_000)
     parts = f"{text[:1].upper()}{text[1:]}".split(MARK)
@@ -102,11 +102,11 @@ def page(
     """
     session = session_of(request)
     version = request.app[LIVE].version if events and seen is None else seen
-    followed = followed_order(request) if session is not None else None
+    followed = followed_command(request) if session is not None else None
     if followed is not None:
-        if "order" not in request.match_info:
-            body = order_panel(followed[1], without_order(request)) + body
-        events = f"{events or 'view=bars'}&{urlencode({'order': followed[0], 'back': without_order(request)})}"
+        if "command" not in request.match_info:
+            body = command_panel(followed[1], without_command(request)) + body
+        events = f"{events or 'view=bars'}&{urlencode({'command': followed[0], 'back': without_command(request)})}"
     head = [
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
@@ -137,9 +137,9 @@ def page(
     return web.Response(body=text.encode("utf-8", "replace"), content_type="text/html", charset="utf-8", status=status)
 
 
-def without_order(request: web.Request) -> str:
-    """Return the address of this page without the order that it follows; empty for the page of an order."""
-    return "" if "order" in request.match_info else own_path(str(request.rel_url.without_query_params("order")))
+def without_command(request: web.Request) -> str:
+    """Return the address of this page without the command that it follows; empty for the page of a command."""
+    return "" if "command" in request.match_info else own_path(str(request.rel_url.without_query_params("command")))
 
 
 def _top(request: web.Request, session: Any) -> Html:

@@ -20,10 +20,10 @@ from aiohttp import web
 from streamproc.model.formats import grouped
 from streamproc.read_model.rows import Changes
 from streamproc.read_model.run_filters import fits
+from streamproc.web.command_panel import command_panel, followed_command
+from streamproc.web.command_views import own_session
 from streamproc.web.keys import LIVE, MODEL, READER, element_id
 from streamproc.web.layout import bars
-from streamproc.web.order_panel import followed_order, order_panel
-from streamproc.web.order_views import own_session
 from streamproc.web.views.fleet import chosen_any, list_view
 from streamproc.web.views.run_rows import GROUPS, ListView, group_of, group_page, order_of, run_row
 from streamproc.web.views.strip import dismissed_ms, fleet_standing, strip
@@ -57,9 +57,9 @@ async def events(request: web.Request) -> web.StreamResponse:
         reader = request.app[READER]
         told = _messages_of(request, view, run_id)
         parts, beaten_s = [PartFeed("bars", lambda: bars(reader))], time.monotonic()
-        if (followed := followed_order(request)) is not None:
-            placed, back = followed[1], request.query.get("back", "")
-            parts.append(PartFeed("order", lambda: order_panel(placed, back)))
+        if (followed := followed_command(request)) is not None:
+            issued, back = followed[1], request.query.get("back", "")
+            parts.append(PartFeed("command", lambda: command_panel(issued, back)))
         with contextlib.suppress(ConnectionResetError):  # the browser has left, perhaps before the first byte
             await response.prepare(request)
             first = [*_of_all(parts), *told(Changes()), ("beat", reader.as_of_ms)]

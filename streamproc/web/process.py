@@ -24,8 +24,8 @@ from streamproc.read_model.reader import ModelReader
 from streamproc.read_model.rows import DecisionFilter, DecisionRow
 from streamproc.settings import Settings
 from streamproc.web.access import AccessOptions, build_access
+from streamproc.web.commands import PageCommands
 from streamproc.web.layout import page
-from streamproc.web.orders import PageOrders
 from streamproc.web.server import make_app
 
 HALTS_AT_ONCE: Final = 1_000  # looked at when the metrics are asked for; of more, the newest count
@@ -85,7 +85,7 @@ class PageOptions:
     since_ms: int
     db: str | None = None
     turns: bool = True
-    orders: bool = False
+    commands: bool = False
 
 
 async def serve_page(
@@ -110,9 +110,9 @@ async def serve_page(
         reader = ModelReader(settings, model, since_ms=options.since_ms)
         metrics = PageMetrics(policy, model, reader)
         await stack.enter_async_context(exposing(settings, metrics.readings, metrics.missing))
-        orders = PageOrders(settings, model, lambda: reader.caught_up, enabled=options.orders)
-        stack.push_async_callback(orders.close)
-        app = make_app(settings, policy, model, reader, access, orders)
+        commands = PageCommands(settings, model, lambda: reader.caught_up, enabled=options.commands)
+        stack.push_async_callback(commands.close)
+        app = make_app(settings, policy, model, reader, access, commands)
         runner = BoundedRunner(
             app,
             connections_max=CONNECTIONS_MAX,
@@ -130,6 +130,6 @@ async def serve_page(
         await reader.start()
         stack.push_async_callback(reader.stop)
         announce(access.address_hint())
-        log.info("reading %s, %s", settings.brokers, "orders are on" if options.orders else "read-only")
+        log.info("reading %s, %s", settings.brokers, "commands are on" if options.commands else "read-only")
         await stop.wait()
         log.info("stopping")

@@ -11,10 +11,10 @@ from streamproc.errors import StreamprocError
 from streamproc.report.markup import Html, foreign, tag
 from streamproc.web import live
 from streamproc.web.access.own_address import own_path
+from streamproc.web.command_views import command_routes
 from streamproc.web.connections import LiveViews
-from streamproc.web.keys import LIVE, MODEL, ORDERS, POLICY, READER, RUN_LOG, SETTINGS, TRIALS
+from streamproc.web.keys import COMMANDS, LIVE, MODEL, POLICY, READER, RUN_LOG, SETTINGS, TRIALS
 from streamproc.web.layout import missing, page, static
-from streamproc.web.order_views import order_routes
 from streamproc.web.run_log import RunLog
 from streamproc.web.trials import Trials
 from streamproc.web.views import accounts, charts, decisions, fleet, health, policies, run, strip, what_if
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from streamproc.read_model.reader import ModelReader
     from streamproc.settings import Settings
     from streamproc.web.access import Access
-    from streamproc.web.orders import PageOrders
+    from streamproc.web.commands import PageCommands
 
 log = logging.getLogger(__name__)
 
@@ -35,14 +35,14 @@ FORM_BYTES_MAX: Final = 600_000  # a policy to try
 
 
 def make_app(
-    settings: Settings, policy: Policy, model: ReadModel, reader: ModelReader, access: Access, orders: PageOrders
+    settings: Settings, policy: Policy, model: ReadModel, reader: ModelReader, access: Access, commands: PageCommands
 ) -> web.Application:
-    """Return the application. `reader` keeps the model current, `access` says who may see it, and `orders` issues what
-    people order."""
+    """Return the application. `reader` keeps the model current, `access` says who may see it, and `commands` issues the
+    commands of operators."""
     app = web.Application(client_max_size=FORM_BYTES_MAX)
     access.install(app)
     app.middlewares.append(errors)
-    app[SETTINGS], app[POLICY], app[MODEL], app[ORDERS] = settings, policy, model, orders
+    app[SETTINGS], app[POLICY], app[MODEL], app[COMMANDS] = settings, policy, model, commands
     app[READER] = reader
     app[LIVE] = LiveViews(reader, access.alive)
     app[RUN_LOG] = RunLog(settings, policy, model)
@@ -66,7 +66,7 @@ def make_app(
         web.get("/run/", run.run),
         web.get("/run/{file:report\\.(html|md|json)}", run.download),
         web.get("/runs/{run:[^/]+}/{file:report\\.(html|md|json)}", run.download),
-        *order_routes(orders, page),
+        *command_routes(commands, page),
         web.get("/runs/{run:[\\s\\S]+}", run.run),  # ids may have line breaks
     ])  # fmt: skip
     return app

@@ -20,7 +20,7 @@ from mode.utils.futures import maybe_async
 from streamproc.kafka.fetch_response import decode_fetches
 from streamproc.kafka.reader_first import read_first
 from streamproc.worker.limits import FETCH_WAIT_MS
-from streamproc.worker.records import Fetched, fetched
+from streamproc.worker.records import Fetched, take_fetched
 
 POLL_S = 1.0  # the longest wait for records
 
@@ -106,7 +106,7 @@ class SameLoopConsumer(driver.AIOKafkaConsumerThread):
             # After an error that it does not expect, aiokafka never fetches again. A restart fixes that at once.
             raise KafkaError("aiokafka fetches no more") from fetcher._fetch_task.exception()
         with fetcher._subscriptions.fetch_context():
-            return await fetched(fetcher, tps, POLL_S if wait else 0.0)
+            return await take_fetched(fetcher, tps, POLL_S if wait else 0.0)
 
     def next_offset(self, tp: TP) -> int | None:
         """Return the offset of the next record to fetch; None while it is unknown."""

@@ -55,7 +55,7 @@ class Records(Protocol[R_co]):
     def __len__(self) -> int: ...
 
 
-def placed(record: Fetched, topic: str, partition: int) -> PlacedRecord:
+def placed_record(record: Fetched, topic: str, partition: int) -> PlacedRecord:
     """Return the record together with its topic and partition."""
     return PlacedRecord(
         topic,
@@ -69,7 +69,7 @@ def placed(record: Fetched, topic: str, partition: int) -> PlacedRecord:
     )
 
 
-async def fetched(fetcher: Any, tps: set[TP], timeout_s: float) -> dict[TP, list[Any]]:
+async def take_fetched(fetcher: Any, tps: set[TP], timeout_s: float) -> dict[TP, list[Any]]:
     """Return fetched records of these partitions, as `getmany` does; none after the timeout (0: what is there)."""
     if not timeout_s:
         return {} if fetcher._subscriptions.reassignment_in_progress else _taken(fetcher, tps)

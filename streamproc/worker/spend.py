@@ -32,7 +32,7 @@ from streamproc.worker.counts import WorkerCounts
 from streamproc.worker.limits import ACCOUNT_KEEP_MS, ACCOUNTS_MAX, ACTIVE_ACCOUNTS_MAX, SWEEP_RUNS_MAX
 from streamproc.worker.partition_store import Change, PartitionStore, read_up_to
 from streamproc.worker.publishing import BY_KEY, POISON, OutgoingRecord, dead_letter_record
-from streamproc.worker.records import Fetched, PlacedRecord, Records, placed
+from streamproc.worker.records import Fetched, PlacedRecord, Records, placed_record
 
 log = logging.getLogger(__name__)
 limited = LogLimit(log)
@@ -231,12 +231,12 @@ class AccountProcessor:
             try:
                 outgoing += self._book(accounts, record)
             except Exception as problem:  # noqa: BLE001 (a statement that cannot be booked affects no other)
-                outgoing.append(self._refused(placed(record, self._topic, accounts.partition), problem))
+                outgoing.append(self._refused(placed_record(record, self._topic, accounts.partition), problem))
         return outgoing
 
     def refuse(self, partition: int, record: Fetched) -> OutgoingRecord:
         """Return the dead letter of a statement that crashes the process. It is not booked."""
-        return self._refused(placed(record, self._topic, partition), RuntimeError(POISON.what))
+        return self._refused(placed_record(record, self._topic, partition), RuntimeError(POISON.what))
 
     def _book(self, accounts: AccountPartition, record: Fetched) -> list[OutgoingRecord]:
         statement = read_statement(record.value or b"")

@@ -49,7 +49,7 @@ from streamproc.worker.publishing import (
     dead_letter_record,
     kept_halt,
 )
-from streamproc.worker.records import placed
+from streamproc.worker.records import placed_record
 from streamproc.worker.resumes import note_lifted, resumed_by
 from streamproc.worker.spend import spend_records
 from streamproc.worker.strays import Strays
@@ -287,7 +287,7 @@ class TurnProcessor:
         )
 
     def _refused(self, why: str, refused: Fetched, partition: int, *problems: Problem) -> OutgoingRecord:
-        record, first = placed(refused, self._topic, partition), problems[0]
+        record, first = placed_record(refused, self._topic, partition), problems[0]
         self.counts.refused += 1
         self._seen.dead_letters[why] += 1
         limited(
@@ -299,7 +299,7 @@ class TurnProcessor:
 
     def _failed(self, runs: Runs, failing: Fetched, event: Event, problem: Exception) -> OutgoingRecord:
         """Undo a failed step. The event counts as applied and is not tried again."""
-        record = placed(failing, self._topic, runs.partition)
+        record = placed_record(failing, self._topic, runs.partition)
         key = cast(bytes, record.key)
         runs.active[key] = self._engine.skip(runs.rebuild(key, self._again), record.offset)
         runs.dirty.setdefault(key, [])

@@ -74,18 +74,18 @@ def test_a_log_that_is_not_there_and_one_without_turns(run, tmp_path: Path) -> N
     assert "empty.jsonl" in empty.stderr
 
 
-def test_a_run_that_only_orders_name_is_unknown_and_the_others_are_reported(run, tmp_path: Path) -> None:
-    log = tmp_path / "orders.jsonl"
-    orders = [
+def test_a_run_that_only_commands_name_is_unknown_and_the_others_are_reported(run, tmp_path: Path) -> None:
+    log = tmp_path / "commands.jsonl"
+    commands = [
         {"type": "halt.acknowledged", "run_id": "typo-1", "by": "ada"},
         {"type": "operator.stop", "run_id": "typo-2", "by": "ada", "reason": "wrong branch"},
     ]
-    log.write_text(jsonl(orders + stuck()))
+    log.write_text(jsonl(commands + stuck()))
 
     for name in ("typo-1", "typo-2"):
         result = run("report", name, "--log", log)
         assert result.exit_code == 2
-        assert f"error: run {name} is unknown: only orders name it, and it has no turn in {log}" in result.stderr
+        assert f"error: run {name} is unknown: only commands name it, and it has no turn in {log}" in result.stderr
     everything = run("report", "--log", log, "-o", "-", "--format", "md")
     assert everything.exit_code == 0
     assert "HALTED: `typo-2`" in everything.stdout

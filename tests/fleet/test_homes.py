@@ -10,7 +10,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from streamproc.client import HaltListener
-from streamproc.fleet.commands import Order, issue
+from streamproc.fleet.commands import Command, issue
 from streamproc.fleet.standing_halts import StandingHalt, halt_to_lift, halts_outside_home
 from streamproc.kafka import topics as kafka_topics
 from streamproc.kafka.options import connection_options
@@ -55,8 +55,8 @@ async def test_a_halt_from_before_the_rule_stays_in_force_until_an_operator_lift
         [standing] = await halts_outside_home(settings)
         assert standing == StandingHalt("r1", other, standing.halt)
 
-        def resume(halt: str = "") -> Order:
-            return Order(verb="resume", scope="run:r1", by="ada", why="from before", partition=other, halt=halt)
+        def resume(halt: str = "") -> Command:
+            return Command(verb="resume", scope="run:r1", by="ada", why="from before", partition=other, halt=halt)
 
         async with HaltListener(settings=settings) as halts:
             assert halts.halted("r1")

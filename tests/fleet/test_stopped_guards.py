@@ -1,4 +1,4 @@
-"""How many runs an order has stopped: guards in other processes, some of them frozen, on a real Kafka with a worker."""
+"""How many runs a command has stopped: guards in other processes, some frozen, on a real Kafka with a worker."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import pytest
 from typer.testing import CliRunner
 
 from streamproc.cli import build
-from streamproc.fleet.commands import Order, issue
+from streamproc.fleet.commands import Command, issue
 from streamproc.kafka import topics as kafka_topics
+from streamproc.read_model.command_progress import command_progress
 from streamproc.read_model.model import ReadModel
-from streamproc.read_model.order_progress import order_progress
 from streamproc.read_model.reader import ModelReader
 from streamproc.settings import Settings
 from tests.cli.conftest import ROOT
@@ -70,19 +70,19 @@ async def test_fifty_guards_of_which_ten_are_frozen_are_counted_and_named(
         await until(lambda: watching() == 50, 60, "50 guards that report", every_s=0.2)
         agents[3].send_signal(signal.SIGSTOP)
 
-        order = Order(verb="stop", scope="fleet", by="ada", why="a drill")
-        await issue(settings, order)
+        command = Command(verb="stop", scope="fleet", by="ada", why="a drill")
+        await issue(settings, command)
         host = f"{os.uname().nodename}/{agents[3].pid}"
         some = ", ".join(f"{name} ({host})" for name in names(3)[:5])
         said = f"stopped 40 of 52; 10 do not answer: {some}, …; 2 do not report"
-        await until(lambda: order_progress(order, model).outcome == said, 60, said, every_s=0.2)
-        await until(lambda: order_progress(order, model).stage == "accepted", 60, "a worker", every_s=0.2)
+        await until(lambda: command_progress(command, model).outcome == said, 60, said, every_s=0.2)
+        await until(lambda: command_progress(command, model).stage == "accepted", 60, "a worker", every_s=0.2)
         others = [agent for agent in agents if agent is not agents[3]]
         await until(lambda: [agent.poll() for agent in others] == [0] * 4, 60, "the other agents to end")
 
         agents[3].send_signal(signal.SIGCONT)
-        await until(lambda: order_progress(order, model).stage == "obeyed", 60, "the others", every_s=0.2)
-        assert order_progress(order, model).outcome == "stopped 50 of 52; 2 do not report"
+        await until(lambda: command_progress(command, model).stage == "obeyed", 60, "the others", every_s=0.2)
+        assert command_progress(command, model).outcome == "stopped 50 of 52; 2 do not report"
     finally:
         await reader.stop()
         model.close()

@@ -47,7 +47,7 @@ class Listening:
         self.workers.contact(self.now_s)
         return self
 
-    def hear(self, worker: str = "w1", state: str = "deciding", owned=ALL, **fields) -> None:
+    def listen_for_workers(self, worker: str = "w1", state: str = "deciding", owned=ALL, **fields) -> None:
         self.workers.apply(as_record(heartbeat(worker, self.now_ms, state, owned, **fields)), self.now_s)
 
     def wait(self, seconds: float, *hearing: str, owned=ALL) -> None:
@@ -56,7 +56,7 @@ class Listening:
         while self.now_s < until_s:
             self.now_s = min(until_s, self.now_s + 1.0)
             for worker in hearing:
-                self.hear(worker, owned=owned)
+                self.listen_for_workers(worker, owned=owned)
             self.workers.contact(self.now_s)
 
     @property
@@ -74,7 +74,7 @@ def test_a_reader_that_never_heard_of_a_worker_knows_nothing() -> None:
 
 def test_a_worker_is_watched_until_it_was_silent_for_too_long() -> None:
     one = Listening().begin()
-    one.hear()
+    one.listen_for_workers()
     last_ms = one.now_ms
     assert one.state == WatchState("watching")
     one.wait(GONE_AFTER_S)
@@ -89,14 +89,14 @@ def test_a_clean_stop_is_known_at_once() -> None:
     one = Listening().begin()
     one.wait(20, "w1")
     one.now_s += 0.1
-    one.hear("w1", "stopped")
+    one.listen_for_workers("w1", "stopped")
     assert one.state == WatchState("unwatched", one.now_ms)
     assert [row.state for row in one.workers.rows()] == ["stopped"]
 
 
 def test_what_was_on_the_topic_before_says_nothing_about_now() -> None:
     one = Listening()
-    one.hear()
+    one.listen_for_workers()
     last_ms = one.now_ms
     one.begin()
     assert one.state.name == "unknown"
@@ -110,7 +110,7 @@ def test_what_was_on_the_topic_before_says_nothing_about_now() -> None:
 
 def test_a_stopped_fleet_is_known_to_a_new_reader_at_once() -> None:
     one = Listening()
-    one.hear("w1", "stopped")
+    one.listen_for_workers("w1", "stopped")
     assert one.begin().state == WatchState("unwatched", one.now_ms)
 
 
@@ -144,7 +144,7 @@ def test_a_worker_that_restores_decides_on_nothing() -> None:
     last_ms = one.now_ms
     for _ in range(10):
         one.wait(1)
-        one.hear("w1", "restoring", deciding_at=last_ms)
+        one.listen_for_workers("w1", "restoring", deciding_at=last_ms)
     assert one.state == WatchState("unwatched", last_ms)
     assert [row.state for row in one.workers.rows()] == ["restoring"]
     one.wait(1, "w1")
@@ -156,14 +156,14 @@ def test_a_short_rebalance_is_no_alarm() -> None:
     one.wait(20, "w1")
     for _ in range(4):
         one.wait(1)
-        one.hear("w1", "restoring", deciding_at=one.now_ms - 1_000)
+        one.listen_for_workers("w1", "restoring", deciding_at=one.now_ms - 1_000)
         assert (one.state.name, one.workers.unwatched()) == ("watching", [])
 
 
 def test_partitions_of_a_dead_worker_are_unwatched_until_another_one_has_them() -> None:
     one = Listening().begin()
     one.wait(20, "w1", owned=(0, 1))
-    one.hear("w2", owned=(2, 3))
+    one.listen_for_workers("w2", owned=(2, 3))
     died_ms = one.now_ms
     one.wait(GONE_AFTER_S + 1, "w1", owned=(0, 1))
     assert one.state.name == "watching"
@@ -182,11 +182,11 @@ def test_a_partition_that_no_worker_has_ever_had_counts() -> None:
 
 def test_a_worker_that_restores_does_not_move_positions_back() -> None:
     one = Listening().begin()
-    one.hear("w1", owned=(0,), positions=[10])
+    one.listen_for_workers("w1", owned=(0,), positions=[10])
     one.wait(1)
-    one.hear("w2", owned=(0,), positions=[50])
+    one.listen_for_workers("w2", owned=(0,), positions=[50])
     one.wait(1)
-    one.hear("w1", "restoring", owned=(0,), positions=[10])
+    one.listen_for_workers("w1", "restoring", owned=(0,), positions=[10])
     assert one.workers.positions() == {0: 50}
     assert one.workers.waiting({0: 60, 1: 7}) == Waiting(10, 1, 2)
 
@@ -194,7 +194,7 @@ def test_a_worker_that_restores_does_not_move_positions_back() -> None:
 def test_lagging_partitions_have_their_delay() -> None:
     one = Listening().begin()
     late = [LaggingPartition(partition=1, records=7, delay_ms=60_000)]
-    one.hear("w1", lagging=late)
+    one.listen_for_workers("w1", lagging=late)
     assert [tuple(lag) for lag in one.workers.lagging(30_000)] == [(1, "w1", 7, 60_000)]
     assert one.workers.lagging(60_001) == []
 
@@ -230,16 +230,16 @@ def test_only_workers_give_heartbeats_if_a_control_key_is_set(by: RecordSigner |
 
 def test_a_shadow_is_no_worker_of_the_fleet() -> None:
     one = Listening().begin()
-    one.hear("w1", shadow="stricter")
+    one.listen_for_workers("w1", shadow="stricter")
     assert (one.state.name, one.workers.refused) == ("unknown", 1)
     shadow = Listening(shadow="stricter").begin()
-    shadow.hear("w1", shadow="stricter")
+    shadow.listen_for_workers("w1", shadow="stricter")
     assert shadow.state.name == "watching"
 
 
 def test_a_tombstone_removes_only_who_was_silent_for_a_day() -> None:
     one = Listening().begin()
-    one.hear("w1")
+    one.listen_for_workers("w1")
     for age_ms, left in ((FORGET_AFTER_MS, ["w1"]), (FORGET_AFTER_MS + 1, [])):
         one.workers.apply(as_record(None, key=b"w1", at_ms=NOON_MS + age_ms), one.now_s)
         assert [row.heartbeat.worker for row in one.workers.rows()] == left
@@ -249,12 +249,12 @@ def test_names_without_end_take_bounded_memory() -> None:
     one = Listening().begin()
     for number in range(2 * WORKERS_MAX):
         one.now_s += 0.01
-        one.hear(f"w{number}")
+        one.listen_for_workers(f"w{number}")
     assert len(one.workers.rows()) == WORKERS_MAX
     many = list(range(9_000))
     for number in range(50):
         one.now_s += 0.01
-        one.hear(f"large{number}", owned=many, of=9_000)
+        one.listen_for_workers(f"large{number}", owned=many, of=9_000)
     assert sum(len(row.heartbeat.partitions) for row in one.workers.rows()) <= CLAIMS_MAX
     assert len(one.workers.positions()) == 9_000
 

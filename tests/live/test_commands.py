@@ -77,7 +77,7 @@ def test_named_brokers_win(stuck: Up, run: Run, monkeypatch: pytest.MonkeyPatch)
     assert "r1" in run("runs", "--brokers", "local")
 
 
-def test_a_log_that_is_named_is_read_and_its_process_takes_the_orders(
+def test_a_log_that_is_named_is_read_and_its_process_takes_the_commands(
     stuck: Up, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("STREAMPROC_HOME", str(tmp_path))

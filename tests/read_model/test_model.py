@@ -262,7 +262,7 @@ def test_only_what_a_worker_has_signed_is_believed() -> None:
     assert model.skipped == {"control": 2, "runs": 2, "activity": 1}
 
 
-def test_an_order_hits_the_running_runs_of_its_scope() -> None:
+def test_an_command_hits_the_running_runs_of_its_scope() -> None:
     model = filled(ReadModel(), busy())
 
     running = {scope: model.runs_in_scope(scope) for scope in (
@@ -391,7 +391,7 @@ def test_a_run_that_only_commands_name_is_in_no_list_until_it_publishes() -> Non
     assert ids(model)[0] == ["typo", "halted"]
 
 
-def test_what_an_order_has_stopped_is_counted_in_its_scope_and_since_it_came() -> None:
+def test_what_an_command_has_stopped_is_counted_in_its_scope_and_since_it_came() -> None:
     made = busy()
     for run_id, state in (("honest", "watching"), ("dear", "watching"), ("resumed", "stopped"), ("halted", "stopped")):
         made.turn(run_id.encode(), encode_guard_report(run_id, f"{run_id}/{state}", state, "box/7"))

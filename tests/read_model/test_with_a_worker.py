@@ -59,9 +59,9 @@ async def test_a_deployment_is_shown_as_its_workers_publish_it(
 
         command, _, _ = await issue_command(settings, "STOP", "user:eve", "bob", "too dear")
         await until(lambda: model.run("b").status == "halted", 60)
-        [order] = model.commands(standing=True)
+        [command] = model.commands(standing=True)
         await until(lambda: model.commands(standing=True)[0].obeyed_runs == 1)
-        assert (order.id, order.scope, order.by, order.state) == (command.id, "user:eve", "bob", "standing")
+        assert (command.id, command.scope, command.by, command.state) == (command.id, "user:eve", "bob", "standing")
 
         published = await statuses(settings)
         for run_id, status in published.items():

@@ -28,7 +28,7 @@ from streamproc.read_model.rows import (
 from streamproc.report.model import RunReport
 from streamproc.settings import load_settings
 from streamproc.tui.app import FleetApp
-from streamproc.tui.host import TerminalOrders
+from streamproc.tui.host import TerminalCommands
 
 SENTENCE = "Bash returned the same result for the same arguments at turns 29, 30 and 31, with nothing new in between."
 FIELDS = ("workflow", "tenant", "user", "code", "status")
@@ -40,7 +40,7 @@ class HandMade:
     def __init__(self, runs: Iterable[LiveRun] = ()) -> None:
         self.all = {run.run_id: run for run in runs}
         self.decided: list[DecisionRow] = []
-        self.ordered: list[CommandRow] = []
+        self.issued: list[CommandRow] = []
         self.stopped = StopCounts(expected=0, stopped=0)
         self.fleet_status = "CLEAR"
         self.caught_up, self.progress = True, 1.0
@@ -92,7 +92,7 @@ class HandMade:
         return tuple(row for row in self.decided if row.run_id == filter_.run_id)[:limit]
 
     def commands(self, *, standing: bool) -> tuple[CommandRow, ...]:
-        return tuple(row for row in self.ordered if row.state == "standing" or not standing)
+        return tuple(row for row in self.issued if row.state == "standing" or not standing)
 
     def accounts(self) -> tuple[AccountRow, ...]:
         return (AccountRow(scope="user:ada", budget="per day", spent=18.4, limit=20.0, unit="USD"),)
@@ -167,6 +167,6 @@ async def no_report(run_id: str) -> RunReport | None:
 def watching(
     model: HandMade, *, by: str = "ada", key: str = "ops:0123456789abcdef0123456789abcdef", **more
 ) -> FleetApp:
-    """Return the application over hand-made rows; it can sign orders with `key`, and has no broker to send them to."""
+    """Return the application over hand-made rows; it signs commands with `key`, and has no broker to send them to."""
     settings = load_settings(brokers="127.0.0.1:1", command_key=key or None, command_auth="signed")
-    return FleetApp(model, model, TerminalOrders(settings, by), more.pop("report", no_report), place="fleet", **more)
+    return FleetApp(model, model, TerminalCommands(settings, by), more.pop("report", no_report), place="fleet", **more)

@@ -15,11 +15,11 @@ from textual.widgets import Static
 from deploy.local.kafka import Broker
 from streamproc.client import TurnPublisher
 from streamproc.kafka import topics as kafka_topics
-from streamproc.read_model.order_progress import body_of
+from streamproc.read_model.command_progress import body_of
 from streamproc.read_model.rows import DecisionFilter
 from streamproc.settings import Settings
 from streamproc.tui.app import FleetApp, fleet_app
-from streamproc.tui.order_dialog import OrderDialog
+from streamproc.tui.command_dialog import CommandDialog
 from streamproc.tui.run_list import RunList
 from streamproc.tui.run_screen import RunScreen
 from streamproc.tui.run_sections import todo
@@ -60,7 +60,7 @@ def start_agent(settings: Settings) -> subprocess.Popen[str]:
 
 
 def news(app: FleetApp) -> str:
-    if isinstance(app.screen, OrderDialog):
+    if isinstance(app.screen, CommandDialog):
         return ""
     return str(app.screen.query_one("#news", Static).render())
 
@@ -74,16 +74,16 @@ async def publish_stuck(settings: Settings, run_id: str, turns: int = 4) -> None
             await publisher.turn(run_id=run_id, node="coder", tool_calls=[call])
 
 
-async def ordered(pilot: Pilot[None], run_id: str, key: str, reason: str) -> None:
-    """Choose a run and give an order about it."""
+async def issued(pilot: Pilot[None], run_id: str, key: str, reason: str) -> None:
+    """Choose a run and give a command about it."""
     app: FleetApp = pilot.app  # type: ignore[assignment]
     await until(lambda: run_id in app.screen.query_one(RunList).shown_ids, 60, f"{run_id} in the list")
     app.screen.query_one(RunList).choose(run_id)
     await pilot.press(key)
-    await until(lambda: isinstance(app.screen, OrderDialog))
+    await until(lambda: isinstance(app.screen, CommandDialog))
     app.screen.query_one("#reason").value = reason  # type: ignore[attr-defined]
     app.screen.query_one("#send").press()  # type: ignore[attr-defined]
-    await until(lambda: not isinstance(app.screen, OrderDialog))
+    await until(lambda: not isinstance(app.screen, CommandDialog))
 
 
 async def test_a_stuck_agent_is_understood_and_another_is_halted_by_a_key(
@@ -112,7 +112,7 @@ async def test_a_stuck_agent_is_understood_and_another_is_halted_by_a_key(
 
             # Another run is halted from here: a guard in another process cancels its agent.
             await pilot.press("escape")
-            await ordered(pilot, "victim", "h", "wrong branch")
+            await issued(pilot, "victim", "h", "wrong branch")
             output, _ = await asyncio.to_thread(agent.communicate, timeout=60)
             assert "cancelled: " in output
             assert "wrong branch" in output
@@ -121,13 +121,13 @@ async def test_a_stuck_agent_is_understood_and_another_is_halted_by_a_key(
             await until(lambda: news(app) == "halt run victim: done: the run is halted: stopped 1 of 1", 60)
 
             # And it is resumed with a grant, which a worker's decision confirms.
-            await ordered(pilot, "victim", "r", "the branch was right")
+            await issued(pilot, "victim", "r", "the branch was right")
             await until(lambda: news(app).startswith("resume run victim: done: Resumed by ada"), 60, news(app))
 
             # The fleet is paused, and cleared again.
             for key, verb in (("P", "pause"), ("C", "clear")):
                 await pilot.press(key)
-                await until(lambda: isinstance(app.screen, OrderDialog))
+                await until(lambda: isinstance(app.screen, CommandDialog))
                 app.screen.query_one("#reason").value = "a drill"  # type: ignore[attr-defined]
                 app.screen.query_one("#send").press()  # type: ignore[attr-defined]
                 await until(lambda verb=verb: news(app).startswith(f"{verb} the fleet: done"), 60)

@@ -14,7 +14,7 @@ from streamproc.read_model.rows import DecisionRow, LiveRun
 from streamproc.report.building import ReportBuilder
 from streamproc.report.model import RunReport
 from streamproc.tui.app import FleetApp
-from streamproc.tui.hanging import HangingLine, HangingLines
+from streamproc.tui.folded_lines import HangingLine, HangingLines
 from streamproc.tui.run_screen import RunScreen
 from tests.report.runs import HOSTILE, call, looping, recorded, turn, written
 from tests.tui.rows import HandMade, watching

@@ -76,7 +76,7 @@ async def distributed() -> None:
         assert_type(halts.halted("r"), ControlEvent | None)
         assert_type(halts.fleet.status, Literal["STOP", "PAUSE", "CLEAR"])
         assert_type(halts.fleet.command, FleetCommand | None)
-        assert_type(halts.fleet.order, FleetCommand | None)
+        assert_type(halts.fleet.command, FleetCommand | None)
         await turns.run_started(run_id="r", tier="free", budgets={"maxSteps": 55})
         await turns.turn_started(run_id="r", node="coder", task_id="T1")
         await turns.run_finished(run_id="r", status="done")

@@ -17,8 +17,8 @@ from streamproc.read_model.rows import CommandRow, DecisionFilter, DecisionRow, 
 from streamproc.report.markup import Html, foreign, tag
 from streamproc.settings import Settings
 from streamproc.web.access import Access, AccessOptions, build_access, session_of
-from streamproc.web.order_views import order_form, order_routes
-from streamproc.web.orders import PageOrders
+from streamproc.web.command_views import command_form, command_routes
+from streamproc.web.commands import PageCommands
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -81,9 +81,9 @@ class FewRuns:
 class Served:
     """A page that listens, and how to get at it."""
 
-    def __init__(self, access: Access, orders: PageOrders, model: FewRuns) -> None:
+    def __init__(self, access: Access, commands: PageCommands, model: FewRuns) -> None:
         self.access = access
-        self.orders = orders
+        self.commands = commands
         self.model = model
         self.changes = 0
         self.origin = ""
@@ -92,7 +92,7 @@ class Served:
     def app(self) -> web.Application:
         app = web.Application()
         self.access.install(app)
-        app.add_routes(order_routes(self.orders, layout))
+        app.add_routes(command_routes(self.commands, layout))
         app.add_routes([web.get("/", self._home), web.post("/change", self._change), web.get("/events", self._events)])
         app.router.add_put("/put", self._change)
         app.router.add_get("/runs/{run:(?s:.+)}", self._run)
@@ -113,7 +113,7 @@ class Served:
 
     async def _run(self, request: web.Request) -> web.Response:
         scope = f"run:{request.match_info['run']}"
-        form = order_form(session_of(request), scope, ("halt", "resume"), orders=self.orders)
+        form = command_form(session_of(request), scope, ("halt", "resume"), commands=self.commands)
         return layout("Run", tag("p", "a run") + form, request)
 
 
@@ -123,7 +123,7 @@ async def serving(
     *,
     settings: Settings | None = None,
     model: FewRuns | None = None,
-    orders: bool = False,
+    commands: bool = False,
     now: Callable[[], float] | None = None,
     host: str = "127.0.0.1",
 ) -> AsyncIterator[Served]:
@@ -132,7 +132,7 @@ async def serving(
     model = model or FewRuns()
     clock = {} if now is None else {"now": now}
     access = build_access(options or AccessOptions(), settings, layout, **clock)
-    served = Served(access, PageOrders(settings, model, lambda: model.caught_up, enabled=orders), model)
+    served = Served(access, PageCommands(settings, model, lambda: model.caught_up, enabled=commands), model)
     runner = web.AppRunner(served.app(), access_log=None)
     await runner.setup()
     try:
@@ -143,7 +143,7 @@ async def serving(
         yield served
     finally:
         await runner.cleanup()
-        await served.orders.close()
+        await served.commands.close()
 
 
 class Browser:
@@ -234,6 +234,6 @@ class Answer:
         ]
 
     def fields(self, verb: str = "") -> dict[str, str]:
-        """The fields of the only form, or of the one of an order."""
+        """The fields of the only form, or of the one of a command."""
         [found] = [form for form in self.forms() if not verb or form.get("verb") == verb]
         return found

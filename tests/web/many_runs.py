@@ -22,8 +22,8 @@ from streamproc.read_model.model import ReadModel
 from streamproc.read_model.reader import ModelReader
 from streamproc.settings import Settings
 from streamproc.web.access import AccessOptions, build_access
+from streamproc.web.commands import PageCommands
 from streamproc.web.layout import page
-from streamproc.web.orders import PageOrders
 from streamproc.web.server import make_app
 from tests.read_model.deployment import Deployment
 from tests.web.access_app import KEY
@@ -78,9 +78,9 @@ def filled_model() -> ReadModel:
 class ServedPage:
     """A page that listens. `address` logs in."""
 
-    def __init__(self, model: ReadModel, *, orders: bool) -> None:
+    def __init__(self, model: ReadModel, *, commands: bool) -> None:
         self.model = model
-        self._orders = orders
+        self._commands = commands
         self._began: Future[None] = Future()
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
@@ -94,8 +94,8 @@ class ServedPage:
         access = build_access(AccessOptions(), settings, page)
         reader = ModelReader(settings, ReadModel(), since_ms=0)
         reader.model = self.model
-        orders = PageOrders(settings, self.model, lambda: self.model.caught_up, enabled=self._orders)
-        runner = web.AppRunner(make_app(settings, policy, self.model, reader, access, orders), access_log=None)
+        commands = PageCommands(settings, self.model, lambda: self.model.caught_up, enabled=self._commands)
+        runner = web.AppRunner(make_app(settings, policy, self.model, reader, access, commands), access_log=None)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         access.listens_on(runner.addresses[0][1])
@@ -116,9 +116,9 @@ class ServedPage:
 
 
 @contextmanager
-def served_page(model: ReadModel, *, orders: bool = True) -> Iterator[ServedPage]:
+def served_page(model: ReadModel, *, commands: bool = True) -> Iterator[ServedPage]:
     """Serve a page over a model for a while."""
-    made = ServedPage(model, orders=orders)
+    made = ServedPage(model, commands=commands)
     try:
         yield made
     finally:

@@ -69,7 +69,7 @@ async def test_a_login_at_a_provider_of_another_site(script: bool) -> None:
         provider.issuer = provider.issuer.replace("127.0.0.1", "localhost")
         options = AccessOptions(oidc_issuer=provider.issuer, oidc_client_id=CLIENT, groups=("oncall=halt",))
         settings = Settings(command_key=SecretStr(KEY), page_oidc_secret=SecretStr(SECRET))
-        async with serving(options, settings=settings, orders=True) as served:
+        async with serving(options, settings=settings, commands=True) as served:
             await page.goto(f"{served.origin}/runs/a%22b")
             await page.get_by_role("link", name=re.compile("Log in with localhost")).click()
             if not script:
@@ -77,7 +77,7 @@ async def test_a_login_at_a_provider_of_another_site(script: bool) -> None:
             await page.wait_for_url(f"{served.origin}/runs/a%22b")
             assert await page.locator("header").inner_text() == "oidc:ada@example.com"
             assert provider.exchanged == 1
-            assert await page.locator("form.order").count() == 2
+            assert await page.locator("form.command").count() == 2
             cookies = {one["name"]: one for one in await page.context.cookies()}
             kept = cookies[served.access.address.cookie]
             assert (kept["httpOnly"], kept["sameSite"]) == (True, "Strict")

@@ -98,7 +98,7 @@ def lists(chromium: Any) -> Iterator[Lists]:
 
 @pytest.fixture(scope="module")
 def read_only(chromium: Any) -> Iterator[Lists]:
-    with served_page(filled_model(), orders=False) as served:
+    with served_page(filled_model(), commands=False) as served:
         yield Lists(chromium, served.address)
 
 
@@ -251,7 +251,7 @@ def test_the_keyboard_selects_opens_and_explains_itself(lists: Lists) -> None:
         page.wait_for_url(re.compile("/runs/x004$"))
 
 
-def test_an_order_to_several_runs_asks_for_their_number_and_can_be_cancelled(lists: Lists) -> None:
+def test_an_command_to_several_runs_asks_for_their_number_and_can_be_cancelled(lists: Lists) -> None:
     with lists.opened("/?workflow=bugfix", forgiven=lambda text: "400" in text) as page:
         for group in ("halted", "warned", "others"):
             page.locator(f"#rows-{group} input").first.check()
@@ -278,7 +278,7 @@ def test_what_does_not_fit_the_selected_runs_says_why(lists: Lists) -> None:
         expect(rows(page)).to_have_count(RUNS)
 
 
-def test_those_who_may_not_order_select_nothing_and_read_why(read_only: Lists) -> None:
+def test_those_who_may_not_command_select_nothing_and_read_why(read_only: Lists) -> None:
     with read_only.opened() as page:
         expect(rows(page)).to_have_count(RUNS)
         expect(page.get_by_role("checkbox")).to_have_count(0)

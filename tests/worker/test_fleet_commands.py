@@ -37,7 +37,7 @@ def began(run_id: str, user: str) -> list[tuple[bytes, bytes]]:
     return [turn(run_id, type="run.started", user=user), turn(run_id, output=f"{run_id} begins")]
 
 
-async def write_order(settings: Settings, key: bytes, value: bytes | None) -> None:
+async def write_command(settings: Settings, key: bytes, value: bytes | None) -> None:
     producer = AIOKafkaProducer(bootstrap_servers=settings.brokers)
     await producer.start()
     try:
@@ -140,7 +140,7 @@ async def test_an_unsigned_command_is_refused_and_recorded_and_replaces_nothing(
 
     await issue_command(settings, "CLEAR", "fleet", "eve", "for fun")
     await issue_command(signing(settings, "eve:0123456789abcdef"), "CLEAR", "fleet", "eve", "for fun")
-    await write_order(settings, b"fleet", None)
+    await write_command(settings, b"fleet", None)
 
     async def three_refused() -> bool:
         return len(await controls(topics, code="FLEET002")) == 3
@@ -176,7 +176,7 @@ async def test_a_stop_made_before_a_restatement_of_the_clear_stands_whichever_ar
         found = None if last == b"garbage" else read_command(last)
         return found if found is not None and (found.status, found.since) == (status, since) else None
 
-    await write_order(settings, b"fleet", b"garbage")
+    await write_command(settings, b"fleet", b"garbage")
     again = await until(lambda: restated("CLEAR", clear.at), 60, "the clear to be issued again", every_s=0.2)
     assert again.at > stop.at > clear.at
 

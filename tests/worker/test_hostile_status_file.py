@@ -86,7 +86,7 @@ def test_a_planted_file_commands_nothing_and_is_reported_once(
 ) -> None:
     make(shared / "STOP_ALL")
     mirror = Mirror(shared / "STOP_ALL")
-    mirror.order("PAUSE")
+    mirror.command("PAUSE")
 
     for _ in range(3):
         asyncio.run(mirror.file.sync())
@@ -127,7 +127,7 @@ async def test_the_file_is_used_again_once_it_is_replaced_by_a_proper_one(shared
     path.write_text("STOP\n")
     await mirror.file.sync()
 
-    assert [order.status for order in mirror.issued] == ["STOP"]
+    assert [command.status for command in mirror.issued] == ["STOP"]
 
 
 async def test_a_link_at_the_old_name_of_the_draft_is_not_followed(shared: Path) -> None:
@@ -137,7 +137,7 @@ async def test_a_link_at_the_old_name_of_the_draft_is_not_followed(shared: Path)
     for name in (f".STOP_ALL.{os.getpid()}", ".STOP_ALL", "STOP_ALL.tmp"):
         (shared / name).symlink_to(target)
     mirror = Mirror(shared / "STOP_ALL")
-    mirror.order("STOP")
+    mirror.command("STOP")
 
     await mirror.file.sync()
 
@@ -201,7 +201,7 @@ async def test_a_failed_write_commands_nothing(shared: Path, monkeypatch: pytest
     """The old text in the file must not count as an edit."""
     mirror = Mirror(shared / "STOP_ALL")
     await mirror.file.sync()
-    mirror.order("STOP", NOON_MS)
+    mirror.command("STOP", NOON_MS)
 
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
@@ -250,9 +250,9 @@ async def test_a_file_of_the_directorys_owner_or_of_root_is_accepted(shared: Pat
     mirror = Mirror(path)
 
     await mirror.file.sync()
-    assert [order.status for order in mirror.issued] == ["STOP"]
-    mirror.order("CLEAR", NOON_MS)
-    mirror.order("PAUSE", NOON_MS + 1)
+    assert [command.status for command in mirror.issued] == ["STOP"]
+    mirror.command("CLEAR", NOON_MS)
+    mirror.command("PAUSE", NOON_MS + 1)
     await mirror.file.sync()
 
     assert path.read_text().startswith("PAUSE")

@@ -36,9 +36,9 @@ def test_an_invalid_status_is_refused_with_a_remedy(text: str) -> None:
 
 
 def test_a_rendered_status_parses_to_the_same_status() -> None:
-    order = new_command(Fleet(), "STOP", "fleet", "ada\n", "two\nlines\nCLEAR", now_ms=NOON_MS)
-    assert render(order, 0) == "STOP 2026-01-31T12:00:00.000Z\n# by ada: two lines CLEAR\n"
-    assert parse(render(order, 0)) == StatusEntry("STOP", NOON_MS, "")
+    command = new_command(Fleet(), "STOP", "fleet", "ada\n", "two\nlines\nCLEAR", now_ms=NOON_MS)
+    assert render(command, 0) == "STOP 2026-01-31T12:00:00.000Z\n# by ada: two lines CLEAR\n"
+    assert parse(render(command, 0)) == StatusEntry("STOP", NOON_MS, "")
     assert parse(render(None, NOON_MS)) == StatusEntry("CLEAR", NOON_MS, "")
 
 
@@ -51,12 +51,12 @@ class Mirror:
         self.published: list[ControlEvent] = []
         self.file = StatusFile(path, self.fleet, self._issued, self._published)
 
-    def order(self, status: Status, at_ms: int = NOON_MS) -> None:
+    def command(self, status: Status, at_ms: int = NOON_MS) -> None:
         """Apply a command that was issued elsewhere."""
         self.fleet.apply(new_command(self.fleet, status, "fleet", "ada", "", now_ms=at_ms))
 
-    async def _issued(self, order: FleetCommand) -> None:
-        self.issued.append(order)
+    async def _issued(self, command: FleetCommand) -> None:
+        self.issued.append(command)
 
     async def _published(self, decision: ControlEvent) -> None:
         self.published.append(decision)
@@ -81,11 +81,11 @@ async def test_at_the_start_the_later_of_file_and_command_wins(
     path = tmp_path / "STOP_ALL"
     path.write_text(f"{written}\n")
     mirror = Mirror(path)
-    mirror.order(stands)
+    mirror.command(stands)
 
     await mirror.file.sync()
 
-    assert [order.status for order in mirror.issued] == given
+    assert [command.status for command in mirror.issued] == given
     assert path.read_text().startswith(left)
 
 
@@ -93,7 +93,7 @@ async def test_an_edit_is_later_than_a_command_that_was_only_issued_again_after_
     path = tmp_path / "STOP_ALL"
     path.write_text("STOP 2026-01-31T13:00:00Z\n")
     mirror = Mirror(path)
-    mirror.order("CLEAR")
+    mirror.command("CLEAR")
     clear = mirror.fleet.command
     assert clear is not None
     again = restatement(clear, NOON_MS + 2 * 3_600_000)
@@ -102,7 +102,7 @@ async def test_an_edit_is_later_than_a_command_that_was_only_issued_again_after_
 
     await mirror.file.sync()
 
-    assert [order.status for order in mirror.issued] == ["STOP"]
+    assert [command.status for command in mirror.issued] == ["STOP"]
 
 
 async def test_an_edit_of_the_file_is_issued_once(tmp_path: Path) -> None:
@@ -114,22 +114,22 @@ async def test_an_edit_of_the_file_is_issued_once(tmp_path: Path) -> None:
     path.write_text("STOP\nthe deployment is broken\n")
     for _ in range(3):
         await mirror.file.sync()
-    [order] = mirror.issued
-    assert (order.status, order.scope, order.why) == ("STOP", "fleet", "the deployment is broken")
-    assert order.by.endswith("(file STOP_ALL)")
+    [command] = mirror.issued
+    assert (command.status, command.scope, command.why) == ("STOP", "fleet", "the deployment is broken")
+    assert command.by.endswith("(file STOP_ALL)")
 
-    mirror.fleet.apply(order)
+    mirror.fleet.apply(command)
     await mirror.file.sync()
     assert path.read_text().startswith("STOP 20")
     path.write_text(path.read_text().replace("STOP 20", "CLEAR 20"))
     await mirror.file.sync()
-    assert [order.status for order in mirror.issued] == ["STOP", "CLEAR"]
+    assert [command.status for command in mirror.issued] == ["STOP", "CLEAR"]
 
 
 async def test_an_unreadable_file_changes_nothing_and_is_reported_once(tmp_path: Path) -> None:
     path = tmp_path / "STOP_ALL"
     mirror = Mirror(path)
-    mirror.order("PAUSE")
+    mirror.command("PAUSE")
     path.write_text("HALT everything\n")
     for _ in range(3):
         await mirror.file.sync()
@@ -139,7 +139,7 @@ async def test_an_unreadable_file_changes_nothing_and_is_reported_once(tmp_path:
     assert "is not a status" in event.message
     assert (mirror.issued, path.read_text()) == ([], "HALT everything\n")
 
-    mirror.order("STOP", NOON_MS + 1)
+    mirror.command("STOP", NOON_MS + 1)
     await mirror.file.sync()
     assert path.read_text().startswith("STOP 2026")
 
@@ -149,7 +149,7 @@ def test_the_file_keeps_its_rights_and_leaves_nothing_behind(tmp_path: Path) -> 
     path.write_text("CLEAR\n")
     path.chmod(0o664)
     mirror = Mirror(path)
-    mirror.order("PAUSE")
+    mirror.command("PAUSE")
 
     asyncio.run(mirror.file.sync())
 

@@ -1,4 +1,4 @@
-"""Who may see the page, and who may order from it: logins, sessions, rights, and the checks of every request."""
+"""Who may see the page, and who may command from it: logins, sessions, rights, and the checks of every request."""
 
 from __future__ import annotations
 

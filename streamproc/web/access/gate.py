@@ -51,7 +51,7 @@ CONTINUE_SCRIPT: Final = 'document.getElementById("continue").requestSubmit();\n
 
 
 class Access:
-    """Who may see the page and order from it. `layout` makes a page of a title and a body; `address` None: that of the
+    """Who may see the page and send commands. `layout` makes a page of a title and a body; `address` None: that of the
     loopback `host`."""
 
     def __init__(

@@ -12,10 +12,10 @@ from streamproc.report.markup import NOTHING, Html, tag
 from streamproc.report.tables import scrolled
 from streamproc.web.access import session_of
 from streamproc.web.access.own_address import own_path
-from streamproc.web.keys import FIELDS, MODEL, ORDERS, field_of, filter_of, number_of
+from streamproc.web.command_views import selection_bar
+from streamproc.web.keys import COMMANDS, FIELDS, MODEL, field_of, filter_of, number_of
 from streamproc.web.layout import empty, page
 from streamproc.web.moments import moment
-from streamproc.web.order_views import selection_bar
 from streamproc.web.views.run_rows import GROUPS, FleetGroup, ListView, group_page, more, run_table
 from streamproc.web.views.strip import dismiss_form, dismissed_ms, fleet_standing, headline, strip
 
@@ -106,7 +106,7 @@ async def fleet(request: web.Request) -> web.Response:
     if chosen_any(view.chosen) or standing.counts.lost or any(one.total for one in found.values()):
         here = own_path(request.path_qs)
         parts += [filter_form(model, view), run_list(found, view, offset), dismissal(request, found)]
-        parts.append(selection_bar(session, request.app[ORDERS], here))
+        parts.append(selection_bar(session, request.app[COMMANDS], here))
     else:
         parts.append(nothing_yet(standing.counts))
     events = "view=fleet" + view.query().replace("?", "&", 1) if live else ""
@@ -114,8 +114,8 @@ async def fleet(request: web.Request) -> web.Response:
 
 
 def list_view(request: web.Request, session: Session | None) -> ListView:
-    """Return which runs a request wants to see, and how; those who may order something of a run can select it."""
-    selectable = request.app[ORDERS].allows(session, "halt")
+    """Return which runs a request wants to see, and how; those who may send commands can select runs."""
+    selectable = request.app[COMMANDS].allows(session, "halt")
     return ListView(filter_of(request), field_of(request, "sort"), selectable)
 
 

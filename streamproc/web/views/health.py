@@ -13,7 +13,7 @@ from streamproc.model.formats import grouped
 from streamproc.report.markup import Html, foreign, tag
 from streamproc.report.tables import Cell, TableRow, folded, muted, number, section, table
 from streamproc.web.keys import MODEL, READER
-from streamproc.web.layout import page, said
+from streamproc.web.layout import page, watching_sentence
 from streamproc.web.moments import moment
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def workers(found: Watching, *, has_topic: bool = True) -> Html:
         ])  # fmt: skip
         return section("Workers", tag("p", text, class_="note"), id_="workers")
     parts = []
-    if sentence := said(found):
+    if sentence := watching_sentence(found):
         parts.append(tag("p", sentence, ".", class_="note bad" if found.level == "fail" else "note"))
     if found.refused:
         parts.append(muted(foreign(found.refused), "."))

@@ -1,4 +1,4 @@
-"""One run: what it does and why it was halted, by the same sections as its report; orders; downloads."""
+"""One run: what it does and why it was halted, by the same sections as its report; commands; downloads."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from streamproc.report.run_sections import LiveParts, heading, run_sections
 from streamproc.report.tables import TableRow, muted, number, section, table
 from streamproc.report.writing import report_text
 from streamproc.web.access import session_of
-from streamproc.web.keys import LIVE, MODEL, ORDERS, RUN_LOG, SETTINGS, field_of, run_href, run_of
+from streamproc.web.command_views import SELECTED, command_form, why_not
+from streamproc.web.keys import COMMANDS, LIVE, MODEL, RUN_LOG, SETTINGS, field_of, run_href, run_of
 from streamproc.web.layout import missing, page
 from streamproc.web.moments import moment
-from streamproc.web.order_views import SELECTED, order_form, why_not
 from streamproc.web.views.run_rows import run_state
 from streamproc.web.views.small import identicon, loop_badge, sparkline
 
@@ -94,7 +94,7 @@ async def run(request: web.Request) -> web.Response:
     body = [
         now_line(live),
         _downloads(run_id, trace_address(request.app[SETTINGS].trace_url, live.trace_id)),
-        _orders(request, live),
+        _commands(request, live),
     ]
     if history is None or not history.turns:
         body.insert(0, _plain_head(live))
@@ -152,16 +152,18 @@ def _downloads(run_id: str, trace: str) -> Html:
     return tag("div", *links, decisions, traced, keys, class_="actions")
 
 
-def _orders(request: web.Request, live: LiveRun) -> Html:
+def _commands(request: web.Request, live: LiveRun) -> Html:
     """Return the forms that finish the job, for those who may; else what they need."""
-    session, orders = session_of(request), request.app[ORDERS]
+    session, commands = session_of(request), request.app[COMMANDS]
     verbs = [verb for verb in SELECTED if RULES[verb].needs == live.status]
-    forms = order_form(session, f"run:{live.run_id}", verbs, orders=orders, back=run_href(live.run_id))
-    why = "" if forms or not verbs else why_not(orders, verbs[0])
+    forms = command_form(session, f"run:{live.run_id}", verbs, commands=commands, back=run_href(live.run_id))
+    why = "" if forms or not verbs else why_not(commands, verbs[0])
     if not forms and not why:
         return NOTHING
     body = forms or tag("p", why, class_="muted")
-    return tag("section", tag("h2", "Act"), body, class_="orders", id="orders", data_live=True, data_state=live.status)
+    return tag(
+        "section", tag("h2", "Act"), body, class_="commands", id="commands", data_live=True, data_state=live.status
+    )
 
 
 def _sections(report: RunReport, history: RunHistory, run_id: str, about: str, width: str) -> Html:

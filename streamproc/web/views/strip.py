@@ -12,7 +12,7 @@ from streamproc.model.formats import HOUR_MS, duration, grouped, money
 from streamproc.read_model.rows import FleetCounts, RunFilter
 from streamproc.report.markup import NOTHING, Html, foreign, tag
 from streamproc.web.access.gate import form_fields
-from streamproc.web.order_views import own_session
+from streamproc.web.command_views import own_session
 
 if TYPE_CHECKING:
     from streamproc.read_model.model import ReadModel

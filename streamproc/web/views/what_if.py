@@ -15,9 +15,9 @@ from streamproc.read_model.rows import RunFilter
 from streamproc.report.markup import NOTHING, Html, foreign, tag, written_lines
 from streamproc.report.tables import Cell, TableRow, muted, number, section, table
 from streamproc.web.access.gate import form_fields
+from streamproc.web.command_views import own_session
 from streamproc.web.keys import MODEL, SETTINGS, TRIALS, run_href
 from streamproc.web.layout import page
-from streamproc.web.order_views import own_session
 from streamproc.web.trial_process import TURNS_MAX
 from streamproc.web.trials import SECONDS_MAX, Trials, TrialState
 

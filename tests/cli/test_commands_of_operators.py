@@ -1,4 +1,4 @@
-"""Orders on the command line and what workers answer, on a real Kafka with a real worker."""
+"""Commands on the command line and what workers answer, on a real Kafka with a real worker."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from pydantic import SecretStr
 
-from streamproc.fleet.answers import follow_order
+from streamproc.fleet.answers import follow_command
 from streamproc.fleet.command_events import state_event
-from streamproc.fleet.commands import Order, issue
+from streamproc.fleet.commands import Command, issue
 from streamproc.kafka import topics as kafka_topics
 from streamproc.settings import Settings, load_settings
 from tests.cli.terminals import in_terminal
@@ -44,7 +44,7 @@ def settings(brokers: str, topic_prefix: str, monkeypatch: pytest.MonkeyPatch) -
 def at_work(brokers: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     """A deployment with a worker, a run at work, and a run that is halted."""
     made = load_settings(
-        brokers=brokers, topic_prefix=f"orders-{uuid.uuid4().hex[:8]}", command_key=SecretStr(KEY),
+        brokers=brokers, topic_prefix=f"commands-{uuid.uuid4().hex[:8]}", command_key=SecretStr(KEY),
         control_key=SecretStr(CONTROL),
     )  # fmt: skip
     run_sync(kafka_topics.apply(made))
@@ -87,7 +87,7 @@ def commands(settings: Settings) -> list[dict[str, Any]]:
         (("clear", "--user", "eve", "--tenant", "acme"), "user eve of tenant acme is cleared"),
     ],
 )  # fmt: skip
-def test_an_order_that_a_worker_accepts_exits_0(run, operator: Settings, words: tuple[str, ...], said: str) -> None:
+def test_an_command_that_a_worker_accepts_exits_0(run, operator: Settings, words: tuple[str, ...], said: str) -> None:
     done = run(*words, "--by", "ada", "--wait", "20s")  # as long for runs whose guards do not report
     assert done.exit_code == 0, done.output
     assert said in done.stdout
@@ -111,7 +111,7 @@ def test_a_command_with_the_wrong_key_is_refused_and_exits_1(
 
 
 @pytest.mark.parametrize("words", [("kill", "--run", "nightly-41"), ("resume", "stuck")])
-def test_an_order_to_a_run_with_the_wrong_key_is_refused_and_changes_nothing(
+def test_an_command_to_a_run_with_the_wrong_key_is_refused_and_changes_nothing(
     run, operator: Settings, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
     monkeypatch.setenv("STREAMPROC_COMMAND_KEY", OTHER)
@@ -122,7 +122,7 @@ def test_an_order_to_a_run_with_the_wrong_key_is_refused_and_changes_nothing(
     assert run_sync(known(operator, "stuck", "halted"))
 
 
-def test_an_order_that_no_worker_answers_exits_3_and_is_not_called_refused(run, settings: Settings) -> None:
+def test_an_command_that_no_worker_answers_exits_3_and_is_not_called_refused(run, settings: Settings) -> None:
     done = run("stop-all", "--by", "ada", "--why", "a drill", "--wait", "500ms")
     assert done.exit_code == 3
     assert "stop the fleet: unanswered: no worker answered within 0.5 s: guards that can verify it act" in done.stdout
@@ -156,16 +156,16 @@ def test_a_forged_acceptance_does_not_count(settings: Settings) -> None:
     """By one who may write to the control topic and has no key of a worker."""
 
     async def forge_and_wait() -> None:
-        order = Order(verb="stop", scope="fleet", by="ada")
-        await issue(settings, order)
-        assert order.command is not None
-        forged = msgspec.json.encode(state_event(order.command))
+        command = Command(verb="stop", scope="fleet", by="ada")
+        await issue(settings, command)
+        assert command.command is not None
+        forged = msgspec.json.encode(state_event(command.command))
         async with AIOKafkaProducer(bootstrap_servers=settings.brokers) as producer:
             await producer.send_and_wait(settings.topic("control"), forged, key=b"*")
-        async with follow_order(settings, order) as answered:
+        async with follow_command(settings, command) as answered:
             assert (await answered.wait(2)).stage == "sent"
         trusting = settings.model_copy(update={"control_key": SecretStr("")})
-        async with follow_order(trusting, order) as answered:  # so nothing else is wrong with it
+        async with follow_command(trusting, command) as answered:  # so nothing else is wrong with it
             assert (await answered.wait(20)).stage == "obeyed"
 
     asyncio.run(forge_and_wait())
@@ -211,7 +211,7 @@ def test_a_forced_kill_of_a_run_that_never_publishes_leaves_no_phantom_and_holds
     assert shown.exit_code == 2
     assert "halted as soon as it appears" in shown.stderr
 
-    # Killed again, and resumed, without --force: the first order was meant. Then killed again, and it appears.
+    # Killed again, and resumed, without --force: the first command was meant. Then killed again, and it appears.
     assert run("kill", "--run", "typo-7", "--by", "ada", "--wait", "60s").exit_code == 0
     assert "info OPERATOR003" in run("resume", "typo-7", "--by", "ada", "--wait", "60s").stdout
     assert "typo-7" not in run("runs", "--all").output
@@ -222,7 +222,7 @@ def test_a_forced_kill_of_a_run_that_never_publishes_leaves_no_phantom_and_holds
 
 
 def test_a_kill_of_a_run_that_is_halted_already_is_answered(run, operator: Settings) -> None:
-    """By another order, which leaves no new decision."""
+    """By another command, which leaves no new decision."""
     for _ in range(2):
         done = run("kill", "--run", "stuck", "--by", "ada", "--why", "enough", "--wait", "60s", "--json")
         assert done.exit_code == 0, done.output

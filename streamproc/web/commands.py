@@ -1,7 +1,7 @@
-"""Orders from the page: checked against rights, reason and numbers, signed on the server, and followed afterwards.
+"""Commands from the page: checked against rights, reason and numbers, signed on the server, and followed afterwards.
 
-An order goes the way of `streamproc kill` and `resume`: the browser never has a key. Its id is made with the form, so a
-form that is sent twice is one order.
+A command goes the way of `streamproc kill` and `resume`: the browser never has a key. Its id is made with the form, so
+a form that is sent twice is one command.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from streamproc.errors import InvalidEvent
-from streamproc.fleet.commands import Order, OrderFacts, deliver, progress_of, read_reason, signing_first
+from streamproc.fleet.commands import Command, CommandFacts, deliver, progress_of, read_reason, signing_first
 from streamproc.fleet.signing import command_signer
 from streamproc.fleet.verbs import RULES, RUN
 from streamproc.model.escaping import escape
 from streamproc.model.newest import Newest
-from streamproc.read_model.order_progress import order_progress
+from streamproc.read_model.command_progress import command_progress
 from streamproc.web.access.rights import FLEET, HALT
 
 if TYPE_CHECKING:
-    from streamproc.fleet.commands import OrderProgress
+    from streamproc.fleet.commands import CommandProgress
     from streamproc.read_model.model import ReadModel
     from streamproc.settings import Settings
     from streamproc.web.access.session import Session
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ISSUER: Final = "page"  # the key that signs, if there is one of this name
-ORDERS_MAX: Final = 1_000  # that are followed; older ones are on the topic only
+COMMANDS_MAX: Final = 1_000  # that are followed; older ones are on the topic only
 LOOK_S: Final = 0.05  # for the progress of many orders at a time
 ANSWERS_S: Final = 10.0  # in which a guard that has never reported may still say that it has stopped its run
 SENT_AT_ONCE: Final = 8
-SEND_WAIT_S: Final = 5.0  # of a POST for the broker; afterwards its page says that the order is being sent
+SEND_WAIT_S: Final = 5.0  # of a POST for the broker; afterwards its page says that the command is being sent
 CLOSE_TIMEOUT_S: Final = 20.0
 GROWTH: Final = 2  # a number that has doubled since the form was made is asked for again
 
 
-class OrderRefused(Exception):
-    """The page refuses to issue this order. `status` is that of HTTP; `again`: the form may be filled in again."""
+class CommandRefused(Exception):
+    """The page refuses to issue this command. `status` is that of HTTP; `again`: the form may be filled in again."""
 
     def __init__(self, message: str, status: int = 400, *, again: bool = False) -> None:
         super().__init__(message)
@@ -54,8 +54,8 @@ class OrderRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OrderDraft:
-    """An order that a form offers to one session, with `runs` to each of them, else to `scope`. `seal` keeps all of it
+class CommandDraft:
+    """A command that a form offers to one session, with `runs` to each of them, else to `scope`. `seal` keeps all of it
     from being changed, but the reason."""
 
     id: str
@@ -71,45 +71,45 @@ class OrderDraft:
         return tuple(f"run:{run_id}" for run_id in self.runs) or (self.scope,)
 
 
-class PlacedOrders:
-    """What one form has ordered: one order, or the same to each of several runs."""
+class IssuedCommands:
+    """What one form has issued: one command, or the same to each of several runs."""
 
-    def __init__(self, model: ReadModel, orders: tuple[Order, ...]) -> None:
-        self.orders = orders
+    def __init__(self, model: ReadModel, commands: tuple[Command, ...]) -> None:
+        self.commands = commands
         self._model = model
-        self._found: dict[str, OrderProgress] = {}
+        self._found: dict[str, CommandProgress] = {}
         self._looked_s: dict[str, float] = {}
         self._answered_s = time.monotonic() + ANSWERS_S
 
-    def progress(self) -> list[tuple[Order, OrderProgress]]:
+    def progress(self) -> list[tuple[Command, CommandProgress]]:
         """Return how far each is. Of many, as many as `LOOK_S` allows are looked up again; those that are over are
         not, once guards had time to answer."""
         until_s = time.monotonic() + LOOK_S
-        for order in sorted(self.orders, key=lambda one: self._looked_s.get(one.id, 0.0)):
-            known = self._found.setdefault(order.id, progress_of(order, OrderFacts()))
+        for command in sorted(self.commands, key=lambda one: self._looked_s.get(one.id, 0.0)):
+            known = self._found.setdefault(command.id, progress_of(command, CommandFacts()))
             now_s = time.monotonic()
             if now_s < until_s and not (known.over and now_s >= self._answered_s):
-                self._found[order.id], self._looked_s[order.id] = order_progress(order, self._model), now_s
-        return [(order, self._found[order.id]) for order in self.orders]
+                self._found[command.id], self._looked_s[command.id] = command_progress(command, self._model), now_s
+        return [(command, self._found[command.id]) for command in self.commands]
 
 
 def right_of(verb: str) -> str:
-    """Return the right that an order needs."""
+    """Return the right that a command needs."""
     return HALT if RULES[verb].parts == RUN else FLEET
 
 
-class PageOrders:
-    """Issues the orders of those who may. With `enabled` False, the page is read-only."""
+class PageCommands:
+    """Issues the commands of those who may. With `enabled` False, the page is read-only."""
 
     def __init__(
         self, settings: Settings, model: ReadModel, caught_up: Callable[[], bool], *, enabled: bool = False
     ) -> None:
-        """Raises `InvalidSettings` if every receiver would refuse the page's orders."""
+        """Raises `InvalidSettings` if every receiver would refuse the page's commands."""
         self.enabled = enabled
         self.model = model
         self.caught_up = caught_up
-        self.placed: Newest[str, PlacedOrders] = Newest(ORDERS_MAX)
-        """What was ordered from here, by the id of its form."""
+        self.issued: Newest[str, IssuedCommands] = Newest(COMMANDS_MAX)
+        """What was issued from here, by the id of its form."""
         self._settings = signing_first(settings, ISSUER)
         self._seal_key = secrets.token_bytes(32)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -117,72 +117,72 @@ class PageOrders:
             command_signer(self._settings).must_sign()
 
     def allows(self, session: Session | None, verb: str) -> bool:
-        """Return whether this session may give such orders here."""
+        """Return whether this session may give such commands here."""
         return self.enabled and session is not None and right_of(verb) in session.rights
 
-    def draft(self, session: Session, verb: str, scope: str, runs: tuple[str, ...] = ()) -> OrderDraft:
-        """Return a fresh order for a form, with the number of runs that it would hit now."""
+    def draft(self, session: Session, verb: str, scope: str, runs: tuple[str, ...] = ()) -> CommandDraft:
+        """Return a fresh command for a form, with the number of runs that it would hit now."""
         counted = len(runs) or (self.model.runs_in_scope(scope) if RULES[verb].counted else 1)
-        order_id = str(uuid.uuid4())
-        seal = self._seal(session, order_id, verb, scope, counted, *runs)
-        return OrderDraft(id=order_id, verb=verb, scope=scope, counted=counted, seal=seal, runs=runs)
+        command_id = str(uuid.uuid4())
+        seal = self._seal(session, command_id, verb, scope, counted, *runs)
+        return CommandDraft(id=command_id, verb=verb, scope=scope, counted=counted, seal=seal, runs=runs)
 
-    def must_type(self, draft: OrderDraft) -> bool:
+    def must_type(self, draft: CommandDraft) -> bool:
         """Return whether the number of runs must be typed in. While the page is reading, it may be too low."""
         if draft.runs:
             return draft.verb == "halt" and draft.counted > 1
         return RULES[draft.verb].counted and (draft.counted > 1 or not self.caught_up())
 
-    async def place(
-        self, session: Session, draft: OrderDraft, reason: str, typed: str, grant: Mapping[str, Any]
-    ) -> PlacedOrders:
-        """Check an order and send it; return at the latest after `SEND_WAIT_S`. Raises `OrderRefused`."""
+    async def issue(
+        self, session: Session, draft: CommandDraft, reason: str, typed: str, grant: Mapping[str, Any]
+    ) -> IssuedCommands:
+        """Check a command and send it; return at the latest after `SEND_WAIT_S`. Raises `CommandRefused`."""
         rule = RULES.get(draft.verb)
         if not self.enabled:
-            raise OrderRefused("This page is read-only: it was started without --orders.", 403)
+            raise CommandRefused("This page is read-only: it was started without --commands.", 403)
         if rule is None or any(scope.partition(":")[0] not in rule.parts for scope in draft.scopes):
-            raise OrderRefused("There is no such order.")
+            raise CommandRefused("There is no such command.")
         if right_of(draft.verb) not in session.rights:
-            raise OrderRefused(f"You have no right to do this: it needs the right {right_of(draft.verb)}.", 403)
+            raise CommandRefused(f"You have no right to do this: it needs the right {right_of(draft.verb)}.", 403)
         seal = self._seal(session, draft.id, draft.verb, draft.scope, draft.counted, *draft.runs)
         if not hmac.compare_digest(seal.encode(), draft.seal.encode("utf-8", "surrogateescape")):
-            raise OrderRefused("The form was changed, or belongs to another session: open it again.", 403)
-        if (known := self.placed.get(draft.id)) is not None:
+            raise CommandRefused("The form was changed, or belongs to another session: open it again.", 403)
+        if (known := self.issued.get(draft.id)) is not None:
             return known  # the same form once more
         try:
             why = read_reason(reason, rule)
         except InvalidEvent as error:
-            raise OrderRefused(str(error), again=True) from None
+            raise CommandRefused(str(error), again=True) from None
         if rule.releases and not self.caught_up():
-            raise OrderRefused(
+            raise CommandRefused(
                 "The page is still reading what stands: it can stop and halt now, not release.", 409, again=True
             )
         self._check_number(draft, typed)
         ids = [str(uuid.uuid5(uuid.UUID(draft.id), run_id)) for run_id in draft.runs] or [draft.id]
-        placed = PlacedOrders(self.model, tuple(
-            Order(id=order_id, verb=draft.verb, scope=scope, by=session.name, why=why, grant=grant,
+        issued = IssuedCommands(self.model, tuple(
+            Command(id=command_id, verb=draft.verb, scope=scope, by=session.name, why=why, grant=grant,
                   counted=1 if draft.runs else draft.counted)
-            for scope, order_id in zip(draft.scopes, ids, strict=True)
+            for scope, command_id in zip(draft.scopes, ids, strict=True)
         ))  # fmt: skip
-        self.placed[draft.id] = placed
-        task = asyncio.create_task(self._send_all(placed.orders))
+        self.issued[draft.id] = issued
+        task = asyncio.create_task(self._send_all(issued.commands))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         await asyncio.wait({task}, timeout=SEND_WAIT_S)
-        return placed
+        return issued
 
     async def close(self) -> None:
-        """Wait for the orders that are being sent."""
+        """Wait for the commands that are being sent."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CLOSE_TIMEOUT_S)
 
-    def _check_number(self, draft: OrderDraft, typed: str) -> None:
+    def _check_number(self, draft: CommandDraft, typed: str) -> None:
         if not self.must_type(draft):
             return
         if typed.strip() != str(draft.counted):
-            raise OrderRefused(f"runs: type the number of runs that this hits, {draft.counted}.", again=True)
+            raise CommandRefused(f"runs: type the number of runs that this hits, {draft.counted}.", again=True)
         if not draft.runs and (now := self.model.runs_in_scope(draft.scope)) > GROWTH * max(draft.counted, 1):
-            raise OrderRefused(
+            raise CommandRefused(
                 f"It would hit {now} runs by now, not {draft.counted}: check the number again.", 409, again=True
             )
 
@@ -190,23 +190,28 @@ class PageOrders:
         content = "\0".join((session.id, *map(str, parts))).encode("utf-8", "surrogatepass")
         return hmac.digest(self._seal_key, content, hashlib.sha256).hex()
 
-    async def _send_all(self, orders: Sequence[Order]) -> None:
-        """Send orders, some at a time."""
+    async def _send_all(self, commands: Sequence[Command]) -> None:
+        """Send commands, some at a time."""
         slots = asyncio.Semaphore(SENT_AT_ONCE)
 
-        async def send(order: Order) -> None:
+        async def send(command: Command) -> None:
             async with slots:
-                await self._send(order)
+                await self._send(command)
 
-        for order in orders:
-            log.info("order %s verb=%s scope=%s by=%s", order.id, order.verb, escape(order.scope), escape(order.by))
-        await asyncio.gather(*map(send, orders))
+        for command in commands:
+            log.info(
+                "command %s verb=%s scope=%s by=%s", command.id, command.verb, escape(command.scope), escape(command.by)
+            )
+        await asyncio.gather(*map(send, commands))
 
-    async def _send(self, order: Order) -> None:
+    async def _send(self, command: Command) -> None:
         try:
-            await deliver(self._settings, order)
+            await deliver(self._settings, command)
         except Exception as error:  # a bug: the person who waits for it must hear of it all the same
-            order.sent, order.problem = False, f"failed unexpectedly ({type(error).__name__}); see the log of the page"
-            log.exception("order %s was not sent", order.id)
-        if order.problem:
-            log.warning("order %s was not sent: %s", order.id, order.problem)
+            command.sent, command.problem = (
+                False,
+                f"failed unexpectedly ({type(error).__name__}); see the log of the page",
+            )
+            log.exception("command %s was not sent", command.id)
+        if command.problem:
+            log.warning("command %s was not sent: %s", command.id, command.problem)

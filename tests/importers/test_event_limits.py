@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from streamproc.importers.fitting import fitted, name, seconds
+from streamproc.importers.event_limits import fit_to_limits, name, seconds
 from streamproc.importers.pairing import WAITING_MAX, Pairing
 from streamproc.model.raw_events import RawTurn, parse_raw
 
@@ -25,7 +25,7 @@ LISTS = {"tool_calls": st.lists(CALL, max_size=3), "errors": st.lists(ERROR, max
 
 @given(event=st.fixed_dictionaries({"run_id": JSON}, optional=dict.fromkeys(FIELDS, JSON) | LISTS))
 def test_whatever_stands_in_a_field_is_accepted(event: dict[str, Any]) -> None:
-    assert parse_raw(fitted(event)).unknown_fields == ()
+    assert parse_raw(fit_to_limits(event)).unknown_fields == ()
 
 
 def deep(levels: int) -> Any:
@@ -38,7 +38,7 @@ def deep(levels: int) -> Any:
 @pytest.mark.parametrize("levels", [90, 97, 98, 99, 300, 3_000])
 def test_deep_values_become_text(levels: int) -> None:
     event = {"run_id": "r", "node": "n", "tool_calls": [{"name": "x", "args": deep(levels), "result": deep(levels)}]}
-    parsed = parse_raw(fitted(event))
+    parsed = parse_raw(fit_to_limits(event))
     assert isinstance(parsed, RawTurn)
     assert isinstance(parsed.tool_calls[0].args, list if levels <= 97 else str)
 
@@ -53,7 +53,7 @@ def test_long_names_keep_their_beginning_and_differ() -> None:
 
 def test_more_than_a_thousand_calls_and_errors_are_cut() -> None:
     event = {"run_id": "r", "tool_calls": [{"name": "x"}] * 1_001, "errors": [{"message": "x"}] * 1_001}
-    found = fitted(event)
+    found = fit_to_limits(event)
     assert (len(found["tool_calls"]), len(found["errors"])) == (1_000, 1_000)
     parse_raw(found)
 

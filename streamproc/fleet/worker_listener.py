@@ -71,7 +71,7 @@ def note_contact(workers: Workers, follower: Follower, at: TopicPartition) -> No
         workers.contact(follower.freshness)
 
 
-async def hear(settings: Settings) -> Watching | None:
+async def listen_for_workers(settings: Settings) -> Watching | None:
     """Listen for as long as it takes to know which partitions are watched, ten seconds at most.
 
     None: there is no such topic, or this user must not read it.

@@ -1,4 +1,4 @@
-"""The dialog of an order: what it does, the reason, and for more than one run how many runs it hits."""
+"""The dialog of a command: what it does, the reason, and for more than one run how many runs it hits."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
 from streamproc.errors import InvalidEvent, plural
-from streamproc.fleet.commands import REASON_MIN, Order, read_grant, read_reason
+from streamproc.fleet.commands import REASON_MIN, Command, read_grant, read_reason
 from streamproc.fleet.verbs import GRANTS, RULES
 from streamproc.model.fleet_command import WHY_MAX
-from streamproc.tui.host import TerminalOrders
+from streamproc.tui.host import TerminalCommands
 from streamproc.tui.texts import joined, lines, styled
 
 
-class OrderDialog(ModalScreen[tuple[Order, ...] | None]):
-    """Asks for what an order to the fleet or to some runs needs. Its result is one order for each run; None if a person
-    thinks better of it."""
+class CommandDialog(ModalScreen[tuple[Command, ...] | None]):
+    """Asks for what a command to the fleet or to some runs needs. Its result is one command for each run; None if the
+    person cancels."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Cancel")]
 
-    def __init__(self, verb: str, run_ids: tuple[str, ...], orders: TerminalOrders, hit: int) -> None:
+    def __init__(self, verb: str, run_ids: tuple[str, ...], commands: TerminalCommands, hit: int) -> None:
         super().__init__()
-        self._verb, self._rule, self._orders = verb, RULES[verb], orders
+        self._verb, self._rule, self._commands = verb, RULES[verb], commands
         self._run_ids, self._hit = run_ids, hit  # `hit`: the number of runs to type in, if it is more than one
 
     def compose(self) -> ComposeResult:
@@ -56,7 +56,7 @@ class OrderDialog(ModalScreen[tuple[Order, ...] | None]):
         ]
         if not runs:
             found[1] = joined(Content.styled(plural(self._hit, "working run"), "bold"), " now")
-        return lines([*found, joined(Content.styled("ordered by ", "$quiet"), styled(self._orders.by))])
+        return lines([*found, joined(Content.styled("issued by ", "$quiet"), styled(self._commands.by))])
 
     def on_mount(self) -> None:
         """Put the keyboard on the reason."""
@@ -90,7 +90,7 @@ class OrderDialog(ModalScreen[tuple[Order, ...] | None]):
             self._complain(f"Type the number of runs that this hits: {self._hit}.", "hit")
             return
         ids, counted = self._run_ids or ("",), 1 if self._run_ids else self._hit
-        self.dismiss(tuple(self._orders.order(self._verb, one, why, grant, counted) for one in ids))
+        self.dismiss(tuple(self._commands.command(self._verb, one, why, grant, counted) for one in ids))
 
     def _value(self, name: str) -> str:
         return "".join(box.value.strip() for box in self.query(f"#{name}").results(Input))

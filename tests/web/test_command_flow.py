@@ -1,4 +1,4 @@
-"""An order by a click, all of it real: Chromium, `streamproc page`, Kafka, a worker, and guards in other processes."""
+"""A command by a click, all of it real: Chromium, `streamproc page`, Kafka, a worker, and guards in other processes."""
 
 from __future__ import annotations
 
@@ -132,21 +132,21 @@ class Tab:
         assert self.foreign == []
 
 
-def order(page: Any, verb: str, reason: str, **fields: str) -> None:
-    """Fill in the form of an order and send it."""
-    form = page.locator(f'form.order[data-verb="{verb}"]')
+def send(page: Any, verb: str, reason: str, **fields: str) -> None:
+    """Fill in the form of a command and send it."""
+    form = page.locator(f'form.command[data-verb="{verb}"]')
     if verb == "resume":
         form.locator("summary").click()
     for name, value in fields.items():
         form.locator(f"[name={name}]").fill(value)
     form.locator("[name=reason]").fill(reason)
     form.locator("button").click()
-    page.wait_for_url(re.compile(r"(/orders/|[?&]order=)[0-9a-f-]{36}$"))
+    page.wait_for_url(re.compile(r"(/commands/|[?&]command=)[0-9a-f-]{36}$"))
 
 
 def stage(page: Any, name: str) -> None:
-    """Wait until the page that follows an order says that it has reached a stage."""
-    page.locator(f'#order-state[data-stage="{name}"]').wait_for()
+    """Wait until the page that follows a command says that it has reached a stage."""
+    page.locator(f'#command-state[data-stage="{name}"]').wait_for()
 
 
 def commands(settings: Settings) -> list[dict[str, Any]]:
@@ -164,7 +164,7 @@ def turns_of(settings: Settings) -> list[dict[str, Any]]:
 def test_selected_runs_are_halted_and_followed_until_all_are_done(
     chromium: Any, settings: Settings, worker: WorkerProcess, start: Callable[..., Program]
 ) -> None:
-    server = start("page", "--listen", "127.0.0.1:0", "--orders")
+    server = start("page", "--listen", "127.0.0.1:0", "--commands")
     names = ("b1", "b2", "b3")
     agents = {run: start("agent", run, "eve", "acme") for run in names}
     for agent in agents.values():
@@ -181,9 +181,9 @@ def test_selected_runs_are_halted_and_followed_until_all_are_done(
     page.get_by_role("heading", name="Halt: 2 runs").wait_for()
     page.locator("[name=typed]").fill("2")
     page.get_by_role("button", name="Halt", exact=True).click()
-    page.wait_for_url(re.compile(r"/\?order=[0-9a-f-]{36}$"))
+    page.wait_for_url(re.compile(r"/\?command=[0-9a-f-]{36}$"))
     stage(page, "obeyed")
-    assert "2 of 2 runs done" in page.locator("#order-state").inner_text()
+    assert "2 of 2 runs done" in page.locator("#command-state").inner_text()
     for run in names[:2]:
         assert "both of them" in agents[run].said("CANCELLED ")
     assert agents["b3"].process.poll() is None
@@ -200,7 +200,7 @@ def test_selected_runs_are_halted_and_followed_until_all_are_done(
 def test_a_click_cancels_an_agent_of_another_process(
     chromium: Any, settings: Settings, worker: WorkerProcess, start: Callable[..., Program], script: bool
 ) -> None:
-    server = start("page", "--listen", "127.0.0.1:0", "--orders")
+    server = start("page", "--listen", "127.0.0.1:0", "--commands")
     agent = start("agent", RUN, "ada", "acme")
     agent.said("WORKING")
     address = server.said("open ")
@@ -220,31 +220,31 @@ def test_a_click_cancels_an_agent_of_another_process(
 
     wait_until(listed, 60, "the run", every_s=0.2)
     page.get_by_role("link", name=RUN).first.click()
-    order(page, "halt", "it goes round")
+    send(page, "halt", "it goes round")
     stage(page, "obeyed")
     assert "it goes round" in agent.said("CANCELLED ")
     assert agent.process.wait(30) == 0
-    assert "the run is halted" in page.locator("#order-state").inner_text()
+    assert "the run is halted" in page.locator("#command-state").inner_text()
 
     [sent] = commands(settings)
     assert (sent["scope"], sent["status"], sent["issuer"]) == (f"run:{RUN}", "STOP", "page")
     assert (sent["by"], sent["why"]) == ("loopback", "it goes round")
-    assert page.url.endswith(f"?order={sent['id']}")
-    assert f"order {sent['id']} verb=halt" in server.text
+    assert page.url.endswith(f"?command={sent['id']}")
+    assert f"command {sent['id']} verb=halt" in server.text
 
     if script:  # the forms have changed with the run, on the same page
-        page.locator('form.order[data-verb="false-alarm"]').wait_for()
+        page.locator('form.command[data-verb="false-alarm"]').wait_for()
     page.get_by_role("link", name="Close").click()
-    page.locator('form.order[data-verb="right"] button').click()
+    page.locator('form.command[data-verb="right"] button').click()
     stage(page, "obeyed")
-    page.locator('form.order[data-verb="acknowledge"] [name=reason]').fill("looked at")
-    page.locator('form.order[data-verb="acknowledge"] button').click()
+    page.locator('form.command[data-verb="acknowledge"] [name=reason]').fill("looked at")
+    page.locator('form.command[data-verb="acknowledge"] button').click()
     page.get_by_text("Acknowledge the halt").first.wait_for()
     stage(page, "obeyed")
     [said] = [one for one in turns_of(settings) if one["type"] == "feedback"]
     assert (said["run_id"], said["verdict"], said["by"]) == (RUN, "right", "loopback")
     assert said["decision"]
-    order(page, "resume", "one more try", turns="50")
+    send(page, "resume", "one more try", turns="50")
     stage(page, "obeyed")
     start("agent", RUN, "ada", "acme").said("WORKING")
     tab.close()
@@ -254,7 +254,7 @@ def test_a_click_cancels_an_agent_of_another_process(
 def test_a_user_and_the_fleet_are_stopped_by_number_and_cleared(
     chromium: Any, settings: Settings, worker: WorkerProcess, start: Callable[..., Program]
 ) -> None:
-    server = start("page", "--listen", "127.0.0.1:0", "--orders")
+    server = start("page", "--listen", "127.0.0.1:0", "--commands")
     agents = {run: start("agent", run, user, "acme") for run, user in (("e1", "eve"), ("e2", "eve"), ("a1", "ada"))}
     for agent in agents.values():
         agent.said("WORKING")
@@ -267,8 +267,8 @@ def test_a_user_and_the_fleet_are_stopped_by_number_and_cleared(
 
     def counted(wanted: int) -> Callable[[], bool]:
         def shown() -> bool:
-            page.goto(f"{origin}/orders")
-            form = page.locator('form.order[data-verb="kill"]')
+            page.goto(f"{origin}/commands")
+            form = page.locator('form.command[data-verb="kill"]')
             form.locator("[name=user]").fill("eve")
             form.locator("[name=tenant]").fill("acme")
             form.locator("button").click()
@@ -285,26 +285,26 @@ def test_a_user_and_the_fleet_are_stopped_by_number_and_cleared(
     tab.complaints = [text for text in tab.complaints if "400" not in text]  # Chromium notes the status of the answer
 
     wait_until(counted(2), 60, "both runs of eve", every_s=0.2)
-    order(page, "kill", "abuse", typed="2")
+    send(page, "kill", "abuse", typed="2")
     for run in ("e1", "e2"):
         assert "abuse" in agents[run].said("CANCELLED ")
     stage(page, "obeyed")
-    page.locator("#order-outcome", has_text="stopped 2 of 2").wait_for()
+    page.locator("#command-outcome", has_text="stopped 2 of 2").wait_for()
     assert agents["a1"].process.poll() is None
 
-    page.goto(f"{origin}/orders")
+    page.goto(f"{origin}/commands")
     page.get_by_role("link", name="Stop the fleet").click()
-    order(page, "stop", "all of it")
+    send(page, "stop", "all of it")
     assert "all of it" in agents["a1"].said("CANCELLED ")
     stage(page, "obeyed")
 
     for scope in ("fleet", "member:acme/eve"):
-        page.goto(f"{origin}/orders")
+        page.goto(f"{origin}/commands")
         page.locator("tr", has_text=scope).get_by_role("link", name="Clear").click()
-        order(page, "clear", "over")
+        send(page, "clear", "over")
         stage(page, "obeyed")
-    page.goto(f"{origin}/orders")
-    page.get_by_text("No order stands").wait_for()
+    page.goto(f"{origin}/commands")
+    page.get_by_text("No command stands").wait_for()
     assert [(one["status"], one["scope"]) for one in commands(settings)] == [
         ("STOP", "member:acme/eve"), ("STOP", "fleet"), ("CLEAR", "fleet"), ("CLEAR", "member:acme/eve"),
     ]  # fmt: skip
@@ -312,14 +312,14 @@ def test_a_user_and_the_fleet_are_stopped_by_number_and_cleared(
 
 
 @pytest.mark.kafka
-def test_an_order_that_the_workers_refuse_is_shown_as_refused(
+def test_an_command_that_the_workers_refuse_is_shown_as_refused(
     chromium: Any, settings: Settings, tmp_path: Path, start: Callable[..., Program]
 ) -> None:
     """The workers do not know the page's key."""
     others = settings.model_copy(update={"command_key": SecretStr(f"ops:{'o' * 32}")})
     worker = WorkerProcess(others, tmp_path / "worker.log").start()
     try:
-        server = start("page", "--listen", "127.0.0.1:0", "--orders")
+        server = start("page", "--listen", "127.0.0.1:0", "--commands")
         address = server.said("open ")
         origin = address.partition("/login")[0]
         tab = Tab(chromium, origin)
@@ -327,11 +327,11 @@ def test_an_order_that_the_workers_refuse_is_shown_as_refused(
         page.goto(address)
         page.wait_for_url(f"{origin}/")
         wait_until(lambda: worker.said("ready partitions="), 60, "the worker")
-        page.goto(f"{origin}/orders")
+        page.goto(f"{origin}/commands")
         page.get_by_role("link", name="Pause the fleet").click()
-        order(page, "pause", "maintenance")
+        send(page, "pause", "maintenance")
         stage(page, "refused")
-        assert "FLEET002" in page.locator("#order-state").inner_text()
+        assert "FLEET002" in page.locator("#command-state").inner_text()
         tab.close()
     finally:
         worker.end(signal.SIGKILL)

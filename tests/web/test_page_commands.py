@@ -1,4 +1,4 @@
-"""Orders from the page: by which person, from which form, with which right, and how often."""
+"""Commands from the page: by which person, from which form, with which right, and how often."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streamproc.read_model.model import ReadModel
 from streamproc.read_model.rows import LiveRun
 from streamproc.settings import Settings
 from streamproc.web.access import AccessOptions
-from streamproc.web.orders import PageOrders
+from streamproc.web.commands import PageCommands
 from tests.web.access_app import KEY, Answer, Browser, FewRuns, Served, serving
 
 pytestmark = [pytest.mark.security, pytest.mark.usefixtures("nobodys_settings")]
@@ -24,34 +24,34 @@ pytestmark = [pytest.mark.security, pytest.mark.usefixtures("nobodys_settings")]
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from streamproc.fleet.commands import Order
+    from streamproc.fleet.commands import Command
 
 RUN = "team/a\"b'c&<d>\u202e%2F 7"
 REASON = "it goes round"
 
 
-class Sent(PageOrders):
-    """Orders that are checked and not sent: tests/web sends them to Kafka."""
+class Sent(PageCommands):
+    """Commands that are checked and not sent: tests/web sends them to Kafka."""
 
     def __init__(self, settings: Settings, model: ReadModel, *more: Any, **options: Any) -> None:
         super().__init__(settings, model, *more, **options)
-        self.orders: list[Order] = []
+        self.commands: list[Command] = []
 
-    async def _send(self, order: Order) -> None:
-        self.orders.append(order)
-        order.sent = True
+    async def _send(self, command: Command) -> None:
+        self.commands.append(command)
+        command.sent = True
 
 
 @pytest.fixture(autouse=True)
 def _kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.web.access_app.PageOrders", Sent)
+    monkeypatch.setattr("tests.web.access_app.PageCommands", Sent)
 
 
 @asynccontextmanager
-async def page(right: str = "fleet", *, orders: bool = True, **more: Any) -> AsyncIterator[tuple[Served, Browser]]:
+async def page(right: str = "fleet", *, commands: bool = True, **more: Any) -> AsyncIterator[tuple[Served, Browser]]:
     """A page that a person with one right has logged in to, by a proxy."""
     options = AccessOptions(trust_header="X-User", trusted_proxies=("127.0.0.0/8",), groups=(f"*={right}",))
-    async with serving(options, orders=orders, **more) as served, Signed(served) as browser:
+    async with serving(options, commands=commands, **more) as served, Signed(served) as browser:
         await browser.log_in()
         yield served, browser
 
@@ -68,31 +68,31 @@ class Signed(Browser):
         await self.post("/login/header", {"next": "/"})
 
     async def form(self, verb: str = "halt", run: str = RUN) -> dict[str, str]:
-        """The form of an order on a run's page, filled in."""
+        """The form of a command on a run's page, filled in."""
         return (await self.get(f"/runs/{quote(run, safe='')}")).fields(verb) | {"reason": REASON}
 
     async def new(self, verb: str, scope: str) -> Answer:
-        """The page with the form of an order to many runs."""
-        return await self.get(f"/orders/new?verb={verb}&scope={quote(quote(scope, safe=''), safe='')}")
+        """The page with the form of a command to many runs."""
+        return await self.get(f"/commands/new?verb={verb}&scope={quote(quote(scope, safe=''), safe='')}")
 
 
-def sent(served: Served) -> list[Order]:
-    assert isinstance(served.orders, Sent)
-    return served.orders.orders
+def sent(served: Served) -> list[Command]:
+    assert isinstance(served.commands, Sent)
+    return served.commands.commands
 
 
-async def test_a_halt_is_ordered_by_who_is_logged_in_and_has_a_page_of_its_own() -> None:
+async def test_a_halt_is_issued_by_who_is_logged_in_and_has_a_page_of_its_own() -> None:
     async with page("halt") as (served, browser):
-        answer = await browser.post("/orders", await browser.form() | {"by": "root", "reason": f"  {REASON}\n "})
+        answer = await browser.post("/commands", await browser.form() | {"by": "root", "reason": f"  {REASON}\n "})
         assert answer.status == 303
-        [order] = sent(served)
-        assert answer.location == f"/orders/{order.id}"
-        assert (order.verb, order.scope, order.by, order.why) == ("halt", f"run:{RUN}", "header:ada", REASON)
+        [command] = sent(served)
+        assert answer.location == f"/commands/{command.id}"
+        assert (command.verb, command.scope, command.by, command.why) == ("halt", f"run:{RUN}", "header:ada", REASON)
         shown = await browser.get(answer.location)
         assert shown.status == 200
         assert 'data-stage="sent"' in shown.text
         assert REASON in shown.text
-        assert (await browser.get(f"/orders/{uuid.uuid4()}")).status == 404
+        assert (await browser.get(f"/commands/{uuid.uuid4()}")).status == 404
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ async def test_forms_are_shown_to_those_who_may(right: str, forms: list[str]) ->
         for verb, scope in (("stop", "fleet"), ("clear", "fleet"), ("kill", "user:eve"), ("halt", "run:a")):
             allowed = right == "fleet" or (right == "halt" and verb == "halt")
             assert (await browser.new(verb, scope)).status == (200 if allowed else 403)
-        assert ("Give an order" in (await browser.get("/orders")).text) == (right == "fleet")
+        assert ("Give a command" in (await browser.get("/commands")).text) == (right == "fleet")
 
 
 async def test_without_the_right_a_form_of_another_is_refused() -> None:
@@ -114,63 +114,63 @@ async def test_without_the_right_a_form_of_another_is_refused() -> None:
         halt = await browser.form()
         [session] = served.access.sessions._sessions.values()
         served.access._methods["header"]._granted = {"*": frozenset({"view", "halt"})}  # type: ignore[attr-defined]
-        refused = await browser.post("/orders", stop)
+        refused = await browser.post("/commands", stop)
         assert refused.status == 403
         assert "needs the right fleet" in refused.text
         served.access._methods["header"]._granted = {"*": frozenset({"view"})}  # type: ignore[attr-defined]
-        assert (await browser.post("/orders", halt)).status == 403
+        assert (await browser.post("/commands", halt)).status == 403
         assert session.rights == {"view"}
         assert sent(served) == []
 
 
 async def test_a_page_without_the_option_is_read_only() -> None:
-    async with page("fleet", orders=False) as (served, browser):
+    async with page("fleet", commands=False) as (served, browser):
         assert (await browser.get("/runs/a")).forms() == []
-        assert "read-only" in (await browser.get("/orders")).text
+        assert "read-only" in (await browser.get("/commands")).text
         assert (await browser.new("stop", "fleet")).status == 403
         [session] = served.access.sessions._sessions.values()
-        draft = served.orders.draft(session, "halt", "run:a")
+        draft = served.commands.draft(session, "halt", "run:a")
         form = {
-            "csrf": session.csrf, "order": draft.id, "verb": "halt", "scope": "run%3Aa", "counted": "1",
+            "csrf": session.csrf, "command": draft.id, "verb": "halt", "scope": "run%3Aa", "counted": "1",
             "seal": draft.seal, "reason": REASON,
         }  # fmt: skip
-        assert (await browser.post("/orders", form)).status == 403
+        assert (await browser.post("/commands", form)).status == 403
         assert sent(served) == []
-        served.orders.enabled = True
-        assert (await browser.post("/orders", form)).status == 303  # so nothing else was wrong with it
+        served.commands.enabled = True
+        assert (await browser.post("/commands", form)).status == 303  # so nothing else was wrong with it
 
 
 @pytest.mark.parametrize(
     "headers", [{"Origin": "https://evil.example"}, {"Sec_Fetch_Site": "cross-site"}, {"Host": "evil.example"}]
 )
-async def test_another_site_cannot_order(headers: dict[str, str | None]) -> None:
+async def test_another_site_cannot_command(headers: dict[str, str | None]) -> None:
     async with page() as (served, browser):
         form = await browser.form()
-        assert (await browser.post("/orders", form, **headers)).status in (403, 421)
-        assert (await browser.post("/orders", form | {"csrf": "x"})).status == 403
+        assert (await browser.post("/commands", form, **headers)).status in (403, 421)
+        assert (await browser.post("/commands", form | {"csrf": "x"})).status == 403
         kept, browser.cookies = browser.cookies, {}
-        assert (await browser.post("/orders", form)).status == 401
+        assert (await browser.post("/commands", form)).status == 401
         browser.cookies = kept
         query = "&".join(f"{name}={quote(value)}" for name, value in form.items())
-        assert (await browser.get(f"/orders?{query}")).status == 200  # the list: a GET orders nothing
+        assert (await browser.get(f"/commands?{query}")).status == 200  # the list: a GET commands nothing
         assert sent(served) == []
 
 
-async def test_a_form_that_is_sent_again_is_the_same_order() -> None:
+async def test_a_form_that_is_sent_again_is_the_same_command() -> None:
     async with page() as (served, browser):
         form = await browser.form()
-        first = await browser.post("/orders", form)
-        again = await browser.post("/orders", form | {"reason": "another reason"})
+        first = await browser.post("/commands", form)
+        again = await browser.post("/commands", form | {"reason": "another reason"})
         assert first.location == again.location
-        [order] = sent(served)
-        assert order.why == REASON
-        assert (await browser.post("/orders", await browser.form())).location != first.location
+        [command] = sent(served)
+        assert command.why == REASON
+        assert (await browser.post("/commands", await browser.form())).location != first.location
         # Not by another person either, who has recorded it.
         async with Signed(served) as thief:
             thief.user = "eve"
             await thief.log_in()
-            assert (await thief.post("/orders", form)).status == 403
-            assert (await thief.post("/orders", form | {"csrf": await thief.csrf()})).status == 403
+            assert (await thief.post("/commands", form)).status == 403
+            assert (await thief.post("/commands", form | {"csrf": await thief.csrf()})).status == 403
         assert len(sent(served)) == 2
 
 
@@ -179,23 +179,23 @@ async def test_a_form_that_is_sent_again_is_the_same_order() -> None:
     [
         {"verb": "resume"}, {"verb": "stop"}, {"verb": "nothing"}, {"verb": ""}, {"scope": "run%3Aother"},
         {"scope": "fleet"}, {"scope": "user%3Aeve"}, {"scope": "%FF"}, {"scope": ""}, {"counted": "0"},
-        {"counted": "x"}, {"counted": "9" * 5_000}, {"order": str(uuid.UUID(int=1))}, {"order": "1"}, {"order": ""},
-        {"seal": ""}, {"seal": "0" * 64}, {"seal": "\u00fc"},
+        {"counted": "x"}, {"counted": "9" * 5_000}, {"command": str(uuid.UUID(int=1))}, {"command": "1"},
+        {"command": ""}, {"seal": ""}, {"seal": "0" * 64}, {"seal": "\u00fc"},
     ],
     ids=lambda changed: str(changed)[:40],
 )  # fmt: skip
 async def test_a_form_cannot_be_changed(changed: dict[str, str]) -> None:
     async with page() as (served, browser):
         form = await browser.form()
-        assert (await browser.post("/orders", form | changed)).status in (400, 403)
+        assert (await browser.post("/commands", form | changed)).status in (400, 403)
         assert sent(served) == []
-        assert (await browser.post("/orders", form)).status == 303
+        assert (await browser.post("/commands", form)).status == 303
 
 
 @pytest.mark.parametrize("reason", ["", "  ", "ab", " a b"[:3], "\n\t x", "x" * 501])
-async def test_an_order_needs_a_reason(reason: str) -> None:
+async def test_an_command_needs_a_reason(reason: str) -> None:
     async with page() as (served, browser):
-        refused = await browser.post("/orders", await browser.form() | {"reason": reason})
+        refused = await browser.post("/commands", await browser.form() | {"reason": reason})
         assert refused.status == 400
         assert "reason: give one of 3 to 500 characters" in refused.text
         assert refused.fields("halt")["scope"] == quote(f"run:{RUN}", safe="")
@@ -210,20 +210,20 @@ async def test_the_number_of_runs_is_typed_in(verb: str, scope: str) -> None:
         assert "This hits 12 working runs" in shown.text
         form = shown.fields() | {"reason": REASON}
         for typed in ("", "11", "twelve", "12.0", "-12"):
-            refused = await browser.post("/orders", form | {"typed": typed})
+            refused = await browser.post("/commands", form | {"typed": typed})
             assert refused.status == 400
             assert "type the number of runs that this hits, 12" in refused.text
         model.counts[scope] = 25
-        refused = await browser.post("/orders", form | {"typed": "12"})
+        refused = await browser.post("/commands", form | {"typed": "12"})
         assert refused.status == 409
         assert "25 runs by now" in refused.text
         assert "This hits 25 working runs" in refused.text  # a fresh form, with what was typed
         assert refused.fields()["reason"] == REASON
         assert sent(served) == []
         model.counts[scope] = 13
-        assert (await browser.post("/orders", form | {"typed": " 12 "})).status == 303
-        [order] = sent(served)
-        assert (order.scope, order.counted) == (scope, 12)
+        assert (await browser.post("/commands", form | {"typed": " 12 "})).status == 303
+        [command] = sent(served)
+        assert (command.scope, command.counted) == (scope, 12)
 
 
 async def test_one_run_needs_no_number_but_a_number_that_may_be_too_low_does() -> None:
@@ -231,30 +231,30 @@ async def test_one_run_needs_no_number_but_a_number_that_may_be_too_low_does() -
     async with page(model=model) as (served, browser):
         form = (await browser.new("stop", "fleet")).fields()
         assert "typed" not in form
-        assert (await browser.post("/orders", form | {"reason": REASON})).status == 303
+        assert (await browser.post("/commands", form | {"reason": REASON})).status == 303
         model.caught_up = False
         shown = await browser.new("stop", "fleet")
         assert "at least 1 working run" in shown.text
-        assert (await browser.post("/orders", shown.fields() | {"reason": REASON, "typed": "1"})).status == 303
+        assert (await browser.post("/commands", shown.fields() | {"reason": REASON, "typed": "1"})).status == 303
         pause = (await browser.new("pause", "fleet")).fields()
-        assert (await browser.post("/orders", pause | {"reason": REASON})).status == 303
-        assert [order.verb for order in sent(served)] == ["stop", "stop", "pause"]
+        assert (await browser.post("/commands", pause | {"reason": REASON})).status == 303
+        assert [command.verb for command in sent(served)] == ["stop", "stop", "pause"]
 
 
 async def test_while_the_page_reads_it_stops_and_does_not_release() -> None:
     model = FewRuns(caught_up=False)
     async with page(model=model) as (served, browser):
-        assert (await browser.post("/orders", await browser.form("halt"))).status == 303
+        assert (await browser.post("/commands", await browser.form("halt"))).status == 303
         resume = await browser.form("resume")
         clears = [(await browser.new("clear", scope)).fields() | {"reason": REASON} for scope in ("fleet", "user:eve")]
         for form in (resume, *clears):
-            refused = await browser.post("/orders", form)
+            refused = await browser.post("/commands", form)
             assert refused.status == 409
             assert "still reading" in refused.text
         model.caught_up = True
         for form in (resume, *clears):
-            assert (await browser.post("/orders", form)).status == 303
-        assert [order.verb for order in sent(served)] == ["halt", "resume", "clear", "clear"]
+            assert (await browser.post("/commands", form)).status == 303
+        assert [command.verb for command in sent(served)] == ["halt", "resume", "clear", "clear"]
 
 
 async def test_a_grant_has_numbers() -> None:
@@ -268,10 +268,10 @@ async def test_a_grant_has_numbers() -> None:
             {"cost": "."},
             {"cost": "1,5"},
         ):
-            assert (await browser.post("/orders", form | bad)).status == 400
-        assert (await browser.post("/orders", form | {"turns": "10", "cost": "0.50", "iterations": ""})).status == 303
-        [order] = sent(served)
-        assert order.grant == {"turns": 10, "cost": "0.50"}
+            assert (await browser.post("/commands", form | bad)).status == 400
+        assert (await browser.post("/commands", form | {"turns": "10", "cost": "0.50", "iterations": ""})).status == 303
+        [command] = sent(served)
+        assert command.grant == {"turns": 10, "cost": "0.50"}
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ async def test_a_grant_has_numbers() -> None:
 )  # fmt: skip
 async def test_a_kill_names_a_user_or_a_tenant(query: str, scope: str) -> None:
     async with page() as (_, browser):
-        answer = await browser.get(f"/orders/new?verb=kill&{query}")
+        answer = await browser.get(f"/commands/new?verb=kill&{query}")
         assert answer.status == (200 if scope else 400)
         if scope:
             assert answer.fields("kill")["scope"] == quote(scope, safe="")
@@ -296,20 +296,20 @@ async def test_any_run_can_be_halted_whatever_its_name(run: str) -> None:
     async with page("halt") as (served, browser):
         answer = await browser.get(f"/runs/{quote(run, safe='')}")
         assert "<script>alert" not in answer.text
-        posted = await browser.post("/orders", answer.fields("halt") | {"reason": "<b>why</b>"})
-        [order] = sent(served)
-        assert order.scope == f"run:{run}"
+        posted = await browser.post("/commands", answer.fields("halt") | {"reason": "<b>why</b>"})
+        [command] = sent(served)
+        assert command.scope == f"run:{run}"
         shown = (await browser.get(posted.location)).text
         assert "<b>" not in shown
         assert "<script>alert" not in shown
 
 
-def test_orders_need_a_key_that_signs() -> None:
+def test_commands_need_a_key_that_signs() -> None:
     for settings in (Settings(command_auth="signed"), Settings(brokers="kafka.example.com:9092")):
         with pytest.raises(InvalidSettings, match="STREAMPROC_COMMAND_KEY"):
-            PageOrders(settings, FewRuns(), lambda: True, enabled=True)
-        PageOrders(settings, FewRuns(), lambda: True)  # read-only
-    PageOrders(Settings(command_auth="channel"), FewRuns(), lambda: True, enabled=True)
+            PageCommands(settings, FewRuns(), lambda: True, enabled=True)
+        PageCommands(settings, FewRuns(), lambda: True)  # read-only
+    PageCommands(Settings(command_auth="channel"), FewRuns(), lambda: True, enabled=True)
 
 
 def test_the_key_of_the_page_signs_before_others() -> None:
@@ -329,25 +329,25 @@ async def several(browser: Signed, verb: str, *run_ids: str, **fields: str) -> A
     """Send the form of the selected runs."""
     csrf = await browser.csrf()
     given = {"csrf": csrf, "verb": verb, "run": " ".join(quote(one, safe="") for one in run_ids), "reason": REASON}
-    return await browser.post("/orders/runs", given | fields)
+    return await browser.post("/commands/runs", given | fields)
 
 
 async def test_several_runs_are_halted_by_their_number_and_only_those_that_were_shown() -> None:
     model = runs(a="running", b="running", c="halted")
     async with page("halt", model=model) as (served, browser):
-        shown = await several(browser, "halt", "a", "b", "c", back="/?user=ada&order=old")
+        shown = await several(browser, "halt", "a", "b", "c", back="/?user=ada&command=old")
         assert "1 selected run left out: not running" in shown.text
         form = shown.fields("halt")
         assert (form["run"], form["reason"]) == ("a b", REASON)
-        assert (await browser.post("/orders", form)).status == 400
+        assert (await browser.post("/commands", form)).status == 400
         for bad in ({"run": "a b c"}, {"run": "a"}, {"verb": "acknowledge"}, {"counted": "1"}):
-            assert (await browser.post("/orders", form | {"typed": "2"} | bad)).status in (400, 403)
+            assert (await browser.post("/commands", form | {"typed": "2"} | bad)).status in (400, 403)
         assert sent(served) == []
-        answer = await browser.post("/orders", form | {"typed": "2"})
-        assert answer.location == f"/?user=ada&order={form['order']}"
+        answer = await browser.post("/commands", form | {"typed": "2"})
+        assert answer.location == f"/?user=ada&command={form['command']}"
         assert [one.scope for one in sent(served)] == ["run:a", "run:b"]
         assert len({one.id for one in sent(served)}) == 2
-        await browser.post("/orders", form | {"typed": "2"})  # the same form again is the same order
+        await browser.post("/commands", form | {"typed": "2"})  # the same form again is the same command
         assert len(sent(served)) == 2
 
 
@@ -364,11 +364,11 @@ async def test_feedback_needs_no_reason_and_goes_at_once() -> None:
     ("verb", "ids", "said"),
     [
         ("halt", ("c",), "none of them is running"), ("resume", ("a",), "none of them is halted"),
-        ("halt", (), "no run is selected"), ("stop", ("a",), "no such order"), ("", ("a",), "no such order"),
+        ("halt", (), "no run is selected"), ("stop", ("a",), "no such command"), ("", ("a",), "no such command"),
         ("halt", tuple(map(str, range(101))), "At most 100 runs"),
     ],
 )  # fmt: skip
-async def test_what_cannot_be_ordered_of_several_runs_is_refused(verb: str, ids: tuple[str, ...], said: str) -> None:
+async def test_a_command_that_does_not_fit_several_runs_is_refused(verb: str, ids: tuple[str, ...], said: str) -> None:
     async with page("fleet", model=runs(a="running", c="halted")) as (served, browser):
         refused = await several(browser, verb, *ids, back="/?user=ada")
         assert refused.status == 400
@@ -377,9 +377,9 @@ async def test_what_cannot_be_ordered_of_several_runs_is_refused(verb: str, ids:
         assert sent(served) == []
 
 
-@pytest.mark.parametrize(("right", "orders"), [("view", True), ("halt", False)])
-async def test_several_runs_need_the_right_and_the_option(right: str, orders: bool) -> None:
-    async with page(right, orders=orders, model=runs(a="halted")) as (served, browser):
+@pytest.mark.parametrize(("right", "commands"), [("view", True), ("halt", False)])
+async def test_several_runs_need_the_right_and_the_option(right: str, commands: bool) -> None:
+    async with page(right, commands=commands, model=runs(a="halted")) as (served, browser):
         assert (await several(browser, "right", "a")).status == 403
         assert sent(served) == []
 
@@ -387,7 +387,7 @@ async def test_several_runs_need_the_right_and_the_option(right: str, orders: bo
 @pytest.mark.parametrize(
     "back", ["//evil.example", "https://evil.example", "/\\evil.example", "/login?next=/", "/a\nb"]
 )
-async def test_an_order_returns_to_no_other_site(back: str) -> None:
+async def test_an_command_returns_to_no_other_site(back: str) -> None:
     async with page("halt") as (_, browser):
-        answer = await browser.post("/orders", await browser.form() | {"back": back})
-        assert answer.location.startswith("/?order=")
+        answer = await browser.post("/commands", await browser.form() | {"back": back})
+        assert answer.location.startswith("/?command=")

@@ -1,4 +1,4 @@
-"""The table `orders`: commands of people, as the commands topic had them while the model was read."""
+"""The table `commands`: commands of people, as the commands topic had them while the model was read."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def command_news(record: Record, authority: CommandSigner) -> CommandNews:
     return CommandNews(place, record.timestamp, command.scope, command)
 
 
-class OrderTable:
-    """Writes the table `orders`, by the rules of `fleet.state.Fleet`."""
+class CommandTable:
+    """Writes the table `commands`, by the rules of `fleet.state.Fleet`."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._db = connection
@@ -56,17 +56,17 @@ class OrderTable:
             if command is None:
                 self._insert(one, one.place, "", "", "", one.time_ms, "refused", reason)
                 continue
-            if self._db.execute("SELECT 1 FROM orders WHERE id = ?", (command.id,)).fetchone():
+            if self._db.execute("SELECT 1 FROM commands WHERE id = ?", (command.id,)).fetchone():
                 continue
             standing = self._db.execute(
-                "SELECT at_ms, status FROM orders WHERE scope = ? AND state = 'standing'", (command.scope,)
+                "SELECT at_ms, status FROM commands WHERE scope = ? AND state = 'standing'", (command.scope,)
             ).fetchone()
             place, state = command.id, "standing"
             if standing is not None and command.superseded_by(standing[1], standing[0]):
                 place, state, reason = one.place, "refused", f"at: older than the {standing[1]} that was issued since"
             elif standing is not None:
                 self._db.execute(
-                    "UPDATE orders SET state = 'replaced' WHERE scope = ? AND state = 'standing'", (command.scope,)
+                    "UPDATE commands SET state = 'replaced' WHERE scope = ? AND state = 'standing'", (command.scope,)
                 )
             self._insert(one, place, command.status, command.by, command.why, amount(command.order_ms), state, reason)
 
@@ -74,14 +74,14 @@ class OrderTable:
         self, one: CommandNews, row_id: str, status: str, by: str, why: str, at_ms: int, state: str, reason: str
     ) -> None:
         self._db.execute(
-            "INSERT OR IGNORE INTO orders VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR IGNORE INTO commands VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (row_id, one.scope, status, by, why, at_ms, one.time_ms, state, reason),
         )
 
     def trim(self) -> None:
         """Delete the oldest commands that do not stand, beyond the limit."""
         self._db.execute(
-            "DELETE FROM orders WHERE state != 'standing' AND time_ms < (SELECT time_ms FROM orders "
+            "DELETE FROM commands WHERE state != 'standing' AND time_ms < (SELECT time_ms FROM commands "
             "WHERE state != 'standing' ORDER BY time_ms DESC LIMIT 1 OFFSET ?)",
             (HISTORY_MAX,),
         )

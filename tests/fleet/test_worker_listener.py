@@ -9,8 +9,8 @@ import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from streamproc.fleet.hearing import WorkerListener, ends_of_turns, hear
 from streamproc.fleet.watching import watching_of
+from streamproc.fleet.worker_listener import WorkerListener, ends_of_turns, listen_for_workers
 from streamproc.fleet.workers import ROLE
 from streamproc.kafka import topics as kafka_topics
 from streamproc.kafka.session import Outage
@@ -85,7 +85,7 @@ async def test_a_killed_and_a_frozen_worker_are_missed_and_a_stopped_one_at_once
         worker.end(signal.SIGKILL)
         await ear.until("unwatched", unwatched=4)
         await Topics(settings).send(honest_run("waiting", 5))
-        found = await hear(settings)
+        found = await listen_for_workers(settings)
         assert found.sentence(local) == ("no worker has decided since 14:03:07; 5 turns wait in 1 of 4 partitions")
 
         again = start_worker(settings)
@@ -140,10 +140,10 @@ async def test_a_broker_that_is_away_is_no_silence_of_workers(
 async def test_a_listener_without_the_topic_or_without_workers_knows_nothing(brokers: str, topic_prefix: str) -> None:
     settings = settings_for(brokers, topic_prefix)
     await kafka_topics.apply(settings)
-    found = await hear(settings)
+    found = await listen_for_workers(settings)
     assert (found.state.name, found.level, found.waiting) == ("unknown", "unknown", None)
     assert await ends_of_turns(settings) == dict.fromkeys(range(4), 0)
 
     async with kafka_topics.administering(settings) as admin:
         await admin.delete_topics([settings.topic(ROLE)])
-    assert await hear(settings) is None
+    assert await listen_for_workers(settings) is None

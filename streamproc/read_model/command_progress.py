@@ -1,5 +1,4 @@
-"""What the topics say about an order, as the read model has them: page and terminal trust what they read, not what they
-sent."""
+"""What the topics say about a command, as read: page and terminal trust what they read, not what they sent."""
 
 from __future__ import annotations
 
@@ -7,45 +6,45 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from streamproc.fleet.command_events import ALL, ISSUED, REFUSED
-from streamproc.fleet.commands import OrderFacts, OrderProgress, progress_of
+from streamproc.fleet.commands import CommandFacts, CommandProgress, progress_of
 from streamproc.read_model.rows import DecisionFilter
 
 if TYPE_CHECKING:
-    from streamproc.fleet.commands import Order
+    from streamproc.fleet.commands import Command
     from streamproc.fleet.issuing import StoredAt
     from streamproc.read_model.model import ReadModel
     from streamproc.read_model.rows import DecisionRow
 
-RECENT: Final = 200  # decisions in which the answer to an order is looked for
+RECENT: Final = 200  # decisions in which the answer to a command is looked for
 
 
-def order_progress(order: Order, model: ReadModel) -> OrderProgress:
-    """Return how far an order is."""
-    return progress_of(order, _facts(order, order.place, model) if order.place is not None else OrderFacts())
+def command_progress(command: Command, model: ReadModel) -> CommandProgress:
+    """Return how far a command is."""
+    return progress_of(command, _facts(command, command.place, model) if command.place is not None else CommandFacts())
 
 
-def _facts(order: Order, place: StoredAt, model: ReadModel) -> OrderFacts:
-    run = model.run(order.run_id) if order.run_id else None
-    about = model.decisions(DecisionFilter(run_id=order.run_id or ALL), limit=RECENT)
-    named = next((one for one in about if cause_of(one) == order.id and one.code != ISSUED), None)
+def _facts(command: Command, place: StoredAt, model: ReadModel) -> CommandFacts:
+    run = model.run(command.run_id) if command.run_id else None
+    about = model.decisions(DecisionFilter(run_id=command.run_id or ALL), limit=RECENT)
+    named = next((one for one in about if cause_of(one) == command.id and one.code != ISSUED), None)
     decision = named.message or "it is decided" if named is not None else ""
     status = run.status if run is not None else ""
-    if order.rule.event:
+    if command.rule.event:
         applied = run is not None and run.partition == place.partition and run.offset >= place.offset
-        return OrderFacts(refused=_dead(place, model), decision=decision, applied=applied, run_status=status)
-    row = next((row for row in model.commands(standing=False) if row.id == order.id), None)
+        return CommandFacts(refused=_dead(place, model), decision=decision, applied=applied, run_status=status)
+    row = next((row for row in model.commands(standing=False) if row.id == command.id), None)
     announced = model.decisions(DecisionFilter(run_id=ALL, code=ISSUED), limit=RECENT)
     refusals = model.decisions(DecisionFilter(code=REFUSED), limit=RECENT)
     refusal = next((f"{REFUSED}: {one.message}" for one in refusals if f"({place})" in one.message), "")
     state = row.state if row is not None else ""
     if row is not None and row.obeyed_runs:
         decision = decision or "the run is halted"
-    return OrderFacts(
+    return CommandFacts(
         refused=refusal or (row.reason if row is not None and state == "refused" else ""),
         standing=state == "standing", replaced=state == "replaced",
-        accepted=any(cause_of(one) == order.id for one in announced),
-        decision=decision if order.run_id else "", run_status=status,
-        stops=model.stops(order.scope, place.at_ms) if order.stops else None,
+        accepted=any(cause_of(one) == command.id for one in announced),
+        decision=decision if command.run_id else "", run_status=status,
+        stops=model.stops(command.scope, place.at_ms) if command.stops else None,
     )  # fmt: skip
 
 

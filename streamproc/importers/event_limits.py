@@ -21,7 +21,7 @@ TEXTS: Final = ("output", "artifact", "status")
 COUNTS: Final = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens", "total_tokens", "duration_ms")
 
 
-def fitted(event: dict[str, Any]) -> dict[str, Any]:
+def fit_to_limits(event: dict[str, Any]) -> dict[str, Any]:
     """Return a raw event that `parse_raw` accepts: names that are too long end in a hash, what cannot be read is left
     out, and so is what says nothing."""
     found = dict(event)
@@ -46,7 +46,7 @@ def fitted(event: dict[str, Any]) -> dict[str, Any]:
 
 def finished(run_id: str, status: str) -> dict[str, Any]:
     """Return the raw event that ends a run."""
-    return fitted({"type": "run.finished", "run_id": run_id, "status": status})
+    return fit_to_limits({"type": "run.finished", "run_id": run_id, "status": status})
 
 
 def name(value: Any) -> str:

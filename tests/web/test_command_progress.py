@@ -1,4 +1,4 @@
-"""How far an order is, for everything that the topics can say about it."""
+"""How far a command is, for everything that the topics can say about it."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from streamproc.fleet.commands import Order, StopCounts
+from streamproc.fleet.commands import Command, StopCounts
 from streamproc.fleet.issuing import StoredAt
-from streamproc.read_model.order_progress import order_progress
+from streamproc.read_model.command_progress import command_progress
 from streamproc.read_model.rows import CommandRow, DecisionRow, LiveRun, RefusedRow
-from streamproc.web.orders import PlacedOrders
+from streamproc.web.commands import IssuedCommands
 from tests.web.access_app import FewRuns
 
 PLACE = StoredAt("streamproc.commands", 0, 17, 1)
 EVENT = StoredAt("streamproc.turns", 3, 40, 1)
 
 
-def order(verb: str = "halt", scope: str = "run:r", **more: Any) -> Order:
+def command(verb: str = "halt", scope: str = "run:r", **more: Any) -> Command:
     given = {"sent": True, "place": PLACE, "counted": 3} | more
-    return Order(id="o1", verb=verb, scope=scope, by="ada", why="why", at_ms=1, **given)
+    return Command(id="o1", verb=verb, scope=scope, by="ada", why="why", at_ms=1, **given)
 
 
 def row(state: Any = "standing", *, obeyed: int = 0, reason: str = "", **more: Any) -> CommandRow:
@@ -56,39 +56,39 @@ DEAD = RefusedRow(
 @pytest.mark.parametrize(
     ("given", "model", "stage", "said"),
     [
-        (order(sent=None), FewRuns(), "sending", "has not confirmed"),
-        (order("false-alarm", place=EVENT), FewRuns(), "obeyed", "stored with the run"),
-        (order("right", place=EVENT), FewRuns(dead=[DEAD]), "refused", "not signed"),
-        (order(sent=False, problem="no broker"), FewRuns(seen=[row()]), "unsent", "no broker"),
-        (order(), FewRuns(), "sent", "stored it"),
-        (order(), FewRuns(seen=[row(id="another")]), "sent", "stored it"),
-        (order(), FewRuns(seen=[row()]), "standing", "no worker knows this run"),
-        (order(), FewRuns(seen=[row()], runs={"r": FINISHED}), "obeyed", "It is done: the run has finished."),
-        (order(), FewRuns(seen=[row()], runs={"r": WORKING}), "standing", "act on it."),
-        (order(), FewRuns(seen=[row()], runs={"r": HALTED}), "obeyed", "halted"),
-        (order(), FewRuns(seen=[row(obeyed=1)], runs={"r": WORKING}), "obeyed", "halted"),
-        (order(), FewRuns(seen=[row()], runs={"r": HALTED}, decided=[REFUSED]), "refused", "FLEET002"),
-        (order(place=PLACE._replace(offset=1)), FewRuns(seen=[row()], decided=[REFUSED]), "standing", ""),
-        (order(), FewRuns(seen=[row("refused", reason="at: older")]), "refused", "at: older"),
-        (order("stop", "fleet"), FewRuns(seen=[row("replaced")]), "replaced", "later order"),
-        (order("stop", "fleet"), FewRuns(seen=[row()]), "standing", "guards act"),
-        (order("stop", "fleet"), FewRuns(seen=[row()], decided=[ANNOUNCED]), "obeyed", "workers"),
-        (order("stop", "fleet"), FewRuns(seen=[row()], decided=[decision("FLEET001", body=b"[")]), "standing", ""),
-        (order("resume", place=EVENT), FewRuns(), "sent", "no worker has answered"),
-        (order("resume", place=EVENT), FewRuns(decided=[RESUMED]), "obeyed", "it is decided"),
-        (order("resume", place=EVENT), FewRuns(runs={"r": GONE_PAST}), "obeyed", "running, not halted"),
-        (order("resume", place=EVENT), FewRuns(runs={"r": NOT_YET}), "sent", "no worker has answered"),
-        (order("resume", place=EVENT), FewRuns(runs={"r": ELSEWHERE}), "sent", "no worker has answered"),
-        (order("resume", place=EVENT), FewRuns(runs={"r": GONE_PAST}, dead=[DEAD]), "refused", "not signed"),
-        (order("resume", place=EVENT._replace(offset=9)), FewRuns(dead=[DEAD]), "sent", "no worker has answered"),
-        (order("acknowledge", place=EVENT), FewRuns(runs={"r": GONE_PAST}), "obeyed", "nothing to acknowledge"),
-        (order(), FewRuns(decided=[ANNOUNCED], runs={"r": WORKING}), "accepted", "workers act on it"),
-        (order(), FewRuns(decided=[ANNOUNCED], runs={"r": HALTED}), "obeyed", "halted"),
-        (order(), FewRuns(decided=[decision("FLEET001", event_id="o2")], runs={"r": HALTED}), "sent", "stored"),
+        (command(sent=None), FewRuns(), "sending", "has not confirmed"),
+        (command("false-alarm", place=EVENT), FewRuns(), "obeyed", "stored with the run"),
+        (command("right", place=EVENT), FewRuns(dead=[DEAD]), "refused", "not signed"),
+        (command(sent=False, problem="no broker"), FewRuns(seen=[row()]), "unsent", "no broker"),
+        (command(), FewRuns(), "sent", "stored it"),
+        (command(), FewRuns(seen=[row(id="another")]), "sent", "stored it"),
+        (command(), FewRuns(seen=[row()]), "standing", "no worker knows this run"),
+        (command(), FewRuns(seen=[row()], runs={"r": FINISHED}), "obeyed", "It is done: the run has finished."),
+        (command(), FewRuns(seen=[row()], runs={"r": WORKING}), "standing", "act on it."),
+        (command(), FewRuns(seen=[row()], runs={"r": HALTED}), "obeyed", "halted"),
+        (command(), FewRuns(seen=[row(obeyed=1)], runs={"r": WORKING}), "obeyed", "halted"),
+        (command(), FewRuns(seen=[row()], runs={"r": HALTED}, decided=[REFUSED]), "refused", "FLEET002"),
+        (command(place=PLACE._replace(offset=1)), FewRuns(seen=[row()], decided=[REFUSED]), "standing", ""),
+        (command(), FewRuns(seen=[row("refused", reason="at: older")]), "refused", "at: older"),
+        (command("stop", "fleet"), FewRuns(seen=[row("replaced")]), "replaced", "later command"),
+        (command("stop", "fleet"), FewRuns(seen=[row()]), "standing", "guards act"),
+        (command("stop", "fleet"), FewRuns(seen=[row()], decided=[ANNOUNCED]), "obeyed", "workers"),
+        (command("stop", "fleet"), FewRuns(seen=[row()], decided=[decision("FLEET001", body=b"[")]), "standing", ""),
+        (command("resume", place=EVENT), FewRuns(), "sent", "no worker has answered"),
+        (command("resume", place=EVENT), FewRuns(decided=[RESUMED]), "obeyed", "it is decided"),
+        (command("resume", place=EVENT), FewRuns(runs={"r": GONE_PAST}), "obeyed", "running, not halted"),
+        (command("resume", place=EVENT), FewRuns(runs={"r": NOT_YET}), "sent", "no worker has answered"),
+        (command("resume", place=EVENT), FewRuns(runs={"r": ELSEWHERE}), "sent", "no worker has answered"),
+        (command("resume", place=EVENT), FewRuns(runs={"r": GONE_PAST}, dead=[DEAD]), "refused", "not signed"),
+        (command("resume", place=EVENT._replace(offset=9)), FewRuns(dead=[DEAD]), "sent", "no worker has answered"),
+        (command("acknowledge", place=EVENT), FewRuns(runs={"r": GONE_PAST}), "obeyed", "nothing to acknowledge"),
+        (command(), FewRuns(decided=[ANNOUNCED], runs={"r": WORKING}), "accepted", "workers act on it"),
+        (command(), FewRuns(decided=[ANNOUNCED], runs={"r": HALTED}), "obeyed", "halted"),
+        (command(), FewRuns(decided=[decision("FLEET001", event_id="o2")], runs={"r": HALTED}), "sent", "stored"),
     ],
 )  # fmt: skip
-def test_the_stage_of_an_order(given: Order, model: FewRuns, stage: str, said: str) -> None:
-    found = order_progress(given, model)
+def test_the_stage_of_an_command(given: Command, model: FewRuns, stage: str, said: str) -> None:
+    found = command_progress(given, model)
     assert found.stage == stage
     assert said in found.sentence
     assert found.over == (stage in ("unsent", "replaced", "refused", "obeyed"))
@@ -98,7 +98,7 @@ def test_guards_that_never_reported_before_have_time_to_answer(monkeypatch: pyte
     """A run is stopped before its guard has said that it watches; the page said for ever that it does not report."""
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     clock, model = [0.0], FewRuns(seen=[row(scope="user:eve")], decided=[ANNOUNCED])
-    placed = PlacedOrders(model, (order("kill", "user:eve"),))  # type: ignore[arg-type]
+    placed = IssuedCommands(model, (command("kill", "user:eve"),))  # type: ignore[arg-type]
     for now_s, mute, said in ((0.5, 1, "stopped 1 of 2; 1 does not report"), (9.9, 0, "stopped 2 of 2"), (10, 2, "")):
         clock[0], model.stopped = now_s, StopCounts(expected=2, stopped=2 - mute, mute=mute)
         [(_, found)] = placed.progress()
@@ -125,8 +125,8 @@ def test_guards_that_never_reported_before_have_time_to_answer(monkeypatch: pyte
         ),
     ],
 )  # fmt: skip
-def test_what_has_come_of_an_order_to_many_is_counted(counts: StopCounts, said: str, stage: str) -> None:
+def test_what_has_come_of_an_command_to_many_is_counted(counts: StopCounts, said: str, stage: str) -> None:
     model = FewRuns(seen=[row(scope="user:eve")], decided=[ANNOUNCED], stopped=counts)
-    found = order_progress(order("kill", "user:eve"), model)
+    found = command_progress(command("kill", "user:eve"), model)
     assert (found.outcome, found.stage) == (said, stage)
-    assert order_progress(order("pause", "fleet"), model).outcome == ""
+    assert command_progress(command("pause", "fleet"), model).outcome == ""
