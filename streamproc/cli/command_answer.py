@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from streamproc.settings import Settings
 
 
-class CommandAnswer:
+class AnswerOutput:
     """The answer to one command. `progress` is None until there is one."""
 
     def __init__(self, command: Command, *, as_json: bool) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streamproc.cli.command_answer import CommandAnswer, runs_at_work
+from streamproc.cli.command_answer import AnswerOutput, runs_at_work
 from streamproc.cli.completion import complete_runs
 from streamproc.cli.options import Brokers, Quiet, TopicPrefix, kafka_settings, log_settings
 from streamproc.cli.runs import unknown_run
@@ -256,7 +256,7 @@ def _give(settings: Settings, command: Command, wait: str, as_json: bool, *, for
         wait_ms = read_duration(wait)
     except ValueError as error:
         raise fail(f"--wait {wait}: {error}") from None
-    answer = CommandAnswer(command, as_json=as_json)
+    answer = AnswerOutput(command, as_json=as_json)
     try:
         asyncio.run(_follow(settings, command, wait_ms / 1000, answer, force=force))
     except KeyboardInterrupt:
@@ -303,7 +303,7 @@ def _give_here(log: Path, command: Command, as_json: bool) -> None:
         )
 
 
-async def _follow(settings: Settings, command: Command, wait_s: float, answer: CommandAnswer, *, force: bool) -> None:
+async def _follow(settings: Settings, command: Command, wait_s: float, answer: AnswerOutput, *, force: bool) -> None:
     from aiokafka.errors import KafkaError
 
     from streamproc.fleet.answers import follow_command
