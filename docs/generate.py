@@ -92,20 +92,6 @@ def _defaults(page: Page, detector: Any) -> str:
 _BUDGETS: Final = kind.BUDGET | kind.CYCLE | kind.SPENDING
 
 
-def tested() -> str:
-    """List every detector with the tests that run its examples."""
-    rows = [
-        (
-            f"[{code}](detectors/README.md#{code.lower()})",
-            BY_CODE[code].DETECTOR.name,
-            f"`test_scan.py::test_scan_reports_it[{code}]`",
-            f"`test_on_kafka.py::test_it_is_reported_on_kafka[{code}]`",
-        )
-        for code in sorted(BY_CODE)
-    ]
-    return table(("code", "name", "`scan`", "Kafka, worker, control topic"), rows)
-
-
 def settings() -> str:
     """List every setting as an environment variable."""
     rows = [
@@ -343,7 +329,6 @@ PARTS: Final = {
     "plans": plans,
     "metrics": metrics,
     "presets": presets,
-    "tested": tested,
     "triggers": triggers,
 }
 
