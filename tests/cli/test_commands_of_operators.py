@@ -158,8 +158,8 @@ def test_a_forged_acceptance_does_not_count(settings: Settings) -> None:
     async def forge_and_wait() -> None:
         command = Command(verb="stop", scope="fleet", by="ada")
         await issue(settings, command)
-        assert command.command is not None
-        forged = msgspec.json.encode(state_event(command.command))
+        assert command.record is not None
+        forged = msgspec.json.encode(state_event(command.record))
         async with AIOKafkaProducer(bootstrap_servers=settings.brokers) as producer:
             await producer.send_and_wait(settings.topic("control"), forged, key=b"*")
         async with follow_command(settings, command) as answered:

@@ -20,8 +20,7 @@ from tests.docs.distribution import install
 from tests.docs.pages import ROOT, Block, blocks, pages, runs_elsewhere
 
 WITH_BLOCKS = [page for page in pages() if list(blocks(page))]
-LANGUAGES = {"python", "json", "yaml", "toml", "console", "sh", "text", "mermaid", "typescript"}
-DIAGRAMS = {"flowchart", "sequenceDiagram", "stateDiagram-v2"}
+LANGUAGES = {"python", "json", "yaml", "toml", "console", "sh", "text", "typescript"}
 
 
 @pytest.fixture
@@ -69,8 +68,6 @@ def test_the_blocks_of_a_page_work(page: Path, folder: Path, monkeypatch: pytest
             monkeypatch.syspath_prepend(str(folder))
         elif block.language == "console":
             hold_session(block, console)
-        elif block.language == "mermaid":
-            hold_diagram(block)
         elif block.language == "sh":
             assert not [f"{block}: {fault}" for command in lines(block.text) for fault in faults(command)]
 
@@ -88,17 +85,6 @@ def hold_session(block: Block, console: Console) -> None:
         if not command.startswith("python "):
             printed = console.run(command)
             assert agrees(shown, printed), f"{block}: `{command}` prints\n{printed}"
-
-
-def hold_diagram(block: Block) -> None:
-    """Check a diagram: its kind, closed brackets and subgraphs. (The browser draws it, not the build.)"""
-    kind, *lines = block.text.split("\n")
-    assert kind.split()[0] in DIAGRAMS, f"{block}: not a kind of diagram that we use"
-    for opening, closing in ("[]", "()", "{}"):
-        open_ones = [line for line in lines if line.count(opening) != line.count(closing)]
-        assert not open_ones, f"{block}: {open_ones[0]}"
-    starts = sum(line.strip().startswith("subgraph ") for line in lines)
-    assert starts == sum(line.strip() == "end" for line in lines), f"{block}: a subgraph without its end"
 
 
 def run_python(block: Block, names: dict[str, Any]) -> None:

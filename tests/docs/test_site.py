@@ -65,10 +65,6 @@ def test_the_reference_shows_doctests_as_code(site: Path) -> None:
     assert '<span class="gp">&gt;&gt;&gt; </span>' in text_of(site, "api")
 
 
-def test_a_diagram_is_left_for_the_browser_to_draw(site: Path) -> None:
-    assert '<pre class="mermaid"><code>flowchart TB' in text_of(site, "architecture")
-
-
 def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
     for page in ("tutorial", "architecture", "api"):
         assert not re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"https?://[^\"]+", text_of(site, page))
