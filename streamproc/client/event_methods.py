@@ -33,7 +33,8 @@ class EventMethods(ABC, Generic[Sent]):
         return self.send({"type": "turn", "run_id": run_id, "node": node, **fields})
 
     def run_started(self, *, run_id: str, **fields: Unpack[RunStartedFields]) -> Sent:
-        """Publish the start of a run: graph, budgets, scope (workflow, tenant, user, tier).
+        """Publish the start of a run: graph, budgets, scope (workflow, tenant, user, tier), and what it was asked
+        (`prompt`, hashed). A `parent_run_id` says which run has started it.
 
         The graph may also be a NetworkX directed graph or a LangGraph graph. Raises `UnsafeCycle`, naming every cycle
         without an exit (see `TurnPublisher`).
@@ -47,6 +48,26 @@ class EventMethods(ABC, Generic[Sent]):
     def run_finished(self, *, run_id: str, status: str = "", **fields: Unpack[EventFields]) -> Sent:
         """Publish that a run ended by itself."""
         return self.send({"type": "run.finished", "run_id": run_id, "status": status, **fields})
+
+    def context_compacted(
+        self,
+        *,
+        run_id: str,
+        trigger: str = "",
+        before_tokens: int | None = None,
+        after_tokens: int | None = None,
+        **fields: Unpack[NodeFields],
+    ) -> Sent:
+        """Publish that the context of an agent was compacted, with its size in tokens before and after."""
+        own = {"trigger": trigger, "before_tokens": before_tokens, "after_tokens": after_tokens}
+        return self.send({"type": "context.compacted", "run_id": run_id, **own, **fields})
+
+    def run_continued(
+        self, *, run_id: str, reason: str | None = None, by: str = "", **fields: Unpack[NodeFields]
+    ) -> Sent:
+        """Publish that a run was about to stop and was sent on: `by` a Stop hook or a gate, for a `reason`, of which
+        only hashes are sent."""
+        return self.send({"type": "run.continued", "run_id": run_id, "by": by, "reason": reason, **fields})
 
     def user_message(self, *, run_id: str, **fields: Unpack[NodeFields]) -> Sent:
         """Publish that a person wrote a message: streaks that assume no human input start again."""

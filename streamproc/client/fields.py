@@ -47,6 +47,8 @@ class TurnFields(EventFields, total=False):
     usage: Mapping[str, Any] | None
     model: str
     provider: str
+    stop_reason: str  # why the model's answer ended, in the word of its API
+    findings: Sequence[Mapping[str, Any] | str] | None  # of a review: all that are open
 
 
 class NodeFields(EventFields, total=False):
@@ -60,3 +62,4 @@ class RunStartedFields(NodeFields, total=False):
 
     graph: Any  # nodes and edges, a networkx.DiGraph, or a LangGraph graph
     budgets: Mapping[str, Any] | None
+    prompt: str | None  # what the run is asked to do; only hashes are sent

@@ -44,7 +44,7 @@ PARTS: Final = (
 
 SOURCES: Final = (
     *(f"{part.removeprefix('streamproc.').replace('.', '/')}.py" for part in PARTS), "core/kind.py", "core/graph.py",
-    "core/*.pxi", "model/wire.py", "model/log_time.py",
+    "core/*.pxi", "model/wire.py", "model/wire_parts.py", "model/log_time.py",
     "fingerprint/mask.py", "fingerprint/*.pyx", "fingerprint/*.pxi",
 )  # fmt: skip
 """The files that the modules are made of, and those whose constants are numbers in them."""

@@ -24,6 +24,7 @@ from streamproc.core.decision import Decision, Finding, Level
 from streamproc.core.episodes import admit
 from streamproc.core.marks import InForce
 from streamproc.core.names import Names
+from streamproc.core.noted_events import LATE, NOTED
 from streamproc.core.observer import observe_turn
 from streamproc.core.outcome import Outcome
 from streamproc.core.packed_states import Held, PackedStates
@@ -74,8 +75,7 @@ class Engine:
     states: PackedStates
     """Opens and packs what `Outcome.kept` keeps (`core.states.States`)."""
     faults: dict[str, int]
-    """How often each detector has raised, by code. The other detectors decide as usual. Detectors are functions of the
-    log, so each replay of the same log raises the same faults."""
+    """How often each detector has raised, by code. The others decide as usual. A replay raises the same faults."""
     on_fault: OnFault | None
     charges: list[Charge]  # that it causes
     refused: Problem | None  # why it is refused
@@ -168,10 +168,8 @@ class Engine:
         return found
 
     def status(self, run: RunState, run_id: str, halt: Decision | None = None) -> RunStatus:
-        """Return the complete status of a run; `halt` is the decision that has just halted it, if any.
-
-        Without `halt` the status of a halted run does not say why: do not overwrite an earlier one that does.
-        """
+        """Return the complete status of a run; `halt` is the decision that has just halted it, if any. Without it, the
+        status of a halted run does not say why: do not overwrite an earlier one that does."""
         return status_of(run, run_id, halt, iterations_max(run, self.rules_of(run)))
 
     @cfunc
@@ -258,7 +256,7 @@ class Engine:
         return self._ask(self.view, event, rules)
 
     def _other(self, run: RunState, event: Event) -> list[Decision]:
-        if run.finished and isinstance(event, TurnStarted | BudgetReached | BoardEvent):
+        if run.finished and isinstance(event, LATE):
             run.late += 1
             return []
         if type(event) is RunStarted:
@@ -284,13 +282,17 @@ class Engine:
         elif isinstance(event, BoardEvent):
             return self._board(run, event)
         else:
-            run.ignored_events += 1
+            return self._noted(run, event)
         return []
+
+    def _noted(self, run: RunState, event: Event) -> list[Decision]:
+        set_scope(run, event, self.rules_of)
+        return self._ask_about(run, event, NOTED.get(type(event), 0))
 
     def _finished(self, run: RunState, event: RunFinished) -> list[Decision]:
         if run.finished:
             return []
-        found = self._ask_about(run, event, kind.CLOCK)
+        found = self._ask_about(run, event, kind.CLOCK | kind.FINISHED)
         if run.charged:
             self._charge(run, event.run_id, None, left=True)
         run.finished = True
@@ -369,10 +371,8 @@ class Engine:
         return found
 
     def _deadline(self, run: RunState, event: Deadline) -> list[Decision]:
-        """Decide on the silence so far. The run's own time stays: a deadline is not activity of the run.
-
-        A deadline that comes before its log time is dropped with its id, so it can come again.
-        """
+        """Decide on the silence so far. The run's own time stays: a deadline is not activity of the run. One that comes
+        before its log time is dropped with its id, so it can come again."""
         now_ms, last_event_ms = run.at_ms, self.view.last_event_ms
         if event.due_ms > now_ms:
             if event.event_id:

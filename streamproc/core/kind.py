@@ -40,6 +40,11 @@ TOOL_FAILS: Final = 1 << 28  # a tool fails again with the same error
 RETRIES: Final = 1 << 29  # turns in a row in which calls met retryable errors, and none was answered
 UNACKNOWLEDGED: Final = 1 << 30  # a turn after a halt that was not acknowledged
 WARNED: Final = 1 << 31  # another detector has warned of this turn: asked last
+COMPACTED: Final = 1 << 32  # the context of an agent was compacted
+CONTINUED: Final = 1 << 33  # the run was about to stop, and was sent on
+FINISHED: Final = 1 << 34  # `run.finished`
+UNFINISHED: Final = 1 << 35  # the model's answer was cut off, empty or malformed
+REVIEWED: Final = 1 << 36  # a review has listed its open findings
 
 # Kinds that progress clears.
 LOOPS: Final = PERIOD | REPEATED_CALL | TOOL | TOOL_FAILS | FAILING | RETRIES | HANDOVER | MONOLOGUE

@@ -49,7 +49,7 @@ class View(Now):
 
     took_ms: i64  # log time from the start of this turn to its end; 0: not known
     round_before: u64  # the highest round reported before this turn
-    kinds: u32  # bits of `kind`
+    kinds: u64  # bits of `kind`
     limits: BudgetMarks  # of the budgets in force
     switches: Switches  # of the policy in force
     run: RunState  # state of the run, with this turn or event applied
@@ -111,6 +111,10 @@ class View(Now):
             marks.long_turns <= 1 or turns in (marks.long_turns, marks.long_halt) or turns % AGAIN == 0
         ):
             self.kinds |= kind.LONG
+        if turn.stop_reason:
+            self.kinds |= kind.UNFINISHED
+        if turn.findings is not None:
+            self.kinds |= kind.REVIEWED
         self.took_ms = 0
 
     @cfunc
@@ -123,7 +127,7 @@ class View(Now):
 
     @ccall
     def begin_other(
-        self, run: RunState, event: Event, budgets: Mapping[str, int], kinds: u32, board_change: BoardChange | None
+        self, run: RunState, event: Event, budgets: Mapping[str, int], kinds: u64, board_change: BoardChange | None
     ) -> None:
         """Prepare for an event that is not a turn; `kinds` selects the detectors."""
         self._see(run)

@@ -10,7 +10,9 @@ from typing import Any, Final
 from msgspec import structs
 
 from streamproc.fingerprint.hash import canonical
+from streamproc.fingerprint.keyed import HashKey
 from streamproc.fingerprint.names import EventNames
+from streamproc.fingerprint.reviews import issues
 from streamproc.model.board_events import (
     GUARDS,
     TASKS_SENT_MAX,
@@ -64,11 +66,13 @@ _PROSE: Final = frozenset({"ticket", "taskid", "path", "file", "url", "report", 
                            "version", "author", "type", "summary", "description"})  # fmt: skip
 
 
-def board_event(raw: RawBoardEvent, shared: dict[str, Any]) -> Event:
+def board_event(raw: RawBoardEvent, shared: dict[str, Any], key: HashKey | None = None) -> Event:
     """Return the event as it crosses the wire; `shared` are the fields that every event has."""
     kind = KINDS[raw.type]
     fields = shared | {"evidence": proofs(raw.evidence), "approved_by": redact_name(approver(raw.approvals))}
     fields |= _read_fields(raw)
+    if isinstance(raw, RawTaskVerdict):
+        fields["findings"] = issues(raw.findings, key)
     values = raw.__dict__
     for name in raw.model_fields_set:
         if name not in fields and name in values and name in kind.__struct_fields__:

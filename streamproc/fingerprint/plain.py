@@ -243,7 +243,8 @@ _READ: Final[dict[str, _Read]] = {
     "progress": _metrics,
     "usage": _usage,
 }
-_NAMES: Final = frozenset({*_READ, *CONVERTED, "output", "tool_calls"}) - {"tests", "errors"}  # few turns have these
+_RARE: Final = {"tests", "errors", "findings"}  # left to `RawTurn`
+_NAMES: Final = frozenset({*_READ, *CONVERTED, "output", "tool_calls"}) - _RARE
 _JSON: Final = frozenset({"structured_output", "request"})  # any JSON, not only text
 _CALL_NAMES: Final = ToolCall.known_fields
 _USAGE_NAMES: Final = UsageReport.known_fields

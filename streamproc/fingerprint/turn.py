@@ -27,6 +27,7 @@ from streamproc.fingerprint.hash import (
 from streamproc.fingerprint.keyed import HashKey
 from streamproc.fingerprint.mask import mask
 from streamproc.fingerprint.names import redact_labels, redacting
+from streamproc.fingerprint.reviews import issues, stop_reason
 from streamproc.model.board_events import RawBoardEvent
 from streamproc.model.operator_events import RawOperatorEvent
 from streamproc.model.raw_events import (
@@ -34,6 +35,8 @@ from streamproc.model.raw_events import (
     RawDeadline,
     RawEvent,
     RawHaltAcknowledged,
+    RawRunContinued,
+    RawRunStarted,
     RawTurn,
     TestReport,
     UsageReport,
@@ -60,12 +63,21 @@ def fingerprint(
     if isinstance(raw, RawTurn):
         return _turn(raw, fields, include_content, key, local)
     if isinstance(raw, RawBoardEvent):
-        return board_event(raw, fields)
+        return board_event(raw, fields, key)
     if isinstance(raw, RawOperatorEvent | RawHaltAcknowledged):
         fields |= _operator_fields(raw)
     elif isinstance(raw, RawDeadline):
         fields |= {"since_ms": raw.since_at or 0, "due_ms": raw.due_at or 0}
+    elif isinstance(raw, RawRunStarted | RawRunContinued):
+        asked, name = (raw.prompt, "prompt") if isinstance(raw, RawRunStarted) else (raw.reason, "reason")
+        fields[name] = as_hashed(asked, key)
     return KINDS[raw.type](**fields)
+
+
+def as_hashed(text: str | None, key: HashKey | None) -> Content | None:
+    """Hash a prompt or a reason; empty text is none."""
+    hashed = as_text(text, words, key)
+    return hashed if key is None else key.content(hashed)
 
 
 def _operator_fields(raw: RawOperatorEvent | RawHaltAcknowledged) -> dict[str, Any]:
@@ -85,6 +97,8 @@ CLEANED: Final[dict[str, Callable[[Any], Any]]] = (
     | dict.fromkeys(("run_id", "event_id", "tenant", "user", "task_id", "session_id", "parent_run_id"), redact_id)
     | dict.fromkeys(("node", "workflow", "tier", "agent", "from_", "model", "provider"), redact_name)
     | dict.fromkeys(("round", "convergence", "consensus", "budgets", "about"), _as_it_is)
+    | dict.fromkeys(("before_tokens", "after_tokens", "stop_reason"), _as_it_is)
+    | dict.fromkeys(("trigger", "by"), redact_name)
     | {"labels": redact_labels, "graph": redact_json, "status": redact_text}
 )
 """Fields that keep their names, and how they are cleaned."""
@@ -139,6 +153,10 @@ def turn_of(
         fields["output"] = as_text(output, words if talk else content, key)
         if not made and "next" not in fields and (speaker := _next_speaker(output, node)):
             fields["next"] = redact_name(speaker)
+    if fields.get("stop_reason"):
+        said = made or any(fields.get(name) is not None for name in _SAID)
+        is_empty = output is not None and not said and (not output or output.isspace())
+        fields["stop_reason"] = stop_reason(fields["stop_reason"], is_empty=is_empty)
     if made:
         clean = redacting(made)
         calls = fields["calls"] = tuple([call_of(one, key, clean) for one in made])
@@ -150,6 +168,9 @@ def turn_of(
     if key is not None:
         _hash_again(fields, key)
     return Turn(**fields)
+
+
+_SAID: Final = ("structured", "artifact", "docs", "tests", "errors", "query", "next", "findings")
 
 
 def add_local(turn: Turn, query: str | None, made: Sequence[Made]) -> None:
@@ -313,6 +334,7 @@ CONVERTED: Final[dict[str, tuple[str, _Read]]] = {
     "tests": ("tests", lambda report, _: None if report is None else _tests(report)),
     "progress": ("progress", lambda pairs, _: as_metrics(pairs)),
     "errors": ("errors", lambda reports, _: None if reports is None else _errors(reports)),
+    "findings": ("findings", issues),
     "usage": ("usage", lambda report, _: None if report is None else Usage(*_measured(report))),
 }
 """Other fields of a raw turn: their names on the wire, and how they are read."""

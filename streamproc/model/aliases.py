@@ -97,6 +97,16 @@ TURN_ALIASES: Final = (
     Alias("round_number", "round", _whole, "states of LangGraph deliberations"),
     Alias("convergence_score", "convergence", _share, "states of LangGraph deliberations"),
     Alias("subscription_tier", "tier", _text, "states of LangGraph deliberations"),
+    Alias("finish_reason", "stop_reason", _text, "OpenAI Chat Completions, LiteLLM, Mistral"),
+    Alias("finishReason", "stop_reason", _text, "Gemini, Vercel AI SDK"),
+    Alias("stopReason", "stop_reason", _text, "Bedrock"),
+)
+
+COMPACTION_ALIASES: Final = (
+    Alias("preTokens", "before_tokens", _tokens, "Claude Code"),
+    Alias("postTokens", "after_tokens", _tokens, "Claude Code"),
+    Alias("pre_tokens", "before_tokens", _tokens, "Claude Agent SDK"),
+    Alias("post_tokens", "after_tokens", _tokens, "Claude Agent SDK"),
 )
 
 STARTED_ALIASES: Final = (Alias("subscription_tier", "tier", _text, "states of LangGraph deliberations"),)

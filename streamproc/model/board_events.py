@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from streamproc.model.raw_fields import Mistake, Name, Object, RawEvent, ScopeName, Whole, sendable
+from streamproc.model.review_findings import Findings, ReviewFinding
 
 TASKS_SENT_MAX: Final = 256  # ids of one batch; `count` includes the others
 
@@ -262,13 +263,16 @@ class RawTaskVerdict(RawBoardEvent):
         "verdict": ("result", "outcome", "decision", "approved", "status"),
         "reason": ("report", "rejectionreport", "feedback", "comment", "why", "message", "rejectionreason"),
         "failure_class": ("errorclass", "failure", "failuretype", "class"),
+        "findings": ("issues", "openfindings"),
     }
+    parts: ClassVar = {"findings": ReviewFinding}
 
     type: Literal["task.verdict"] = "task.verdict"
     verdict: Verdict = Field("", description="APPROVED or REJECTED")
     validator: Name = ""
     reason: Any = Field("", description="the report: text or any JSON; a redacted excerpt is sent")
     failure_class: Loose = ""
+    findings: Findings | None = Field(None, description="all findings that are open; [] says that there are none")
 
 
 class RawDecisionRecorded(RawBoardEvent):

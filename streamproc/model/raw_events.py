@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from streamproc.errors import InvalidEvent, Problem, shown
 from streamproc.model.aliases import (
+    COMPACTION_ALIASES,
     ERROR_ALIASES,
     STARTED_ALIASES,
     TOOL_CALL_ALIASES,
@@ -65,12 +66,14 @@ from streamproc.model.raw_fields import (
     whole_ms,
 )
 from streamproc.model.redaction import redact_name, redact_text
+from streamproc.model.review_findings import Findings, ReviewFinding
 
 __all__ = [
-    "DEPTH_MAX", "EPOCH_MS_MAX", "EPOCH_MS_MIN", "ErrorReport", "RawCycleCompleted", "RawDecisionRecorded", "RawEvent",
-    "RawFeedback", "RawHaltAcknowledged", "RawOperatorResume", "RawOperatorStop", "RawRunFinished", "RawRunStarted",
-    "RawTaskCreated", "RawTaskDelegated", "RawTaskTransition", "RawTaskVerdict", "RawTurn", "RawUserMessage",
-    "RoutingDecision", "TestReport", "TimeMs", "ToolCall", "UsageReport", "parse_line", "parse_raw", "read_json",
+    "DEPTH_MAX", "EPOCH_MS_MAX", "EPOCH_MS_MIN", "ErrorReport", "RawContextCompacted", "RawCycleCompleted",
+    "RawDecisionRecorded", "RawEvent", "RawFeedback", "RawHaltAcknowledged", "RawOperatorResume", "RawOperatorStop",
+    "RawRunContinued", "RawRunFinished", "RawRunStarted", "RawTaskCreated", "RawTaskDelegated", "RawTaskTransition",
+    "RawTaskVerdict", "RawTurn", "RawUserMessage", "RoutingDecision", "TestReport", "TimeMs", "ToolCall",
+    "UsageReport", "parse_line", "parse_raw", "read_json",
 ]  # fmt: skip
 
 CALLS_MAX: Final = 1_000  # of one turn; parallel calls are dozens
@@ -186,21 +189,24 @@ class RawTurn(RawEvent):
     usage: UsageReport | None = None
     model: Name = ""
     provider: Name = ""
+    stop_reason: Name = Field("", description="why the model's answer ended, in the word of its API; or empty")
+    findings: Findings | None = Field(None, description="of a review: all that are open; [] says that there are none")
 
     aliases: ClassVar = TURN_ALIASES
     parts: ClassVar = {
         "tool_calls": ToolCall, "errors": ErrorReport, "usage": UsageReport, "tests": TestReport,
-        "decision": RoutingDecision,
+        "decision": RoutingDecision, "findings": ReviewFinding,
     }  # fmt: skip
     renamed: ClassVar = staticmethod(rename_turn)
 
 
 class RawRunStarted(RawEvent):
-    """A run starts, with its graph, budgets and scope."""
+    """A run starts, with its graph, budgets and scope. With `parent_run_id`, another run has started it."""
 
     type: Literal["run.started"] = "run.started"
     graph: Graph | None = None
     budgets: Budgets | None = Field(None, description="limits of this run, such as maxSteps; money in USD")
+    prompt: str | None = Field(None, description="what the run is asked to do; only hashes of it are sent")
 
     aliases: ClassVar = STARTED_ALIASES
 
@@ -216,6 +222,25 @@ class RawUserMessage(RawEvent):
     """A person sent a message."""
 
     type: Literal["user.message"] = "user.message"
+
+
+class RawContextCompacted(RawEvent):
+    """The context of an agent was compacted: a summary stands for what it has read and said so far."""
+
+    type: Literal["context.compacted"] = "context.compacted"
+    trigger: ScopeName = Field("", description="auto or manual, or another word of the tool")
+    before_tokens: Whole | None = Field(None, description="size of the context before")
+    after_tokens: Whole | None = Field(None, description="size of the context after")
+
+    aliases: ClassVar = COMPACTION_ALIASES
+
+
+class RawRunContinued(RawEvent):
+    """A run was about to stop and was sent on, not by a person: by a Stop hook, or a gate that it did not pass."""
+
+    type: Literal["run.continued"] = "run.continued"
+    by: ScopeName = Field("", description="what sent it on, such as Stop hook")
+    reason: str | None = Field(None, description="what it was told; only hashes of it are sent")
 
 
 class RawTurnStarted(RawEvent):
@@ -238,7 +263,7 @@ RAW_KINDS: Final[dict[str, type[RawEvent]]] = {
     for model in (
         RawTurn, RawRunStarted, RawRunFinished, RawUserMessage, RawOperatorStop, RawOperatorResume, RawHaltAcknowledged,
         RawFeedback, RawTurnStarted, RawDeadline, RawTaskCreated, RawTaskDelegated, RawTaskTransition, RawTaskVerdict,
-        RawCycleCompleted, RawDecisionRecorded,
+        RawCycleCompleted, RawDecisionRecorded, RawContextCompacted, RawRunContinued,
     )
 }  # fmt: skip
 

@@ -7,8 +7,7 @@ Hashes are JSON integers, not hex text: `int(text, 16)` costs about 110 ns, and 
 Control events, which people read, show them in hex. In a language whose JSON numbers are floats, configure the parser
 to read 64-bit integers.
 
-The positions in array-like types are part of the format: add fields only at the end, with a default. Names and lists
-have maximum lengths, above what our publisher sends, to bound the work and the memory of one event.
+Their parts are in `streamproc.model.wire_parts`.
 """
 
 from __future__ import annotations
@@ -17,113 +16,44 @@ from typing import Annotated, Any, ClassVar, Final, Union
 
 import msgspec
 
+from streamproc.model.wire_parts import (
+    ANSWERED as ANSWERED,
+    BATCH_MAX as BATCH_MAX,
+    CUT_OFF as CUT_OFF,
+    EDITS as EDITS,
+    EMPTY as EMPTY,
+    FAILED as FAILED,
+    FAILED_RETRYABLE as FAILED_RETRYABLE,
+    FAILED_RUN as FAILED_RUN,
+    HAND_OVER_MAX as HAND_OVER_MAX,
+    ITEMS_MAX as ITEMS_MAX,
+    LONG_ANSWER as LONG_ANSWER,
+    MALFORMED as MALFORMED,
+    NO_ANSWER as NO_ANSWER,
+    PAIRS_MAX as PAIRS_MAX,
+    PASSED as PASSED,
+    SEVERITIES as SEVERITIES,
+    WAITS as WAITS,
+    WRITES as WRITES,
+    Batch as Batch,
+    Call as Call,
+    Content as Content,
+    Count as Count,
+    Errors as Errors,
+    Excerpt as Excerpt,
+    Hash as Hash,
+    Id as Id,
+    Issue as Issue,
+    Items as Items,
+    Name as Name,
+    Pairs as Pairs,
+    Scope as Scope,
+    Tests as Tests,
+    Usage as Usage,
+)
+
 WIRE_VERSION: Final = 1
 PUBLISHER_HEADER: Final = "publisher"  # of a record: who published it, by its own words
-
-ITEMS_MAX: Final = 1_024  # calls or metrics of a turn; parallel calls are dozens, and each costs up to 6 µs
-BATCH_MAX: Final = 256  # tasks, moves, dependencies or items of one board event; our publisher sends as many
-PAIRS_MAX: Final = 256  # labels, budgets, or proofs by guard
-
-Id = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
-Name = Annotated[str, msgspec.Meta(max_length=256)]
-Scope = Annotated[str, msgspec.Meta(max_length=128)]
-Excerpt = Annotated[str, msgspec.Meta(max_length=1_024)]
-Items = msgspec.Meta(max_length=ITEMS_MAX)
-Batch = msgspec.Meta(max_length=BATCH_MAX)
-Pairs = msgspec.Meta(max_length=PAIRS_MAX)
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-Hash = Annotated[int, msgspec.Meta(ge=0)]
-
-HAND_OVER_MAX: Final = 120  # characters; a shorter text beside `next` only announces it: "Next speaker: coder"
-
-NO_ANSWER: Final = 0
-ANSWERED: Final = 1
-FAILED: Final = 2
-FAILED_RETRYABLE: Final = 3
-FAILED_RUN: Final = 4
-
-WAITS: Final = 1  # bit of `Call.marks`: the answer is about something that still runs, so the call is a poll
-WRITES: Final = 2  # the call puts a text into something, so its answers may differ only because of the call itself
-EDITS: Final = 4  # the call changes a file, by the form of its arguments, whatever its size and its answer
-LONG_ANSWER: Final = 8  # the answer is longer than an acknowledgement
-PASSED: Final = 16  # the answer says that a check has passed
-
-
-class Content(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """The fingerprint of a text.
-
-    `exact` and `norm` are xxh3-64 of the text as it is and normalised; `sim` is a 64-bit SimHash (0: text too short);
-    `size` counts characters (0: a structured output of numbers and single words); `about` hashes the numbers and names
-    in the text, or the names of an artifact's files (0: none, or not computed).
-    """
-
-    exact: Hash
-    norm: Hash
-    sim: Hash = 0
-    size: Count = 0
-    about: Hash = 0
-
-
-class Call(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A tool call.
-
-    `key` hashes the name and the canonical arguments, `exact` and `norm` the answer. `outcome` is NO_ANSWER, ANSWERED,
-    FAILED, FAILED_RETRYABLE (a 429, a 5xx, a time-out) or FAILED_RUN (an error with a result: a command that ran and
-    exited with 1). `marks` are the bits WAITS, WRITES, EDITS, LONG_ANSWER and PASSED; of
-    calls that were not answered WAITS and EDITS, of those that failed EDITS.
-    """
-
-    name: Name
-    key: Hash
-    exact: Hash = 0
-    norm: Hash = 0
-    outcome: int = NO_ANSWER
-    sim: Hash = 0
-    marks: Count = 0
-
-
-class Tests(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A verifier's result.
-
-    A hash of the sorted failing ids (0: none, or ids not sent), how many tests fail, pass and exist, and the first
-    three failing ids.
-    """
-
-    failing_set: Hash
-    failing: Count
-    passed: Count | None = None
-    total: Count | None = None
-    sample: Annotated[tuple[Name, ...], Batch] = ()
-
-
-class Errors(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """The errors of a turn.
-
-    The hash of the error signature, exact and normalised, the number of errors, a redacted excerpt and the class of the
-    first, and whether all of them are retryable infrastructure failures.
-    """
-
-    signature: Hash
-    norm: Hash
-    count: Count
-    excerpt: Excerpt = ""
-    error_class: Name = ""
-    retryable: bool = False
-
-
-class Usage(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """Measured spend of a turn: tokens, integer micro-USD (None: cost not known), milliseconds.
-
-    Tokens that were read from a cache, or written to one, are a part of the input.
-    """
-
-    input_tokens: Count = 0
-    output_tokens: Count = 0
-    cached_tokens: Count = 0
-    total_tokens: Count = 0
-    cost_usd_micro: Count | None = None
-    duration_ms: Count = 0
-    cache_write_tokens: Count = 0
 
 
 class Event(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="type"):
@@ -176,13 +106,19 @@ class Turn(Event, tag="turn", kw_only=True, omit_defaults=True):
     content: dict[str, Any] | None = None
     call_errors: Errors | None = None  # of failed calls, in a turn that reports no errors itself; class: the first tool
     request: Hash = 0  # of what the turn answers, such as a prompt or an item
+    stop_reason: Scope = ""  # why the answer ended, if not as usual: CUT_OFF, EMPTY, MALFORMED or another word
+    findings: Annotated[tuple[Issue, ...], Items] | None = None  # of a review: those that are open; (): none
 
 
 class RunStarted(Event, tag="run.started", kw_only=True, omit_defaults=True):
-    """A run starts: its graph, its budgets (integers: turns, iterations, micro-USD, ms), its scope."""
+    """A run starts: its graph, its budgets (integers: turns, iterations, micro-USD, ms), its scope, what it was asked.
+
+    With a `parent_run_id` it is the birth of a child.
+    """
 
     graph: dict[str, Any] | None = None
     budgets: Annotated[dict[str, int], Pairs] | None = None
+    prompt: Content | None = None
 
 
 class RunFinished(Event, tag="run.finished", kw_only=True, omit_defaults=True):
@@ -193,6 +129,22 @@ class RunFinished(Event, tag="run.finished", kw_only=True, omit_defaults=True):
 
 class UserMessage(Event, tag="user.message", kw_only=True, omit_defaults=True):
     """A person sent a message: streaks that assume an unattended run restart from zero."""
+
+
+class ContextCompacted(Event, tag="context.compacted", kw_only=True, omit_defaults=True):
+    """The context of an agent was compacted. Sizes are in tokens (None: not known); `trigger` is ``auto``, ``manual``
+    or a word of the tool."""
+
+    trigger: Scope = ""
+    before_tokens: Count | None = None
+    after_tokens: Count | None = None
+
+
+class RunContinued(Event, tag="run.continued", kw_only=True, omit_defaults=True):
+    """A run was about to stop and was sent on, not by a person: `by` a Stop hook, for instance, for a `reason`."""
+
+    by: Scope = ""
+    reason: Content | None = None
 
 
 class OperatorEvent(Event, kw_only=True, omit_defaults=True):
@@ -318,6 +270,7 @@ class TaskVerdict(BoardEvent, tag="task.verdict", kw_only=True, omit_defaults=Tr
     validator: Name = ""
     reason: Scope = ""
     failure_class: Scope = ""
+    findings: Annotated[tuple[Issue, ...], Items] | None = None
 
 
 class CycleCompleted(BoardEvent, tag="cycle.completed", kw_only=True, omit_defaults=True):
@@ -340,7 +293,7 @@ BOARD_KINDS: Final = (TaskCreated, TaskDelegated, TaskTransition, TaskVerdict, C
 OPERATOR_KINDS: Final = (OperatorStop, OperatorResume)
 TYPED: Final = (
     Turn, RunStarted, RunFinished, UserMessage, TurnStarted, Deadline, BudgetReached, *OPERATOR_KINDS, HaltAcknowledged,
-    *BOARD_KINDS, Feedback,
+    *BOARD_KINDS, Feedback, ContextCompacted, RunContinued,
 )  # fmt: skip
 KINDS: Final[dict[str, type[Event]]] = {str(kind.__struct_config__.tag): kind for kind in TYPED}
 for _tag, _kind in KINDS.items():

@@ -67,6 +67,11 @@ TURNS: Final[tuple[Raw, ...]] = (
     {"node": "coder", "progress": {"score": 2}, "artifact": "+a"},
     {"node": "coder", "usage": {"input_tokens": 9, "cost_usd": "0.30", "duration_ms": 7}},
     {"node": "coder", "usage": {"output_tokens": 9}},
+    {"node": "coder", "output": "half a", "stop_reason": "max_tokens", "usage": {"input_tokens": 90_000}},
+    {"node": "coder", "output": "", "stop_reason": "end_turn"},
+    {"node": "verifier", "findings": [{"id": "F1", "severity": "high"}, {"id": "F2", "severity": "low"}]},
+    {"node": "verifier", "findings": [{"id": "F1", "severity": "high"}]},
+    {"node": "verifier", "findings": []},
 )  # fmt: skip
 OTHERS: Final[tuple[Raw, ...]] = (
     {"type": "user.message"},
@@ -74,6 +79,11 @@ OTHERS: Final[tuple[Raw, ...]] = (
     {"type": "run.started", "workflow": "w", "tier": "free"},
     {"type": "run.started", "graph": GRAPH},
     {"type": "run.started", "budgets": {"maxSteps": 9, "maxCycleIterations": 3, "maxTurnsPerNode": 7}},
+    {"type": "context.compacted", "trigger": "auto", "before_tokens": 160_000, "after_tokens": 20_000},
+    {"type": "context.compacted"},
+    {"type": "run.continued", "by": "Stop hook", "reason": "Run the tests."},
+    {"type": "run.continued"},
+    {"type": "run.started", "parent_run_id": "root", "session_id": "root", "prompt": "Look."},
 )
 
 
@@ -93,6 +103,7 @@ BOARD: Final[tuple[Raw, ...]] = (
     _move("T3", "COMMIT", "DONE"),
     *({"type": "task.verdict", "task_id": f"T{n}", "verdict": "REJECTED", "failure_class": "x"} for n in range(1, 4)),
     {"type": "task.verdict", "task_id": "T1", "verdict": "APPROVED"},
+    {"type": "task.verdict", "task_id": "T1", "verdict": "REJECTED", "findings": ["F1", "F3"]},
     {"type": "cycle.completed"},
     {"type": "cycle.completed", "completed": 1},
     {"node": "coder", "task_id": "T1", "errors": [{"message": "boom", "class": "Boom"}]},
@@ -112,6 +123,7 @@ CLOCKS: Final[tuple[Raw, ...]] = (
 )  # fmt: skip
 ENDINGS: Final[tuple[Raw, ...]] = (
     {"type": "run.finished"},
+    {"type": "run.finished", "status": "success"},
     {"type": "operator.stop", "by": "ann"},
     {"type": "operator.resume", "by": "ann", "grant": {"turns": 3, "iterations": 1, "cost": "0.01"}},
     {"type": "halt.acknowledged", "by": "ann"},

@@ -139,8 +139,11 @@ def everything(secret: str) -> list[dict[str, Any]]:
          "tests": {"failed": [named, f"a::{secret}"]}, "progress": {named: 1},
          "errors": [{"message": named, "class": named}, named], "decision": {"next": named, "reason": named},
          "tool_calls": [{"name": named, "args": {named: named}, "result": named, "error": named, "id": named}],
-         "model": named, "provider": named},
-        {**shared, "type": "run.started",
+         "model": named, "provider": named, "stop_reason": named,
+         "findings": [named, {"id": secret, "severity": named}]},
+        {**shared, "type": "context.compacted", "trigger": named},
+        {**shared, "type": "run.continued", "by": named, "reason": named},
+        {**shared, "type": "run.started", "prompt": named,
          "graph": {"nodes": [named, {"id": "end", "terminal": True, "note": named}],
                    "edges": [["a", named], [named, "end"]], "config": {"password": secret, named: named}}},
         {**shared, "type": "run.finished", "status": named},
@@ -154,7 +157,8 @@ def everything(secret: str) -> list[dict[str, Any]]:
          "state": named},
         {**board, "type": "task.delegated", "tasks": [named], "phase": named},
         {**board, "type": "task.transition", "from": named, "to": named, "reason": {named: named}},
-        {**board, "type": "task.verdict", "verdict": "REJECTED", "validator": named, "reason": [named]},
+        {**board, "type": "task.verdict", "verdict": "REJECTED", "validator": named, "reason": [named],
+         "findings": [named, {"id": named, "severity": named, "status": named}]},
         {**board, "type": "cycle.completed", "cycle": named, "completed": [named],
          "transitions": [{"task": named, "to": named}], "phase": named},
     ]  # fmt: skip
@@ -175,7 +179,8 @@ def test_every_text_field_of_the_raw_events_is_covered() -> None:
     for event in everything(PLANTED):
         raw = parse_raw(event)
         numbers = {"at", "seq", "type", "budgets", "usage", "round", "convergence", "consensus", "grant", "issuer",
-                   "signature", "token", "ui_touching", "count", "max_token_budget"}  # fmt: skip
+                   "signature", "token", "ui_touching", "count", "max_token_budget", "before_tokens",
+                   "after_tokens"}  # fmt: skip
         assert set(type(raw).model_fields) - raw.model_fields_set - numbers == set(), raw.type
 
 
