@@ -97,6 +97,9 @@ class SessionFile(RecordReader):
             self._attachment(data, number)
         elif kind == "system" and data.get("subtype") == "api_error":
             self._api_error(data, number)
+        elif kind == "system" and data.get("subtype") == "compact_boundary":
+            if self.messages.is_new(data, self._place(data)):
+                self.messages.compacted(self._scope(data), data, number)
         elif kind not in ASIDE:
             self.tally.ignore(data.get("type"))
 
@@ -104,7 +107,10 @@ class SessionFile(RecordReader):
         if not self.messages.is_unread(data, self._place(data)):
             return
         scope = self._scope(data)
-        self.tally.name(scope.run_id, project=data.get("cwd"), prompt=first_prompt(data))
+        prompt = first_prompt(data)
+        self.tally.name(scope.run_id, project=data.get("cwd"), prompt=prompt)
+        if scope.parent_run_id:
+            self.reading.asked(scope.run_id, prompt)
         if data["type"] == "assistant":
             self.messages.assistant(scope, data, number)
         else:

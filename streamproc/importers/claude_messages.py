@@ -31,6 +31,7 @@ HARNESS: Final = (
     "<command-name>", "<command-message>", "<local-command-", "<task-notification>", "<bash-input>", "<bash-stdout>",
     "<user-memory-input>", "<teammate-message", "Caveat:", "[Request interrupted by user",
 )  # fmt: skip
+HOOK_FEEDBACK: Final = re.compile(r"((?:Sub[Aa]gent)?Stop hook) feedback:")  # what an agent is told that it sends on
 NOTIFICATION: Final = "task-notification"
 NOTIFICATION_MAX: Final = 4_096  # characters: its ids and its summary are in front
 # How the result of a call begins that a person declined or stopped.
@@ -86,6 +87,7 @@ class ClaudeMessages:
                 event["request"] = notification
             turn = self.buffer.begin(scope.run_id, number, event, key)
         turn.happened(at)
+        turn.event["stop_reason"] = string(message.get("stop_reason")) or turn.event.get("stop_reason", "")
         if usage := usage_of(message.get("usage")):
             turn.event["usage"] = usage
         content = message.get("content")
@@ -116,6 +118,10 @@ class ClaudeMessages:
         content = at_path(row, "message.content")
         at = time_ms(row.get("timestamp"))
         results = [block for block in items(content) if isinstance(block, dict) and block.get("type") == "tool_result"]
+        if sent_on := HOOK_FEEDBACK.match(text_of(content)) if not results else None:
+            reason = text_of(content)[sent_on.end() :].strip()
+            self.buffer.continued(scope, number, string(row.get("uuid")), at, by=sent_on[1], reason=reason)
+            return
         declined = False
         for block in results:
             declined |= self._result(block, at, mapping(row.get("toolUseResult", row.get("tool_use_result"))))
@@ -156,6 +162,15 @@ class ClaudeMessages:
         error = {"message": text or kind or "api_error", "class": kind or "api_error", "retryable": retryable}
         event = scope.event(string(row.get("uuid")), node=name(scope.node, "main"), errors=[error])
         self.buffer.begin(scope.run_id, number, event).happened(time_ms(row.get("timestamp")))
+
+    def compacted(self, scope: RunScope, row: dict[str, Any], number: int) -> None:
+        """Add that the context of an agent was compacted."""
+        sizes = mapping(row.get("compactMetadata")) or mapping(row.get("compact_metadata"))
+        self.buffer.compacted(
+            scope, number, string(row.get("uuid")), time_ms(row.get("timestamp")), trigger=sizes.get("trigger"),
+            before=sizes.get("preTokens", sizes.get("pre_tokens")),
+            after=sizes.get("postTokens", sizes.get("post_tokens")),
+        )  # fmt: skip
 
     def asked_type(self, prompt: Any) -> str:
         """Return the type of the sub-agent that an open call starts with this prompt."""

@@ -66,6 +66,7 @@ class MessageStream(RecordReader):
         for block in map(mapping, items(at_path(data, "message.content"))):
             if string(block.get("name")) in AGENT_TOOLS and isinstance(block.get("id"), str):
                 self._agents[block["id"]] = first_text(block, "input.subagent_type")
+                self.reading.asked(f"{self._session}/{block['id']}", first_text(block, "input.prompt"))
         self.messages.assistant(scope, data, number)
 
     def _prompted(self, scope: RunScope, number: int) -> None:
@@ -79,6 +80,9 @@ class MessageStream(RecordReader):
         if subtype == "task_notification":
             self._ended.discard(self._session)  # a task in the background wakes the session, not a person
             self.messages.notified(self._scope(data).run_id, f"{data.get('task_id')} {data.get('status')}")
+        elif subtype == "compact_boundary":
+            if self.messages.is_new(data, self._session):
+                self.messages.compacted(self._scope(data), data, number)
         elif subtype == "api_retry":
             status = data.get("error_status")
             text = f"{status} {string(data.get('error'))}" if isinstance(status, int) else string(data.get("error"))

@@ -16,7 +16,7 @@ NAME: Final = "codex"
 ROLLOUT_ID: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})", re.IGNORECASE)
 RECORDS: Final = frozenset({"session_meta", "turn_context", "response_item", "event_msg", "compacted"})
 ASIDE: Final = frozenset({
-    "compacted", "world_state", "retained_context", "token_usage_record", "inter_agent_communication",
+    "world_state", "retained_context", "token_usage_record", "inter_agent_communication",
     "inter_agent_communication_metadata", "security_risk_score", "realtime_item", "ghost_snapshot",
 })  # fmt: skip
 # Items without a part in what the agent did, and those that repeat one.
@@ -37,6 +37,9 @@ HARNESS: Final = (
     "<skill>", "<skills", "<recommended_plugins", "<codex_internal_context", "<hook_prompt", "<permissions",
     "<collaboration_mode", "<subagent_notification", "<goal_context", "<image ", "</image>",
 )  # fmt: skip
+
+
+HOOK_PROMPT: Final = re.compile(r'<hook_prompt hook_run_id="([^"]*)">(.*?)</hook_prompt>', re.DOTALL)
 
 
 def matches(sample: Sample) -> bool:
@@ -71,6 +74,8 @@ class Rollout(RecordReader):
         self._heard: tuple[str, int, int | None] | None = None  # a text of an event, until its item comes
         self._said = ""  # the last text of an item
         self._failed_patches: set[str] = set()
+        self._context = 0  # tokens that the model read last
+        self._compactions = 0  # records of compactions, without those that an event has told again
         self._spawns: dict[str, str] = {}  # types of sub-agents by the open calls that start them
 
     def record(self, data: dict[str, Any], number: int) -> None:
@@ -86,6 +91,8 @@ class Rollout(RecordReader):
             self._item(payload, at)
         elif kind == "event_msg":
             self._event(payload, at)
+        elif kind == "compacted":
+            self._compacted(at, is_record=True)
         elif kind is None and "instructions" in data:
             self._meta(data, at)
         elif "payload" not in data and string(kind) in BARE:
@@ -138,11 +145,25 @@ class Rollout(RecordReader):
             if self._heard is not None and self._heard[0] == self._said:
                 self._heard = None
             self.turns.say(self._said, self._number, at)
+        elif item.get("role") == "user" and (sent_on := HOOK_PROMPT.findall(text_of(content))):
+            by = "Stop hook" if sent_on[0][0].startswith("stop") else "hook"
+            self.turns.continued(by, "\n".join(reason for _, reason in sent_on), self._number, at)
         elif item.get("role") == "user" and is_written_by_person(item) and is_human_text(content, HARNESS):
-            self._prompt(at)
+            self._prompt(at, text_of(content))
 
-    def _prompt(self, at: int | None) -> None:
+    def _compacted(self, at: int | None, *, is_record: bool) -> None:
+        """Take that the context was compacted, which most versions write as a record and as an event after it."""
+        if not is_record and self._compactions:
+            self._compactions -= 1
+            return
+        self._compactions += is_record
         self._speak()
+        self.turns.compacted(self._context, self._number, at)
+
+    def _prompt(self, at: int | None, text: str) -> None:
+        self._speak()
+        if self.turns.scope.parent_run_id:
+            self.reading.asked(self.turns.scope.run_id, text)
         if not self.turns.scope.parent_run_id:  # what a sub-agent is asked is not a person's message
             self.turns.prompt(self._number, at)
 
@@ -174,7 +195,9 @@ class Rollout(RecordReader):
         kind = event.get("type")
         if kind == "user_message" and is_human_text(event.get("message"), HARNESS):
             self.tally.name(self.turns.scope.run_id, prompt=event.get("message"))
-            self._prompt(at)
+            self._prompt(at, text_of(event.get("message")))
+        elif kind == "context_compacted":
+            self._compacted(at, is_record=False)
         elif kind == "agent_message":
             self._speak()
             text = string(event.get("message")).strip()
@@ -197,7 +220,7 @@ class Rollout(RecordReader):
         total = usage_of(info.get("total_token_usage"))
         if total and total != self._total:
             used = usage_of(info.get("last_token_usage")) or difference(total, self._total)
-            self._total = total
+            self._total, self._context = total, used.get("input_tokens", 0)
             if used:
                 self.turns.count(used, self._number, at)
 

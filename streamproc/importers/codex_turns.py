@@ -75,6 +75,17 @@ class CodexTurns:
         self.buffer.user_message(self.scope, number, self._event_id(number), at)
         self._sealed, self._items = True, 0
 
+    def compacted(self, before: int, number: int, at: int | None) -> None:
+        """Add that the context was compacted; `before` is its size in tokens."""
+        self.buffer.compacted(self.scope, number, self._event_id(number), at, before=before)
+        self._sealed = True
+
+    def continued(self, by: str, reason: str, number: int, at: int | None) -> None:
+        """Add that the run was about to stop, and was sent on."""
+        self._spend_rest(number, at)
+        self.buffer.continued(self.scope, number, self._event_id(number), at, by=by, reason=reason)
+        self._sealed, self._items = True, 0
+
     def count(self, usage: dict[str, int], number: int, at: int | None) -> None:
         """Take the usage of a response."""
         turn = self._present()

@@ -53,6 +53,7 @@ class CopilotSession(RecordReader):
             "subagent.started": self._started_agent, "user.message": self._heard, "abort": self._stopped,
             "assistant.message": self._response, "tool.execution_start": self._started,
             "tool.execution_complete": self._ended, "session.error": self._failed,
+            "session.compaction_complete": self._compacted,
         }  # fmt: skip
 
     def record(self, row: dict[str, Any], number: int) -> None:
@@ -84,11 +85,18 @@ class CopilotSession(RecordReader):
 
     def _heard(self, row: dict[str, Any], data: dict[str, Any], number: int, at: int | None) -> None:
         self.tally.name(self._scope(row).run_id, prompt=data.get("content"))
+        if _agent_of(row):
+            self.reading.asked(self._scope(row).run_id, text_of(data.get("content")))
         if not _agent_of(row) and string(data.get("source")) in ("", "user"):
             self._stopped(row, data, number, at)
 
     def _stopped(self, row: dict[str, Any], _data: dict[str, Any], number: int, at: int | None) -> None:
         self.buffer.user_message(self._scope(row), number, string(row.get("id")), at)
+
+    def _compacted(self, row: dict[str, Any], data: dict[str, Any], number: int, at: int | None) -> None:
+        if data.get("success") is not False:
+            before, after = data.get("preCompactionTokens"), data.get("postCompactionTokens")
+            self.buffer.compacted(self._scope(row), number, string(row.get("id")), at, before=before, after=after)
 
     def _failed(self, row: dict[str, Any], data: dict[str, Any], number: int, at: int | None) -> None:
         kind = string(data.get("errorType")) or "session.error"

@@ -15,9 +15,9 @@ from streamproc.model.raw_fields import NAME_MAX, SCOPE_MAX, read_time_ms
 
 CALL_DEPTH_MAX: Final = DEPTH_MAX - 3  # a call's values are inside the event, its list of calls and the call
 
-NAMES: Final = ("node", "event_id", "from", "model", "provider", "parent_run_id")
-SCOPES: Final = ("session_id", "user", "task_id", "agent")
-TEXTS: Final = ("output", "artifact", "status")
+NAMES: Final = ("node", "event_id", "from", "model", "provider", "parent_run_id", "stop_reason")
+SCOPES: Final = ("session_id", "user", "task_id", "agent", "trigger", "by")
+TEXTS: Final = ("output", "artifact", "status", "reason", "prompt")
 COUNTS: Final = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens", "total_tokens", "duration_ms")
 
 

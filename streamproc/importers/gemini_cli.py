@@ -70,6 +70,14 @@ def read(log: LogFile, reading: Import) -> Iterator[Imported]:
     for message_id, (number, message) in messages.items():
         if message.get("type") == "user":
             if not _is_prompt(message, prompt):
+                if _is_of_hook(message, prompt) and reading.is_new(f"{NAME} {session} {message_id}"):
+                    sent_on: dict[str, Any] = {
+                        "type": "run.continued",
+                        "run_id": session,
+                        "event_id": f"{session}/{message_id}",
+                    }
+                    sent_on |= {"at": utc(message.get("timestamp")), "by": "AfterAgent hook", "node": MODEL}
+                    yield Imported(fitted(sent_on | {"reason": text_of(message.get("content"))}), number, unit)
                 continue
             prompt = message
         if not reading.is_new(f"{NAME} {session} {message_id}"):
@@ -80,19 +88,18 @@ def read(log: LogFile, reading: Import) -> Iterator[Imported]:
 
 
 def _is_prompt(message: dict[str, Any], former: dict[str, Any]) -> bool:
-    """Whether a person has written a message: not the results of calls, nor what sends the model on in its turn.
-
-    A hook's reason to go on is shown as the prompt before it.
-    """
+    """Whether a person has written a message: not the results of calls, nor what sends the model on in its turn."""
     content = message.get("content")
     if items(content) and all("functionResponse" in mapping(part) for part in items(content)):
         return False
-    text = text_of(content)
-    if text.startswith(ADVICE):
-        return False
-    shown = text_of(message.get("displayContent"))
+    return not text_of(content).startswith(ADVICE) and not _is_of_hook(message, former)
+
+
+def _is_of_hook(message: dict[str, Any], former: dict[str, Any]) -> bool:
+    """Whether a message is the reason of a hook to go on: it is shown as the prompt before it."""
+    text, shown = text_of(message.get("content")), text_of(message.get("displayContent"))
     before = text_of(former.get("displayContent")) or text_of(former.get("content"))
-    return not (shown and shown == before and text not in (shown, text_of(former.get("content"))))
+    return bool(shown) and shown == before and text not in (shown, text_of(former.get("content")))
 
 
 def _events(message: dict[str, Any], session: str, message_id: str, tally: ImportTally) -> Iterator[dict[str, Any]]:

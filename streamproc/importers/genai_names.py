@@ -68,6 +68,10 @@ DEFERRED: Final = "pydantic_ai.tool.deferral.name"
 
 MODEL: Final = ("gen_ai.response.model", "gen_ai.request.model", "llm.model_name", "ai.response.model", "ai.model.id")
 PROVIDER: Final = ("gen_ai.provider.name", "gen_ai.system", "llm.provider", "llm.system", "ai.model.provider")
+ENDED: Final = (
+    "gen_ai.response.finish_reasons", "gen_ai.response.finish_reason", "llm.finish_reason", "ai.response.finishReason",
+    "gen_ai.completion.0.finish_reason",
+)  # fmt: skip
 RESPONSE: Final = ("gen_ai.response.id", "ai.response.id")
 
 INPUT_TOKENS: Final = (

@@ -193,6 +193,8 @@ def _read_model(step: Step, span: SpanRecord) -> None:
     attributes = span.attributes
     step.model, step.provider = _text(attributes, names.MODEL), _text(attributes, names.PROVIDER)
     step.response = _text(attributes, names.RESPONSE)
+    ended = parsed(_value(attributes, names.ENDED))
+    step.ended = string(ended[0] if isinstance(ended, list) and ended else ended)
     step.usage = usage_of(attributes)
     step.talks(_heard(span), _answer(span))
 

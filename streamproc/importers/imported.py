@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any, Final, NamedTuple
@@ -17,6 +17,8 @@ from streamproc.model.redaction import redact
 
 TITLE_SHOWN: Final = 60  # characters
 PROJECT_SHOWN: Final = 40
+UNBORN_MAX: Final = 1_000  # sub-agents with a prompt and without a turn
+ASKED_READ: Final = 20_000  # characters of the prompt of a sub-agent
 PROMPT_READ: Final = 400  # characters of a prompt that are kept until a name is asked for
 IGNORED_NAMES_MAX: Final = 40  # different unknown types counted by name
 
@@ -120,6 +122,8 @@ class Import:
 
     seen: set[int] = field(default_factory=set)  # hashes of ids; a resumed session copies records of the former
     agents: MutableMapping[str, str] = field(default_factory=dict)  # names of sub-agents by their ids
+    prompts: dict[str, str] = field(default_factory=dict)  # what sub-agents were asked, by run, until their birth
+    born: set[str] = field(default_factory=set)  # runs whose first event was read
     tallies: dict[str, ImportTally] = field(default_factory=dict)  # by format
     lenient: bool = False
     notes: dict[str, None] = field(default_factory=dict)  # sentences about no single format, each once
@@ -133,6 +137,22 @@ class Import:
         known = len(self.seen)
         self.seen.add(id_hash(record_id))
         return len(self.seen) > known
+
+    def asked(self, run_id: str, prompt: str) -> None:
+        """Take what a run may have been asked to do, if it was not born yet; the first one counts."""
+        if prompt and run_id not in self.born and len(self.prompts) < UNBORN_MAX:
+            self.prompts.setdefault(run_id, prompt[:ASKED_READ])
+
+    def births(self, found: Iterable[Imported]) -> Iterator[Imported]:
+        """Yield raw events, each run's first one after its birth, if another run is known to have started it."""
+        for one in found:
+            run_id = str(one.event.get("run_id"))
+            if run_id not in self.born:
+                self.born.add(run_id)
+                prompt = self.prompts.pop(run_id, "")
+                if one.event.get("parent_run_id") and one.event.get("type") != "run.started":
+                    yield one._replace(event=_birth(one.event, prompt))
+            yield one
 
     def knows(self, record_id: str) -> bool:
         """Whether a record was met before, in any file."""
@@ -154,6 +174,14 @@ class Import:
         """Say what was read, format by format, then what is noteworthy."""
         found = [tally.sentence(name) for name, tally in self.tallies.items()]
         return found + [note for tally in self.tallies.values() for note in tally.notes] + list(self.notes)
+
+
+def _birth(event: dict[str, Any], prompt: str) -> dict[str, Any]:
+    """Return the raw event of the birth of a run, by its first event."""
+    fields = ("run_id", "session_id", "parent_run_id", "node", "at", "workflow", "tenant", "user")
+    born = {name: event[name] for name in fields if event.get(name)}
+    event_id = xxhash.xxh3_128_hexdigest(f"{event['run_id']}\0born".encode("utf-8", "surrogatepass"))
+    return {"type": "run.started", "event_id": event_id, **born, **({"prompt": prompt} if prompt else {})}
 
 
 def any_row(is_one: Callable[[dict[str, Any]], object]) -> Callable[[Sample], bool]:

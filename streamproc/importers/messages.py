@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from streamproc.fingerprint.reviews import stop_reason
 from streamproc.importers import mini_swe_agent
 from streamproc.importers.content import at_path, first_text, items, mapping, string, text_of
 from streamproc.importers.event_limits import name, seconds
@@ -43,6 +44,7 @@ UNSPOKEN: Final = ("thinking", "redacted_thinking", "reasoning", "tool_use", "to
 NAME: Final = "messages"
 UNIT: Final = "message"
 LISTS: Final = ("messages", "traj", "conversation", "conversations")  # where a conversation keeps its messages
+ENDED: Final = ("stop_reason", "finish_reason", "stopReason")  # where a message says why it ended
 LOOKED_AT: Final = 5  # messages of a conversation by which it is recognised
 NO_TOOLS: Final = "no tool calls in these messages: only repeated answers and their order can be judged"
 NO_RESULTS: Final = "no tool results in these messages: repeated calls are seen late, by their number alone"
@@ -127,6 +129,8 @@ def _read(row: dict[str, Any], role: str) -> ChatMessage:
     message.results = [_result(block) for block in blocks if _is(block, "tool_result")]
     if role == ASSISTANT and not message.text:
         message.text = string(row.get("refusal"))
+    ended = first_text(row, *(f"{place}{word}" for place in ("", "response_metadata.") for word in ENDED))
+    message.fields["stop_reason"] = stop_reason(ended, is_empty=not message.text and not message.calls)
     return message
 
 

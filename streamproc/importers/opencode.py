@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from streamproc.errors import InvalidEvent, Problem
+from streamproc.fingerprint.reviews import stop_reason
 from streamproc.importers.content import at_path, first_text, items, mapping, string, sums_at
 from streamproc.importers.event_limits import fit_to_limits, name
 from streamproc.importers.imported import Format, Import, Imported, ImportTally
@@ -156,6 +157,7 @@ class SessionReader:
         self._message: dict[str, Any] = {}
         self._turn: dict[str, Any] = {}
         self._number = self._steps = 0
+        self._context = 0  # tokens that the model read last
 
     def turns(self, messages: Iterable[Any]) -> Iterator[Imported]:
         """Yield the raw events of messages with their parts."""
@@ -173,6 +175,9 @@ class SessionReader:
             if info.get("role") == "user":
                 for text in (mapping(part).get("text") for part in items(data.get("parts")) if _is_said(part)):
                     self._tally.name(self.run_id, prompt=text)
+                    if self._parent:
+                        self._reading.asked(self.run_id, string(text))
+                yield from self._compactions(items(data.get("parts")), number, at.get("created"))
                 if not self._parent and any(map(_is_said, items(data.get("parts")))):
                     yield self._heard(number, at.get("created"))
                 continue
@@ -190,6 +195,9 @@ class SessionReader:
         turn = self._turn
         if kind == "step-finish":
             turn["usage"] = sums_at(part.get("tokens"), USAGE) | {"cost_usd": part.get("cost")}
+            self._context = turn["usage"].get("input_tokens", 0)
+            is_empty = not turn.get("output") and not turn.get("tool_calls")
+            turn["stop_reason"] = stop_reason(string(part.get("reason")), is_empty=is_empty)
             turn["at"] = _latest(turn.get("at"), at)
             yield from self.end()
         elif kind == "text":
@@ -232,6 +240,14 @@ class SessionReader:
         elif error:
             self._number, self._turn = number, {"errors": [_error(error)], "at": at}
             yield from self.end()
+
+    def _compactions(self, parts: list[Any], number: int, at: Any) -> Iterator[Imported]:
+        """Yield that the context was compacted: the program asks for it in the user's role."""
+        for part in map(mapping, parts):
+            if part.get("type") == "compaction":
+                event = {"type": "context.compacted", "at": at, "before_tokens": self._context or None}
+                event["trigger"] = "auto" if part.get("auto") is True else "manual"
+                yield Imported(fitted({**self._base, **event}), number, self._unit)
 
     def _heard(self, number: int, at: Any) -> Imported:
         return Imported(fit_to_limits({**self._base, "type": "user.message", "at": at}), number, self._unit)

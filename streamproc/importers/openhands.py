@@ -135,6 +135,8 @@ class Conversation:
             self._delegated_call(number, event)
         elif kind == "InterruptEvent":
             self._hear(number, event)
+        elif (noted := _noted(event)) is not None:
+            self._pairing.add(self._turn(event, **noted), number, UNIT)
         elif kind not in SILENT:
             self._tally.ignore(kind)
 
@@ -216,6 +218,17 @@ class Conversation:
         yield from self._pairing.rest()
         if self._status in FINAL_STATES:
             yield Imported(finished(self._base["run_id"], self._status), self._number, UNIT)
+
+
+def _noted(event: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what an event says besides turns: a compaction, or that a hook did not let the agent stop."""
+    if event["kind"] == "Condensation":
+        return {"type": "context.compacted", "trigger": "auto"}
+    stops = event["kind"] == "HookExecutionEvent" and event.get("hook_event_type") == "Stop"
+    if not stops or event.get("blocked") is not True:
+        return None
+    reason = first_text(event, "reason", "additional_context", "stderr")
+    return {"type": "run.continued", "by": "Stop hook", "reason": reason}
 
 
 def _usage_by_response(state: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -155,6 +155,11 @@ class EventStream:
             agent.pairing.add_person(agent.base["run_id"], number, UNIT, utc(event.get("timestamp")))
             self._state = ""
             return
+        if action == "condensation":
+            event_id = f"{agent.base['run_id']}/{event.get('id')}"
+            compacted = {"type": "context.compacted", "event_id": event_id, "trigger": "auto"}
+            agent.pairing.add({**agent.base, **compacted, "at": utc(event.get("timestamp"))}, number, UNIT)
+            return
         if action in HARNESS_ACTIONS or (source != "agent" and not pair):
             return  # a person's own commands are no turns
         self._state = ""

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 import xxhash
 
+from streamproc.fingerprint.reviews import stop_reason
 from streamproc.importers.content import count, items, mapping, string, text_of, without_blanks
 from streamproc.importers.imported import Import, Imported
 from streamproc.importers.log_file import LogFile, LogRow
@@ -152,7 +153,9 @@ class PendingTurn:
         event = self.event | {"at": self.at}
         if event.get("type", "turn") == "turn":
             event |= {"output": "\n".join(self.texts), "tool_calls": self.calls[:CALLS_MAX]}
-            if not any(event.get(part) for part in ("output", "tool_calls", "usage", "errors")):
+            ended = stop_reason(string(event.get("stop_reason")), is_empty=not self.texts and not self.calls)
+            event["stop_reason"] = name(ended)
+            if not any(event.get(part) for part in ("output", "tool_calls", "usage", "errors", "stop_reason")):
                 return None
         return Imported(without_blanks(event), self.number)
 
@@ -186,6 +189,20 @@ class TurnBuffer:
         if last is None or last.event.get("type") != "user.message":
             turn = self.begin(scope.run_id, number, scope.event(event_id, type="user.message"))
             turn.at = at
+
+    def compacted(
+        self, scope: RunScope, number: int, event_id: str, at: int | None, *, trigger: Any = "", before: Any = None,
+        after: Any = None,
+    ) -> None:  # fmt: skip
+        """Add that the context was compacted, with its sizes in tokens before and after."""
+        sizes = {"before_tokens": tokens(before) or None, "after_tokens": tokens(after) or None}
+        event = scope.event(event_id, type="context.compacted", node=name(scope.node), trigger=scope_name(trigger))
+        self.begin(scope.run_id, number, event | sizes).at = at
+
+    def continued(self, scope: RunScope, number: int, event_id: str, at: int | None, *, by: str, reason: str) -> None:
+        """Add that the run was about to stop, and was sent on."""
+        event = scope.event(event_id, type="run.continued", node=name(scope.node), by=by, reason=reason)
+        self.begin(scope.run_id, number, event).at = at
 
     def last(self, run_id: str) -> PendingTurn | None:
         """Return the last event of a run that is not emitted."""

@@ -73,6 +73,7 @@ class Step:
     error_class: str = ""
     usage: dict[str, Any] = field(default_factory=dict)
     response: str = ""  # id of the model's response
+    ended: str = ""  # why the model's answer ended, in the word of its API
     frame: bool = False  # whether it names who acts in the steps below it, where nothing else does
     source: str = ""  # the library that recorded the step
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from streamproc.fingerprint.requests import Prompt
+from streamproc.fingerprint.reviews import stop_reason
 from streamproc.importers.content import without_blanks
 from streamproc.importers.event_limits import fit_to_limits, name
 from streamproc.importers.trace_events import TraceCounts, TraceEvent, TraceOptions, places_beside
@@ -230,6 +231,7 @@ class _Trace:
         model = spent or step
         event |= {"model": model.model, "provider": model.provider, "usage": _usage(step, spent)}
         event["request"] = fields.get("request") or model.request
+        event["stop_reason"] = stop_reason(model.ended, is_empty=False)  # content may not be recorded
         turn = TraceEvent(fit_to_limits(event), step.number, step.end or step.start, len(made) - len(known))
         self.found.append(turn)
         return turn

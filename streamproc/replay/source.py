@@ -218,7 +218,7 @@ class ImportedSource(Source):
         """Yield the raw events, and count them."""
         tally = self.reading.tally(self.format.name)
         tally.files += 1
-        for found in self.format.read(self.log, self.reading):
+        for found in self.reading.births(self.format.read(self.log, self.reading)):
             self.lines += 1
             tally.count(found.event)
             yield found

@@ -194,4 +194,7 @@ def test_what_sends_the_model_on_is_no_prompt(tmp_path: Path) -> None:
         user(8, "Fix it.", "Fix it."),
     ]
     found = imported(session(tmp_path / "a.json", *messages))
-    assert [event["#"] for event in found] == [f"message {number}" for number in (1, 5, 6, 8)]
+    of_people = [event["#"] for event in found if event["type"] == "user.message"]
+    of_hooks = [(event["#"], event["reason"]) for event in found if event["type"] == "run.continued"]
+    assert of_people == [f"message {number}" for number in (1, 5, 6, 8)]
+    assert of_hooks == [(f"message {number}", "Go on.") for number in (2, 3, 7)]

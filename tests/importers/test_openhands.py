@@ -147,7 +147,8 @@ def test_calls_of_agents_of_other_vendors_are_reported_several_times(tmp_path: P
 def test_unknown_kinds_are_counted_and_known_ones_of_no_use_are_not(tmp_path: Path) -> None:
     reading = Import()
     events = [event(1, "PauseEvent"), event(2, "Condensation"), event(3, "NewEvent"), event(4, "NewEvent"), "odd"]
-    assert imported(conversation(tmp_path / "a", events), FORMAT, reading) == []
+    [compacted] = imported(conversation(tmp_path / "a", events), FORMAT, reading)
+    assert compacted["type"] == "context.compacted"
     assert dict(reading.tally("openhands").ignored) == {"NewEvent": 2, "event without a kind": 1}
 
 
