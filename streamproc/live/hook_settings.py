@@ -41,14 +41,14 @@ class Cli:
 CLIS: Final = {
     one.name: one for one in (
         Cli("claude", ".claude/settings.json", "CLAUDE_CONFIG_DIR", (
-            "SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUseFailure", "PostToolBatch", "SubagentStop",
-            "Stop", "SessionEnd",
+            "SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUseFailure", "PostToolBatch", "SubagentStart",
+            "SubagentStop", "Stop", "SessionEnd",
         ), 5),
         Cli("codex", ".codex/hooks.json", "CODEX_HOME", (
             "SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "SubagentStop", "Stop", "SessionEnd",
         ), 5),
         Cli("gemini", ".gemini/settings.json", "", (
-            "SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent", "SessionEnd",
+            "SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent", "PreCompress", "SessionEnd",
         ), 5_000),
     )
 }  # fmt: skip

@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from streamproc.errors import InvalidEvent, Problem
+from streamproc.importers.claude_messages import AGENT_TOOLS
 from streamproc.importers.content import exited, items, mapping, string, text_of
 from streamproc.importers.event_limits import fit_to_limits
 from streamproc.importers.gemini_cli import unwrapped
@@ -36,6 +38,8 @@ SESSIONS_MAX: Final = 1_000  # that are remembered
 OPEN_MS: Final = 12 * 3_600_000  # without a word; then a session counts as ended: a CLI that is killed does not say so
 ERRORS_MAX: Final = 256  # failed calls of a session whose batch has not come
 CONTENT_MAX: Final = 16_384  # characters of a turn whose texts are kept for its report
+ORDERS_MAX: Final = 1_000  # sub-agents of a session that were asked for and have not begun
+AGENTS_MAX: Final = 10_000  # sub-agents of a session whose birth is remembered
 DENIALS: Final = 2  # of a halted session's calls, before a CLI that asks again is interrupted
 PROMPTS: Final = ("UserPromptSubmit", "BeforeAgent")
 CLIS: Final = ("claude", "codex", "gemini")
@@ -65,8 +69,14 @@ class CliSession:
     transcript: TranscriptTail | None = None
     said: str = ""
     """What the agent has said in its last turn, as long as nothing else has happened."""
-    asked: bool = False
-    """Whether it was prompted after that: by a person, or by a hook that sends it on."""
+    asked: str | None = None
+    """What it was prompted after that: by a person, or by a hook that sends it on."""
+    born: set[str] = field(default_factory=set)
+    """The runs of its sub-agents."""
+    orders: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=ORDERS_MAX))
+    """Types and prompts of sub-agents that it is about to start."""
+    sent_on: Counter[str] = field(default_factory=Counter)
+    """How often a hook has sent on each run, as its transcript says, less what other hooks have told of that."""
     errors: Newest[str, str] = field(default_factory=lambda: Newest(ERRORS_MAX))
 
     def as_json(self) -> dict[str, Any]:
@@ -106,6 +116,7 @@ class CliSessions:
             "PreToolUse": self._before_call, "BeforeTool": self._before_call,
             "PostToolUseFailure": self._call_failed,
             "PostToolBatch": self._after_calls, "PostToolUse": self._after_calls, "AfterTool": self._after_calls,
+            "SubagentStart": self._started, "PreCompress": self._compressed,
             "Stop": self._said, "SubagentStop": self._said, "AfterAgent": self._said,
             "SessionEnd": self._ended,
         }  # fmt: skip
@@ -123,6 +134,8 @@ class CliSessions:
         hook = self._hooks.get(name)
         scope = session_scope(session_id, agent, node)
         scope = scope._replace(run_id=stored_id(scope.run_id))
+        if agent and scope.run_id not in session.born:
+            self._born(session, scope)
         self._settle(session, scope, data)
         found = None if hook is None else hook(session, scope, data)
         return found or Answer()
@@ -153,16 +166,53 @@ class CliSessions:
 
     def _settle(self, session: CliSession, scope: RunScope, data: Data) -> None:
         """Find out who the last prompt was from. Gemini CLI tells it only when the agent has answered."""
-        if not session.asked:
+        if session.asked is None:
             return
-        session.asked = False
-        if not (data["hook_event_name"] == "AfterAgent" and data.get("stop_hook_active") is True):
+        asked, session.asked = session.asked, None
+        if data["hook_event_name"] == "AfterAgent" and data.get("stop_hook_active") is True:
+            session.sent_on[scope.run_id] += 1
+            self._note(scope, {"type": "run.continued", "by": "AfterAgent hook", "reason": asked})
+        else:
             session.said = ""
             self._person_spoke(session, scope)
 
+    def _born(self, session: CliSession, scope: RunScope) -> None:
+        """Record the birth of a sub-agent. Hooks do not tell which call has started it: those of a type begin in the
+        order of their calls."""
+        if len(session.born) >= AGENTS_MAX:
+            session.born.clear()
+        session.born.add(scope.run_id)
+        order = next((one for one in session.orders if one[0] in ("", scope.node)), None)
+        if order is not None:
+            session.orders.remove(order)
+        prompt = {"prompt": order[1]} if order is not None and order[1] else {}
+        self._feed([scope.event("", type="run.started", node=scope.node, **prompt)])
+
+    def _started(self, session: CliSession, scope: RunScope, data: Data) -> None:
+        """A sub-agent starts: `answer` has recorded its birth."""
+
+    def _compressed(self, _session: CliSession, scope: RunScope, data: Data) -> None:
+        self._note(scope, {"type": "context.compacted", "trigger": string(data.get("trigger"))})
+
+    def _note(self, scope: RunScope, *noted: RawTurn) -> None:
+        self._feed([scope.event("", node=scope.node, **one) for one in noted])
+
+    def _noted(self, session: CliSession) -> list[RawTurn]:
+        """Return what the transcript has said since the last time, besides turns, as events of the session's run."""
+        found = [] if session.transcript is None else session.transcript.noted.take()
+        scope = session_scope(session.session_id, "", NODES[session.cli])
+        events = []
+        for one in found:
+            if one["type"] == "run.continued":
+                session.sent_on[session.session_id] += 1
+                if session.sent_on[session.session_id] <= 0:
+                    continue  # the hook was faster than the transcript
+            events.append(scope.event("", node=scope.node, **one))
+        return events
+
     def _prompted(self, session: CliSession, scope: RunScope, data: Data) -> None:
         if data["hook_event_name"] == "BeforeAgent" and session.said:
-            session.asked = True
+            session.asked = string(data.get("prompt"))
         else:
             self._person_spoke(session, scope)
 
@@ -174,7 +224,10 @@ class CliSessions:
         session.stopped, session.denied = None, 0
         self._feed([*events, {"type": "user.message", "run_id": scope.run_id, "session_id": scope.session_id}])
 
-    def _before_call(self, session: CliSession, scope: RunScope, _: Data) -> Answer | None:
+    def _before_call(self, session: CliSession, scope: RunScope, data: Data) -> Answer | None:
+        if data.get("tool_name") in AGENT_TOOLS:
+            asked = mapping(data.get("tool_input"))
+            session.orders.append((string(asked.get("subagent_type")), string(asked.get("prompt"))))
         halt = self._judge.halted(scope.run_id) or self._judge.halted(session.session_id)
         if halt is None or self._spares(session, halt):
             return None
@@ -195,7 +248,8 @@ class CliSessions:
         told = [self._call(session, mapping(call)) for call in items(calls)]
         session.turns += 1
         turn_id = string(mapping(items(calls)[0]).get("tool_use_id")) if told else ""
-        decisions = self._feed([self._turn(session, scope, turn_id, data, tool_calls=told)])
+        turn = self._turn(session, scope, turn_id, data, tool_calls=told)
+        decisions = self._feed([*self._noted(session), turn])
         halt = self._judge.halted(scope.run_id) or self._judge.halted(session.session_id)
         if halt is not None and not self._spares(session, halt):
             if session.cli == "codex":  # would put the reason in the place of the result
@@ -211,9 +265,19 @@ class CliSessions:
         text = string(data.get("last_assistant_message"))
         if session.cli == "gemini":
             text = self._new_text(session, data)
-        if text and self._judge.halted(scope.run_id) is None:
-            session.turns += 1
-            self._feed([self._turn(session, scope, "", data, output=text)])
+        if self._judge.halted(scope.run_id) is None:
+            turn = self._turn(session, scope, "", data, output=text)
+            events = self._noted(session)
+            if data.get("stop_hook_active") is True:
+                if session.sent_on[scope.run_id] <= 0:
+                    events.append(scope.event("", type="run.continued", node=scope.node, by="Stop hook"))
+                session.sent_on[scope.run_id] -= 1
+            if text or turn["stop_reason"]:
+                session.turns += 1
+                events.append(turn)
+            elif session.transcript is not None:
+                session.transcript.keep(turn["usage"])
+            self._feed(events)
         halt = self._judge.halted(scope.run_id) or self._judge.halted(session.session_id)
         return None if halt is None or self._spares(session, halt) else Answer(_stop(self._sentence(halt)))
 
@@ -236,7 +300,8 @@ class CliSessions:
         tail = session.transcript
         usage = tail.take() if tail is not None else {}
         model = string(data.get("model")) or (tail.model if tail is not None else "")
-        return scope.event(place, node=scope.node, usage=usage, model=model, **fields)
+        ended = tail.noted.take_ended() if tail is not None and scope.run_id == session.session_id else ""
+        return scope.event(place, node=scope.node, usage=usage, model=model, stop_reason=ended, **fields)
 
     def _call(self, session: CliSession, call: Data) -> dict[str, Any]:
         told = {"name": string(call.get("tool_name")) or "unknown", "args": call.get("tool_input")}

@@ -1,7 +1,7 @@
-"""What a session has spent, from the end of its transcript: hooks tell calls and answers, and no tokens.
+"""What a session has spent, and what else hooks do not tell, from the end of its transcript.
 
 Claude Code and Gemini CLI write the usage of each response, some more than once; Codex writes the total of the session.
-Only numbers are read. A transcript that cannot be read adds nothing.
+Of its texts, only what a Stop hook told the agent is read. A transcript that cannot be read adds nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import orjson
 from streamproc.importers.content import at_path, string, sums_at
 from streamproc.importers.gemini_cli import USAGE
 from streamproc.importers.raw_turns import usage_of
+from streamproc.live.noted_rows import NotedRows
 from streamproc.model.newest import Newest
 
 BYTES_MAX: Final = 16_777_216  # read at a time; of a longer end, what comes before is passed over
@@ -29,17 +30,21 @@ class TranscriptTail:
 
     def __init__(self, path: str, *, from_end: bool) -> None:
         self.model = ""
+        self.noted = NotedRows()
         self._path = Path(path)
         self._offset = 0
         self._rest = b""
+        self._kept: Usage = {}
         self._counted: Newest[str, Usage] = Newest(RESPONSES_MAX)
         if from_end:  # of a session that was resumed: what it has spent before is not of these turns
             self.take()
+            self.noted = NotedRows()
 
     def take(self) -> Usage:
         """Return what was spent since the last time, as the fields of a turn's usage."""
-        spent: Usage = {}
+        spent, self._kept = self._kept, {}
         for row in self._rows():
+            self.noted.read(row)
             response, usage = self._usage(row)
             before = self._counted.get(response, {})
             for name, amount in usage.items():
@@ -49,6 +54,10 @@ class TranscriptTail:
             if usage:
                 self._counted[response] = usage
         return spent
+
+    def keep(self, usage: Usage) -> None:
+        """Give back what was taken and belongs to no turn: it goes with the next one."""
+        self._kept = usage
 
     def _rows(self) -> Iterator[Mapping[str, Any]]:
         try:

@@ -64,7 +64,7 @@ _CLAUDE: Final = RealCli(
     settings=".claude/settings.json",
     events=(
         "SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "PostToolBatch",
-        "SubagentStop", "Stop", "SessionEnd",
+        "SubagentStart", "SubagentStop", "Stop", "SessionEnd",
     ),
     ran=("PostToolUse", "PostToolUseFailure"),
     ended="Stop",
@@ -96,7 +96,7 @@ _CODEX: Final = RealCli(
 _GEMINI: Final = RealCli(
     name="gemini",
     settings=".gemini/settings.json",
-    events=("SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent", "SessionEnd"),
+    events=("SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent", "PreCompress", "SessionEnd"),
     ran=("AfterTool",),
     ended="AfterAgent",
     go_on={"decision": "deny", "reason": "Go on."},
