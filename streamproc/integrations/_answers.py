@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from pydantic_core import to_jsonable_python
 
+from streamproc.fingerprint.reviews import stop_reason
 from streamproc.integrations._steps import text_of_object
 from streamproc.integrations.watch import Watch, sparing
 from streamproc.model.newest import Newest
@@ -103,7 +104,7 @@ class Answers:
         with self._lock:
             answer = self._open.get((run_id, node))
             if answer is None or not (
-                answer.calls or {"output", "structured_output", "decision"} & answer.fields.keys()
+                answer.calls or {"output", "structured_output", "decision", "stop_reason"} & answer.fields.keys()
             ):
                 return
             del self._open[run_id, node]
@@ -150,6 +151,12 @@ class KeptFor(Generic[Kept]):
 def content(value: object) -> Any:
     """Return a tool's result as text or JSON: never the text of a wrapper, which may carry an id."""
     return value if isinstance(value, str) else to_jsonable_python(value, fallback=text_of_object, bytes_mode="base64")
+
+
+def ended_fields(word: object, *, is_empty: bool) -> dict[str, str]:
+    """Return the field of a turn that says why its answer ended, in the framework's `word`, if not as usual."""
+    ended = stop_reason(str(word or ""), is_empty=is_empty)
+    return {"stop_reason": ended} if ended else {}
 
 
 def result_of(value: object) -> Any:

@@ -9,8 +9,16 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Final
 
-from claude_agent_sdk import AssistantMessage, ClaudeAgentOptions, HookMatcher, ResultMessage
+from claude_agent_sdk import (
+    AssistantMessage,
+    ClaudeAgentOptions,
+    HookMatcher,
+    ResultMessage,
+    SystemMessage,
+    UserMessage,
+)
 
+from streamproc.importers.claude_messages import HOOK_FEEDBACK
 from streamproc.integrations._answers import content, result_of
 from streamproc.integrations._history import parts, text_of, usage_of
 from streamproc.integrations._requests import request_of
@@ -222,11 +230,21 @@ class Connection:
         with sparing(self.watch):
             if isinstance(message, AssistantMessage):
                 self._spending.heard(message)
+            elif isinstance(message, SystemMessage) and message.subtype == "compact_boundary":
+                self._compacted(message.data)
+            elif isinstance(message, UserMessage) and (told := HOOK_FEEDBACK.match(text_of(message.content))):
+                reason = told.string[told.end() :].strip()
+                self.watch.continued(self.run_id, reason, by=told[1], node=self._main)
             elif isinstance(message, ResultMessage):
                 self._ended(message)
         if isinstance(message, ResultMessage) and (fault := self.fault) is not None:
             self.fault = None
             raise fault
+
+    def _compacted(self, data: Data) -> None:
+        sizes = data.get("compact_metadata") or {}
+        known = {"before_tokens": sizes.get("pre_tokens"), "after_tokens": sizes.get("post_tokens")}
+        self.watch.compacted(self.run_id, node=self._main, trigger=sizes.get("trigger") or "", **known)
 
     def must_stop(self) -> bool:
         """Whether the run is halted while its model thinks, and no hook will stop it soon; true once, between messages.

@@ -97,7 +97,9 @@ class Loop:
             if answer is not None:
                 node = self._node(run_id)
                 self.watch.spent(run_id, node, **answer.usage)
-                self._steps.answered(run_id, node, answer.text, answer.calls, model=answer.model, **(about or {}))
+                self._steps.answered(
+                    run_id, node, answer.text, answer.calls, model=answer.model, **answer.fields(), **(about or {})
+                )
                 if not answer.calls:
                     self._rest(run_id)
 

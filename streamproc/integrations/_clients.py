@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from operator import attrgetter
 from typing import Any, TypeVar
 
+from streamproc.fingerprint.reviews import stop_reason
 from streamproc.integrations._client_loop import Loop
-from streamproc.integrations._history import Reply, RequestedCall, as_dict, parts, reply, usage_of
+from streamproc.integrations._history import SILENT, Reply, RequestedCall, as_dict, parts, reply, usage_of
 from streamproc.integrations.watch import sparing
 
 
@@ -21,6 +22,8 @@ class Collector:
         self._calls: dict[int, dict[str, Any]] = {}  # by index: id, name, and the pieces of the arguments
         self._usage: dict[str, Any] = {}
         self._model = ""
+        self._ended = ""
+        self._says_more = False  # than text, thoughts and calls
         self._whole: Reply | None = None
 
     def add(self, event: Any) -> None:
@@ -36,6 +39,7 @@ class Collector:
             block = as_dict(event.content_block)
             if block.get("type") == "tool_use":
                 self._calls[event.index] = {"id": block["id"], "name": block["name"], "args": []}
+            self._says_more |= block.get("type") not in SILENT
         elif kind == "content_block_delta":
             delta = as_dict(event.delta)
             self._text.append(str(delta.get("text") or ""))
@@ -43,13 +47,16 @@ class Collector:
                 self._calls[event.index]["args"].append(str(delta.get("partial_json") or ""))
         elif kind == "message_delta":
             self._usage |= as_dict(event.usage)
+            self._ended = str(as_dict(event.delta).get("stop_reason") or self._ended)
 
     def reply(self) -> Reply:
         """Return the answer, as far as it came."""
         if self._whole is not None:
             return self._whole
         calls = [RequestedCall(call["id"], call["name"], "".join(call["args"])) for call in self._calls.values()]
-        return Reply("".join(self._text), calls, usage_of(self._usage), self._model)
+        text = "".join(self._text)
+        ended = stop_reason(self._ended, is_empty=not text and not calls and not self._says_more)
+        return Reply(text, calls, usage_of(self._usage), self._model, ended)
 
     def _started(self, message: Any) -> None:
         self._model = str(message.get("model") or "")
@@ -63,6 +70,8 @@ class Collector:
             if choice.get("index"):
                 continue  # another answer to the same request
             delta = as_dict(choice.get("delta"))
+            self._ended = str(choice.get("finish_reason") or self._ended)
+            self._says_more |= any(delta.get(name) for name in ("refusal", "audio", "images", "function_call"))
             self._text.append(str(delta.get("content") or ""))
             for piece in parts(delta.get("tool_calls")):
                 call = self._calls.setdefault(piece.get("index", 0), {"id": "", "name": "", "args": []})

@@ -7,8 +7,9 @@ A request carries the results of the last tool calls and, but for stored convers
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from streamproc.fingerprint.reviews import stop_reason
 from streamproc.model.aliases import tokens_in
 
 TEXTS = ("text", "input_text", "output_text", "refusal")
@@ -34,6 +35,9 @@ class CallResult(NamedTuple):
     said: str = ""
 
 
+SILENT: Final = frozenset({"text", "thinking", "redacted_thinking"})  # parts of an answer that may be empty
+
+
 class Reply(NamedTuple):
     """What a model answered."""
 
@@ -41,6 +45,11 @@ class Reply(NamedTuple):
     calls: list[RequestedCall]
     usage: dict[str, int]
     model: str
+    ended: str = ""  # why it ended, if not as usual (`streamproc.model.wire`)
+
+    def fields(self) -> dict[str, str]:
+        """Return the field of its turn that says why it ended."""
+        return {"stop_reason": self.ended} if self.ended else {}
 
 
 def as_dict(item: Any) -> Mapping[str, Any]:
@@ -144,14 +153,23 @@ def reply(response: Any) -> Reply | None:
     found = as_dict(response)
     usage, model = usage_of(found.get("usage")), str(found.get("model") or "")
     if "choices" in found:
-        message = next((as_dict(choice.get("message") or {}) for choice in parts(found["choices"])), {})
-        return Reply(text_of(message.get("content") or ""), list(calls_of(message)), usage, model)
+        choice = next(iter(parts(found["choices"])), {})
+        message = as_dict(choice.get("message") or {})
+        said, calls = text_of(message.get("content") or ""), list(calls_of(message))
+        other = any(message.get(name) for name in ("content", "refusal", "audio", "images", "function_call"))
+        ended = stop_reason(str(choice.get("finish_reason") or ""), is_empty=not calls and not said and not other)
+        return Reply(said, calls, usage, model, ended)
     if "output" in found:
         items = parts(found["output"])
         said = "".join(text_of(item.get("content")) for item in items if item.get("type") == "message")
-        return Reply(said, [call for item in items for call in calls_of(item)], usage, model)
+        word = as_dict(found.get("incomplete_details") or {}).get("reason") or found.get("status") or ""
+        is_empty = not said and all(item.get("type") in ("reasoning", "message") for item in items)
+        ended = stop_reason(str(word), is_empty=is_empty)
+        return Reply(said, [call for item in items for call in calls_of(item)], usage, model, ended)
     if "content" in found:
-        return Reply(text_of(found["content"]), list(calls_of(found)), usage, model)
+        is_empty = not text_of(found["content"]) and {part.get("type") for part in parts(found["content"])} <= SILENT
+        ended = stop_reason(str(found.get("stop_reason") or ""), is_empty=is_empty)
+        return Reply(text_of(found["content"]), list(calls_of(found)), usage, model, ended)
     return None
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
+from streamproc.fingerprint.reviews import stop_reason
 from streamproc.integrations._history import Reply, RequestedCall, usage_of
 from streamproc.integrations._requests import ASKED_MAX, as_json
 
@@ -26,8 +27,11 @@ def answer_of(generated: Any) -> Reply:
         RequestedCall(call["id"] or "", call["name"] or "?", call["args"])
         for call in (*message.tool_calls, *message.invalid_tool_calls)
     ]
-    model = message.response_metadata.get("model_name") or message.response_metadata.get("model") or ""
-    return Reply(str(message.text), calls, usage_of(message.usage_metadata), str(model))
+    about = message.response_metadata
+    model = about.get("model_name") or about.get("model") or ""
+    word = next((about[name] for name in ("finish_reason", "stop_reason", "done_reason") if about.get(name)), "")
+    ended = stop_reason(str(word), is_empty=not calls and not message.content)
+    return Reply(str(message.text), calls, usage_of(message.usage_metadata), str(model), ended)
 
 
 def model_name(model: Any) -> str:

@@ -33,7 +33,7 @@ from agent_framework import (
 )
 
 from streamproc.errors import Halted
-from streamproc.integrations._answers import Answers, arguments
+from streamproc.integrations._answers import Answers, arguments, ended_fields
 from streamproc.integrations._requests import request_of
 from streamproc.integrations._steps import model_field
 from streamproc.integrations.watch import Watch, sparing
@@ -183,6 +183,8 @@ class AgentCall:
             self._pending |= {(self._run_id, call.call_id): call for call in calls}
             ids = [call.call_id for call in calls]
             about = model_field(response.model or model, "a client of Agent Framework")
+            silent = all(one.type in ("text", "text_reasoning") for one in contents)
+            about |= ended_fields(response.finish_reason, is_empty=not response.text and silent)
             self._answers.said(self._run_id, self._node, response.text, ids, **about)
 
     def _returned(self, context: FunctionInvocationContext, result: Any = None, **failed: str) -> None:

@@ -43,6 +43,7 @@ from autogen_core.models import (
 )
 
 from streamproc.errors import Halted
+from streamproc.fingerprint.reviews import stop_reason
 from streamproc.integrations._client_loop import Loop
 from streamproc.integrations._history import Reply, RequestedCall
 from streamproc.integrations._requests import request_of
@@ -142,7 +143,9 @@ class GuardedClient:
             usage = {} if result.cached else tokens(result.usage)
             text, calls = (result.content, []) if isinstance(result.content, str) else ("", calls_of(result.content))
             model = model_field(model_of(self._client), type(self._client).__name__).get("model", "")
-            self._loop.after(run_id, Reply(text or result.thought or "", calls, usage, model), about)
+            said = text or result.thought or ""
+            ended = stop_reason(result.finish_reason, is_empty=not said and not calls)
+            self._loop.after(run_id, Reply(said, calls, usage, model, ended), about)
         return result
 
     def __getattr__(self, name: str) -> Any:

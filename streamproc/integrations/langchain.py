@@ -161,7 +161,7 @@ class Breaker(BaseCallbackHandler):
                 return
             answer = answer_of(response.generations[0][0])
             self.watch.spent(span.run_id, span.node, **answer.usage)
-            fields: dict[str, Any] = {"from_": None} if span.is_parallel else {}
+            fields: dict[str, Any] = ({"from_": None} if span.is_parallel else {}) | answer.fields()
             fields |= model_field(answer.model or span.meta.get("ls_model_name"), "a model of LangChain")
             fields["provider"] = span.meta.get("ls_provider") or ""
             if span.request:

@@ -258,6 +258,7 @@ class Breaker(CustomLogger):
             if not answer.calls:
                 fields = {"output": answer.text} if answer.text else {}
                 provider = payload.get("custom_llm_provider") or ""
+                fields |= answer.fields()
                 self.watch.turn(run_id, self._node, model=answer.model, provider=provider, **about, **fields)
 
 

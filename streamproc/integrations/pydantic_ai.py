@@ -26,12 +26,13 @@ from pydantic_ai.messages import (
     RetryPromptPart,
     SystemPromptPart,
     TextPart,
+    ThinkingPart,
     ToolCallPart,
     ToolReturn,
     ToolReturnPart,
 )
 
-from streamproc.integrations._answers import Answers, arguments, content, result_of
+from streamproc.integrations._answers import Answers, arguments, content, ended_fields, result_of
 from streamproc.integrations._requests import request_of
 from streamproc.integrations.watch import Watch
 
@@ -102,6 +103,7 @@ class Breaker(AbstractCapability[Any]):
                 [part.tool_call_id for part in response.parts if isinstance(part, ToolCallPart)],
                 model=response.model_name or "",
                 provider=response.provider_name or "",
+                **ended_fields(response.finish_reason, is_empty=all(map(_is_silent, response.parts))),
             )
         return response
 
@@ -175,6 +177,10 @@ class Breaker(AbstractCapability[Any]):
                 else:
                     await asyncio.sleep(0)  # the cancellation arrives here
             self.watch.check(run_id)
+
+
+def _is_silent(part: Any) -> bool:
+    return isinstance(part, ThinkingPart) or (isinstance(part, TextPart) and not part.content)
 
 
 def node(ctx: RunContext[Any]) -> str:

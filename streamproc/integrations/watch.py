@@ -142,6 +142,16 @@ class Watch:
         with sparing(self):
             self._backend.feed({"type": "user.message", "run_id": run_id, **fields})
 
+    def compacted(self, run_id: str, **fields: Any) -> None:
+        """Report that the context of an agent was compacted (`trigger`, `before_tokens`, `after_tokens`, `node`)."""
+        with sparing(self):
+            self._backend.feed({"type": "context.compacted", "run_id": run_id, **fields})
+
+    def continued(self, run_id: str, reason: str = "", **fields: Any) -> None:
+        """Report that a run was about to stop and was sent on, `by` a hook or a gate, for a `reason`."""
+        with sparing(self):
+            self._backend.feed({"type": "run.continued", "run_id": run_id, "reason": reason, **fields})
+
     def finished(self, run_id: str, status: str = "") -> None:
         """Report that a run ended by itself."""
         with sparing(self):
@@ -229,8 +239,13 @@ class Watch:
         """``with watch.run("r7", user="ada"):`` sets the run of this context, its tasks and its threads.
 
         Without an id it gets a new one. The scope (workflow, user, tenant, session_id, budgets …) goes with its start.
+        One within another run is its child: it starts in the same session, with that run as its `parent_run_id`.
         """
-        run = Run(run_id or str(uuid.uuid4()), scope)
+        run_id, outer = run_id or str(uuid.uuid4()), _current.get()
+        if outer is not None and outer.run_id != run_id:
+            session = outer.scope.get("session_id") or outer.run_id
+            scope = {"session_id": session, "parent_run_id": outer.run_id, **scope}
+        run = Run(run_id, scope)
         if scope:
             self.started(run.run_id, **scope)
         token = _current.set(run)
