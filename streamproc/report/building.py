@@ -40,6 +40,7 @@ ROWS_SHOWN: Final = 500  # runs in the table of all runs
 REPORTS_SHOWN: Final = 40  # runs whose reports are in a report about all runs
 FLEET_TURNS: Final = 1_200  # turns that are listed over all runs of such a report
 FLEET_TURNS_MIN: Final = 24  # of each run
+EVENTS_SHOWN: Final = 120  # besides turns, of one run
 SHOWN_MAX: Final = 240  # characters of each text in the timeline
 
 
@@ -96,6 +97,8 @@ class ReportBuilder:
             decisions=tuple(history.decisions[:DECISIONS_SHOWN]),
             decisions_left_out=max(0, len(history.decisions) - DECISIONS_SHOWN) + history.decisions_left_out,
             turns=tuple(_turn(history, index) for index in chosen),
+            events=tuple(history.noted.shown)[-EVENTS_SHOWN:],
+            events_left_out=max(0, history.noted.total - EVENTS_SHOWN),
             content=history.has_content,
             others=tuple(self._others(history, scope)),
             policy=self._policy,

@@ -132,6 +132,10 @@ def timeline(report: RunReport, form: TimelineForm = PLAIN_TIMELINE) -> Html:
         if node in form.open_nodes:
             box = tag("rect", x=WIDTH - RIGHT - 14, y=_n(y - 6), width=12, height=12, class_="open-turn")
             parts.append(tag("g", tag("title", "a turn that has begun and not ended"), box))
+    for event in report.events:
+        x = _n(at(min(event.turn, max(0, report.turns_total - 1))) - step / 2)
+        line = tag("line", x1=x, y1=TOP - 4, x2=x, y2=_n(bottom), class_="line-event")
+        parts.append(tag("g", tag("title", f"at turn {event.turn}: {escape(event.what)}"), line))
     parts += _flags(report, at, bottom, form.link)
     parts += _turn_axis(report, at, bottom + 20)
     role = "img" if form.link is None else "group"  # what is in an image cannot be reached

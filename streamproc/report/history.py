@@ -18,6 +18,7 @@ from streamproc.core.status import is_unpublished
 from streamproc.model.budgets import find_budget
 from streamproc.model.wire import FAILED, FAILED_RETRYABLE, FAILED_RUN, Event, Turn
 from streamproc.report.model import KINDS, BudgetUse, ErrorShown, TurnKind
+from streamproc.report.noted import NotedEvents
 
 if TYPE_CHECKING:
     from streamproc.core.engine import Engine
@@ -126,6 +127,7 @@ class RunHistory:
         self.cycles_at_halt: tuple[CycleSeen, ...] = ()
         self.edges_at_halt: Counter[tuple[str, str]] = Counter()
         self.trend: list[tuple[int, int]] = []
+        self.noted = NotedEvents()
         self.errors: deque[ErrorShown] = deque(maxlen=ERRORS_MAX)
         self.spent = (0, 0)
         self.scope: Scope | None = None
@@ -146,6 +148,7 @@ class RunHistory:
         self.scope = run.scope
         self.open_nodes = tuple(node_of(one) for one in run.cold.open_turns) if run.turns_open else ()
         self.unpublished = is_unpublished(run)
+        self.noted.note(event, self.turns, run.at_ms, f"{place.unit} {place.number}")
         view = engine.view
         if getattr(view, "event", None) is event:
             self.asked[view.kinds] += 1

@@ -145,6 +145,10 @@ def _details(report: RunReport, level: str) -> Iterator[str]:
         rows = [(one.name, amount(one.used, one.unit), amount(one.limit, one.unit), percent(one.used, one.limit))
                 for one in report.budgets]  # fmt: skip
         yield from _table(["Budget", "Used", "Limit", "Share"], rows)
+    if report.events:
+        yield f"{level}# Besides turns"
+        yield ""
+        yield from _table(["At turn", "What happened"], ((one.turn, code(one.what)) for one in report.events))
     if report.turns:
         yield f"{level}# Turns"
         yield ""

@@ -46,6 +46,16 @@ class TurnShown(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd_micro: int = 0
 
 
+class EventShown(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened besides turns, or how a turn ended: after so many turns, of what type, in words."""
+
+    turn: int
+    kind: str  # the type of the event; `child.born`: the run has started another one
+    what: str
+    at: int = 0
+    place: str = ""
+
+
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
     """When something happened: a turn and its log time."""
 
@@ -210,6 +220,8 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     decisions: tuple[Decision, ...] = ()
     decisions_left_out: int = 0
     turns: tuple[TurnShown, ...] = ()
+    events: tuple[EventShown, ...] = ()  # besides turns
+    events_left_out: int = 0
     content: bool = False  # whether the log has the texts of turns
     others: tuple[DetectorLook, ...] = ()
     name: str = ""  # by which a person knows it: its title or first prompt, and its project

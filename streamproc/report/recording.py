@@ -110,6 +110,10 @@ class Recording:
 
     def applied(self, run: RunState, event: Event, decisions: Iterable[Decision]) -> None:
         """Record an event that the engine has applied, and its decisions."""
+        if event.parent_run_id and event.run_id not in self.run_ids:
+            parent = self.histories.get(event.parent_run_id)
+            if parent is not None:
+                parent.noted.born(event, parent.turns, run.at_ms, f"{self._place.unit} {self._place.number}")
         self.run_ids.add(event.run_id)
         if self.only is not None and event.run_id != self.only:
             return

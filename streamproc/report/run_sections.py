@@ -74,6 +74,7 @@ def run_sections(report: RunReport, prefix: str = "", live: LiveParts = NOT_LIVE
     yield _facts(report)
     yield from (section("To know about this report", *(muted(note) for note in report.notes)),) if report.notes else ()
     yield _timeline(report, live)
+    yield _events(report)
     yield _occurrences(report)
     yield live.below_occurrences
     yield _budgets(report)
@@ -160,12 +161,27 @@ def _timeline(report: RunReport, live: LiveParts) -> Html:
     keys = [tag("li", drawings.key_mark(kind), KIND_WORDS[kind]) for kind in KINDS if kind in used]
     keys.append(tag("li", tag("b", "W", class_="sev-warn"), "warning"))
     keys.append(tag("li", tag("b", "H", class_="sev-halt"), "halt"))
+    if report.events:
+        keys.append(tag("li", tag("b", "┊"), "an event besides turns"))
     size = report.stretches[0].last - report.stretches[0].first + 1
     text = f"A column stands for {size} turns; its parts are in the order of this legend."
     more = muted(text) if size > 1 else NOTHING
     drawn = drawings.timeline(report, live.form)
     drawing = scrolled(drawn, "timeline")
     return section("What the run did", live.above_timeline, drawing, tag("ul", *keys, class_="legend"), more)
+
+
+def _events(report: RunReport) -> Html:
+    if not report.events:
+        return NOTHING
+    left_out = (
+        muted(f"The first {plural(report.events_left_out, 'event')} left out") if report.events_left_out else NOTHING
+    )
+    rows = [
+        TableRow([number(one.turn), where_cell("", one.at, one.place), Cell(foreign(one.what), "wide")])
+        for one in report.events
+    ]
+    return section("Besides turns", left_out, table(["At turn", "Where", "What happened"], rows))
 
 
 # -- occurrences
