@@ -48,7 +48,7 @@ CLIS: Final = {
             "SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "SubagentStop", "Stop", "SessionEnd",
         ), 5),
         Cli("gemini", ".gemini/settings.json", "", (
-            "SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent", "PreCompress", "SessionEnd",
+            "SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent", "SessionEnd",
         ), 5_000),
     )
 }  # fmt: skip

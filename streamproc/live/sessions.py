@@ -116,7 +116,7 @@ class CliSessions:
             "PreToolUse": self._before_call, "BeforeTool": self._before_call,
             "PostToolUseFailure": self._call_failed,
             "PostToolBatch": self._after_calls, "PostToolUse": self._after_calls, "AfterTool": self._after_calls,
-            "SubagentStart": self._started, "PreCompress": self._compressed,
+            "SubagentStart": self._started,
             "Stop": self._said, "SubagentStop": self._said, "AfterAgent": self._said,
             "SessionEnd": self._ended,
         }  # fmt: skip
@@ -171,7 +171,7 @@ class CliSessions:
         asked, session.asked = session.asked, None
         if data["hook_event_name"] == "AfterAgent" and data.get("stop_hook_active") is True:
             session.sent_on[scope.run_id] += 1
-            self._note(scope, {"type": "run.continued", "by": "AfterAgent hook", "reason": asked})
+            self._feed([scope.event("", type="run.continued", node=scope.node, by="AfterAgent hook", reason=asked)])
         else:
             session.said = ""
             self._person_spoke(session, scope)
@@ -190,12 +190,6 @@ class CliSessions:
 
     def _started(self, session: CliSession, scope: RunScope, data: Data) -> None:
         """A sub-agent starts: `answer` has recorded its birth."""
-
-    def _compressed(self, _session: CliSession, scope: RunScope, data: Data) -> None:
-        self._note(scope, {"type": "context.compacted", "trigger": string(data.get("trigger"))})
-
-    def _note(self, scope: RunScope, *noted: RawTurn) -> None:
-        self._feed([scope.event("", node=scope.node, **one) for one in noted])
 
     def _noted(self, session: CliSession) -> list[RawTurn]:
         """Return what the transcript has said since the last time, besides turns, as events of the session's run."""

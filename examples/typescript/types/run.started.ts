@@ -1,7 +1,7 @@
 /* Made by make_types.mjs from schemas/run.started.schema.json: change that file, not this one. */
 
 /**
- * A run starts, with its graph, budgets and scope.
+ * A run starts, with its graph, budgets and scope. With `parent_run_id`, another run has started it.
  */
 export interface RawRunStarted {
   type?: "run.started";
@@ -49,4 +49,8 @@ export interface RawRunStarted {
   budgets?: {
     [k: string]: string | number;
   } | null;
+  /**
+   * what the run is asked to do; only hashes of it are sent
+   */
+  prompt?: string | null;
 }

@@ -92,6 +92,14 @@ export interface RawTurn {
   usage?: UsageReport | null;
   model?: string;
   provider?: string;
+  /**
+   * why the model's answer ended, in the word of its API; or empty
+   */
+  stop_reason?: string;
+  /**
+   * of a review: all that are open; [] says that there are none
+   */
+  findings?: (ReviewFinding | string)[] | null;
 }
 /**
  * A verifier's result: ids of the failing tests, and how many tests passed and exist.
@@ -171,4 +179,18 @@ export interface UsageReport {
    * how many of the input tokens were written to a cache
    */
   cache_write_tokens?: number;
+}
+/**
+ * A finding of a review.
+ */
+export interface ReviewFinding {
+  id: string | number;
+  /**
+   * critical, high, medium, low or info; words such as blocker, major, minor, P1 are understood
+   */
+  severity?: string | number;
+  /**
+   * such as open or resolved; one that is resolved is not open any more
+   */
+  status?: string;
 }
