@@ -77,7 +77,7 @@ def read(log: LogFile, reading: Import) -> Iterator[Imported]:
                         "event_id": f"{session}/{message_id}",
                     }
                     sent_on |= {"at": utc(message.get("timestamp")), "by": "AfterAgent hook", "node": MODEL}
-                    yield Imported(fitted(sent_on | {"reason": text_of(message.get("content"))}), number, unit)
+                    yield Imported(fit_to_limits(sent_on | {"reason": text_of(message.get("content"))}), number, unit)
                 continue
             prompt = message
         if not reading.is_new(f"{NAME} {session} {message_id}"):

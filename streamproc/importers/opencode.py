@@ -247,7 +247,7 @@ class SessionReader:
             if part.get("type") == "compaction":
                 event = {"type": "context.compacted", "at": at, "before_tokens": self._context or None}
                 event["trigger"] = "auto" if part.get("auto") is True else "manual"
-                yield Imported(fitted({**self._base, **event}), number, self._unit)
+                yield Imported(fit_to_limits({**self._base, **event}), number, self._unit)
 
     def _heard(self, number: int, at: Any) -> Imported:
         return Imported(fit_to_limits({**self._base, "type": "user.message", "at": at}), number, self._unit)
