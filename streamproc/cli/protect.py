@@ -29,7 +29,8 @@ CODEX_TRUST: Final = (
 WEEK_S: Final = 7 * 86_400
 
 Scope = Annotated[
-    Literal["user", "project"], typer.Option(help="Whose settings: yours, or those of the project in this directory.")
+    Literal["user", "project", "managed"],
+    typer.Option(help="Whose settings: yours, those of this directory's project, or those for all users (as root)."),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
 Remove = Annotated[bool, typer.Option("--remove", help="Take our hooks out again, and nothing else.")]
@@ -89,16 +90,16 @@ def status(as_json: Json = False, _quiet: Quiet = False) -> None:
     if as_json:
         import json
 
-        told = {"running": running, "observe": where.observing.exists(), "clis": rows, "faults": faults}
+        told = {"running": running, "observe": where.observes, "clis": rows, "faults": faults}
         json_line(json.dumps(told | {"week": week._asdict()}))
     else:
         line("streamproc up is running" if running else "streamproc up is not running: the next session starts it")
-        if where.observing.exists():
+        if where.observes:
             line("observing: sessions are recorded, and none is stopped")
         for row in rows:
             _show(row)
         if week.runs:
-            how = "would have been stopped" if where.observing.exists() else "were stopped"
+            how = "would have been stopped" if where.observes else "were stopped"
             line(f"in the last 7 days: {plural(week.runs, 'session')}, of which {week.halted} {how}")
         if faults:
             line(f"{len(faults)} steps were not protected in the last 7 days; the last: {clean(faults[-1])}")
@@ -144,25 +145,34 @@ def run(context: typer.Context) -> None:
 
 def _change(names: list[str], scope: str, *, dry_run: bool, remove: bool, observe: bool) -> None:
     from streamproc.live.hook_settings import CLIS
-    from streamproc.live.places import places
+    from streamproc.live.places import machine, places
 
-    where = places()
-    where.make()
-    for name in names:
-        _change_one(CLIS[name], CLIS[name].settings(scope), where, dry_run=dry_run, remove=remove)
-    if dry_run or remove:
-        return
-    if observe:
-        where.observing.touch(mode=0o600)
-        line("observing: sessions are recorded, and none is stopped")
-    else:
-        where.observing.unlink(missing_ok=True)
+    for_all = scope == "managed"
+    where = machine() if for_all else places()
+    try:
+        if not for_all:
+            where.make()
+        elif not dry_run:
+            where.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        for name in names:
+            _change_one(CLIS[name], scope, where, dry_run=dry_run, remove=remove)
+        if dry_run or remove:
+            return
+        if observe:
+            where.observing.touch(mode=0o644)
+            line("observing: sessions are recorded, and none is stopped")
+        else:
+            where.observing.unlink(missing_ok=True)
+    except PermissionError as error:
+        remedy = "run it as root, or roll out what --dry-run shows"
+        raise fail(f"{error.filename}: cannot be written ({error.strerror}): {remedy}") from None
 
 
-def _change_one(cli: Cli, path: Path, where: LivePlaces, *, dry_run: bool, remove: bool) -> None:
+def _change_one(cli: Cli, scope: str, where: LivePlaces, *, dry_run: bool, remove: bool) -> None:
     """Add our hooks to the settings of a CLI, or take them out."""
     from streamproc.live import hook_settings
 
+    path, for_all = cli.settings(scope), scope == "managed"
     before = hook_settings.read(path)
     backup = where.folder / f"{cli.name}-{_digest(path)}.before"
     try:
@@ -172,7 +182,8 @@ def _change_one(cli: Cli, path: Path, where: LivePlaces, *, dry_run: bool, remov
             if after is not None and kept is None and "".join(after.split()) == "{}":
                 after = None  # we have made it
         else:
-            command = hook_settings.hook_command(cli.name, where.socket, where.folder)
+            own = (where.socket, where.folder)
+            command = hook_settings.managed_command(cli.name) if for_all else hook_settings.hook_command(cli.name, *own)
             after = hook_settings.installed(before or "", cli, command)
     except (ValueError, RecursionError) as error:
         raise fail(f"{path}: cannot be changed, it is not as expected ({error}): correct it, or move it away") from None
@@ -187,12 +198,12 @@ def _change_one(cli: Cli, path: Path, where: LivePlaces, *, dry_run: bool, remov
         if not remove and before is not None and not hook_settings.commands(before):
             backup.write_bytes(before.encode())
             backup.chmod(0o600)
-        hook_settings.write(path, after)
+        hook_settings.write(path, after, for_all=for_all)
     if after != before:
         line(f"{cli.name}: {'removed our hooks from' if remove else 'added our hooks to'} {path}")
     if remove:
         backup.unlink(missing_ok=True)
-    elif cli.name == "codex":
+    elif cli.name == "codex" and not for_all:
         say(CODEX_TRUST)
 
 
@@ -212,30 +223,34 @@ def _row(cli: Cli, sessions: list[dict[str, Any]]) -> dict[str, Any]:
 
     from streamproc.live import hook_settings
 
-    program, doubts, found = _program(cli), [], {}
-    path = cli.settings("user")
-    try:
-        found = hook_settings.commands(hook_settings.read(path) or "{}")
-    except (StreamprocError, ValueError, RecursionError) as error:
-        doubts.append(f"{path} cannot be read ({error})")
+    program, doubts = _program(cli), list[str]()
+    for scope in ("managed", "user"):  # one of them is enough
+        path, managed, found = cli.settings(scope), scope == "managed", dict[str, str]()
+        try:
+            found = hook_settings.commands(hook_settings.read(path) or "{}")
+        except (StreamprocError, ValueError, RecursionError) as error:
+            doubts.append(f"{path} cannot be read ({error})")
+        if found:
+            break
+    again = f"streamproc protect {cli.name}{' --scope managed' * managed}"
     missing = [event for event in cli.events if event not in found]
     if found and missing:
-        doubts.append(f"no hook for {', '.join(missing)}: run `streamproc protect {cli.name}` again")
-    if found and (off := hook_settings.turned_off(cli)):
+        doubts.append(f"no hook for {', '.join(missing)}: run `{again}` again")
+    if found and not managed and (off := hook_settings.turned_off(cli)):
         doubts.append(f"{off} turns off all hooks (disableAllHooks): remove that, or this project is not protected")
     own = [one for one in sessions if one["cli"] == cli.name]
     if found:
         import shlex
 
         gone = {part for command in found.values() for part in shlex.split(command)[:4:3] if not Path(part).exists()}
-        doubts += [f"{one} is gone: run `streamproc protect {cli.name}` again" for one in sorted(gone)]
-        if cli.name == "codex" and not own:
+        doubts += [f"{one} is gone: run `{again}` again" for one in sorted(gone)]
+        if cli.name == "codex" and not own and not managed:
             doubts.append(CODEX_TRUST)
     elif program:
         doubts.append(f"is not protected: run `streamproc protect {cli.name}`")
     return {
-        "cli": cli.name, "program": program, "settings": str(path), "protected": bool(found) and not missing,
-        "sessions": own, "doubts": doubts,
+        "cli": cli.name, "program": program, "settings": str(path), "managed": managed,
+        "protected": bool(found) and not missing, "sessions": own, "doubts": doubts,
     }  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """The hook of a coding CLI: `python -I -S hook.py CLI SOCKET [FOLDER]` passes the event on stdin to `streamproc up`,
-and prints the answer. FOLDER is where its files are, if not beside the socket.
+and prints the answer. FOLDER is where its files are, if not beside the socket. A socket below `~` is that of whoever
+runs this: hooks that are installed for all users name it so.
 
 It runs at every step of a session, so it imports nothing that is not built in. Whatever goes wrong, the session goes
 on: it prints nothing, exits with 0, and leaves a line in `unprotected.log` in that folder. If nobody listens, it
@@ -49,6 +50,7 @@ def exchange(path: str, cli: str, event: bytes) -> bytes:
     peer.connect(path)
     tag = posix.environ.get(b"STREAMPROC_PROTECT_TAG", b"")
     head = b"POST /v1/hooks/%b HTTP/1.1\r\nHost: up\r\nConnection: close\r\nX-Streamproc-Tag: %b\r\n"
+    head += b"X-Streamproc-Scope: managed\r\n" * sys.argv[2].startswith("~/")
     peer.sendall(head % (cli.encode(), tag) + b"Content-Length: %d\r\n\r\n" % len(event) + event)
     found = []
     while part := peer.recv(65536):
@@ -64,8 +66,20 @@ def read_all(number: int) -> bytes:
     return b"".join(found)
 
 
+def make(folder: str) -> None:
+    """Create a folder for this user, and those that it is in."""
+    try:
+        posix.mkdir(folder, 0o700)
+    except FileExistsError:
+        pass
+    except FileNotFoundError:
+        make(folder.rpartition("/")[0])
+        posix.mkdir(folder, 0o700)
+
+
 def start(folder: str) -> None:
     """Start `streamproc up` as a process of its own."""
+    make(folder)
     if posix.fork():
         return
     posix.setsid()
@@ -119,6 +133,8 @@ def note(folder: str, cli: str, problem: BaseException) -> None:
 
 if __name__ == "__main__":
     cli, path = sys.argv[1:3]
+    if path.startswith("~/"):
+        path = posix.environ.get(b"HOME", b"").decode("utf-8", "surrogateescape") + path[1:]
     folder = sys.argv[3] if len(sys.argv) > 3 else path.rpartition("/")[0]
     try:
         main(cli, path, folder)

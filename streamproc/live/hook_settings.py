@@ -15,17 +15,22 @@ from streamproc.live.json_text import JsonPart, JsonText
 
 HOOK_FILE: Final = Path(__file__).with_name("hook.py")
 MARK: Final = "streamproc/live/hook.py"
+MANAGED_SOCKET: Final = (
+    "~/.local/share/streamproc/up.sock", "~/Library/Application Support/streamproc/up.sock",
+)  # fmt: skip
 HOOKS: Final = "hooks"  # the member of the settings that has them
 BYTES_MAX: Final = 10_000_000  # of a settings file
+MANAGED_ROOT = Path("/")  # above the settings of an organisation; tests have others
 
 
 @dataclass(frozen=True, slots=True)
 class Cli:
-    """A coding CLI: its settings below the user's home or a project, and the events whose hooks we answer. `timeout`
-    is how long it waits for a hook, in its own unit."""
+    """A coding CLI: its settings below the user's home or a project, those of an organisation on Linux and on macOS,
+    and the events whose hooks we answer. `timeout` is how long it waits for a hook, in its own unit."""
 
     name: str
     file: str
+    managed: tuple[str, str]
     home_variable: str
     events: tuple[str, ...]
     timeout: int
@@ -34,20 +39,26 @@ class Cli:
         """Return its settings file."""
         if scope == "project":
             return Path.cwd() / self.file
+        if scope == "managed":
+            return MANAGED_ROOT / self.managed[sys.platform == "darwin"]
         own = os.environ.get(self.home_variable, "")
         return Path(own) / Path(self.file).name if own else Path.home() / self.file
 
 
 CLIS: Final = {
     one.name: one for one in (
-        Cli("claude", ".claude/settings.json", "CLAUDE_CONFIG_DIR", (
+        Cli("claude", ".claude/settings.json", (
+            "etc/claude-code/managed-settings.json", "Library/Application Support/ClaudeCode/managed-settings.json",
+        ), "CLAUDE_CONFIG_DIR", (
             "SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUseFailure", "PostToolBatch", "SubagentStart",
             "SubagentStop", "Stop", "SessionEnd",
         ), 5),
-        Cli("codex", ".codex/hooks.json", "CODEX_HOME", (
+        Cli("codex", ".codex/hooks.json", ("etc/codex/hooks.json", "etc/codex/hooks.json"), "CODEX_HOME", (
             "SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "SubagentStop", "Stop", "SessionEnd",
         ), 5),
-        Cli("gemini", ".gemini/settings.json", "", (
+        Cli("gemini", ".gemini/settings.json", (
+            "etc/gemini-cli/settings.json", "Library/Application Support/GeminiCli/settings.json",
+        ), "", (
             "SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent", "SessionEnd",
         ), 5_000),
     )
@@ -65,6 +76,19 @@ def hook_command(cli: str, socket: Path, folder: Path | None = None) -> str:
         )
     elsewhere = [] if folder in (None, socket.parent) else [str(folder)]
     return shlex.join([python, "-I", "-S", str(HOOK_FILE), cli, str(socket), *elsewhere])
+
+
+def managed_command(cli: str) -> str:
+    """Return the command of hooks that are installed for all users, each of whom has a socket of their own. Raises
+    `InvalidSettings` if they may not run this installation."""
+    for path in (Path(sys.executable), Path(sys.executable).resolve(), HOOK_FILE):
+        closed = [one for one in (path, *path.parents) if one.stat().st_mode & 0o005 != 0o005 and one.is_dir()]
+        if closed or not path.stat().st_mode & 0o004:
+            raise InvalidSettings(
+                f"{closed[0] if closed else path} is closed to other users, and hooks for all of them would be gone: "
+                "install streamproc where they can run it, for instance in a venv in /opt"
+            )
+    return hook_command(cli, Path(MANAGED_SOCKET[sys.platform == "darwin"]))
 
 
 def installed(text: str, cli: Cli, command: str) -> str:
@@ -141,14 +165,14 @@ def read(path: Path) -> str | None:
         raise InvalidSettings(f"{path}: cannot be read ({error})") from None
 
 
-def write(path: Path, text: str) -> None:
-    """Replace a settings file as a whole, so that no reader sees half of it; a link stays a link. Raises
-    `InvalidSettings`."""
+def write(path: Path, text: str, *, for_all: bool = False) -> None:
+    """Replace a settings file as a whole, so that no reader sees half of it; a link stays a link. A new one is for this
+    user, or `for_all` to read. Raises `InvalidSettings`."""
     target = path.resolve()
     beside: str | None = None
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
+        target.parent.mkdir(mode=0o755 if for_all else 0o777, parents=True, exist_ok=True)
+        mode = target.stat().st_mode & 0o777 if target.exists() else 0o644 if for_all else 0o600
         if target.exists() and not os.access(target, os.W_OK):
             raise PermissionError(13, "it is read-only")
         number, beside = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)  # no link waits at that name
@@ -161,7 +185,8 @@ def write(path: Path, text: str) -> None:
     except OSError as error:
         if beside is not None:
             Path(beside).unlink(missing_ok=True)
-        raise InvalidSettings(f"{path}: cannot be written ({error.strerror or error})") from None
+        remedy = ": run it as root, or roll out what --dry-run shows" if for_all else ""
+        raise InvalidSettings(f"{path}: cannot be written ({error.strerror or error}){remedy}") from None
 
 
 def _without(text: str, kept: set[str]) -> str:

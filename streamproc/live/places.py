@@ -12,6 +12,7 @@ from typing import Final
 
 from streamproc.errors import InvalidSettings
 
+MACHINE: Final = (Path("/etc/streamproc"), Path("/Library/Application Support/streamproc"))  # on Linux, on macOS
 SOCKET_BYTES_MAX: Final = 100  # of the path of a unix socket: macOS has 104, Linux 108
 
 
@@ -47,10 +48,16 @@ class LivePlaces:
         return self.folder / "token"
 
     @property
+    def observes(self) -> bool:
+        """Whether sessions are only observed, by choice of this user or of whoever manages this machine."""
+        return self.observing.exists() or machine().observing.exists()
+
+    @property
     def settings(self) -> Path:
-        """Settings of the process, as ``STREAMPROC_ENV_FILE`` names them elsewhere: what a hook starts has no others,
-        because projects choose the environment of a CLI."""
-        return self.folder / "settings.env"
+        """Settings of the process, as ``STREAMPROC_ENV_FILE`` names them elsewhere, of this user or else of this
+        machine: what a hook starts has no others, because projects choose the environment of a CLI."""
+        own = self.folder / "settings.env"
+        return own if own.exists() else machine().folder / own.name
 
     @property
     def notified(self) -> Path:
@@ -83,6 +90,11 @@ class LivePlaces:
                 raise InvalidSettings(f"{folder} belongs to another user: set --data to a folder of your own")
             if found.st_mode & 0o077:
                 folder.chmod(0o700)
+
+
+def machine() -> LivePlaces:
+    """Return the places that are the same for all users of this machine: only `observing` and `settings` are used."""
+    return LivePlaces(MACHINE[sys.platform == "darwin"])
 
 
 def places(folder: str = "") -> LivePlaces:

@@ -125,7 +125,7 @@ async def _judging(
     if stored.moved is not None:
         log.error("the log was damaged: it was moved to %s, and a new one begins", stored.moved)
     judge = Judge(policy, stored)
-    sessions = CliSessions(judge, observes=lambda: options.observe or places.observing.exists())
+    sessions = CliSessions(judge, observes=lambda: options.observe or places.observes)
     if settings is not None and (settings.notify.get_secret_value() or settings.notify_file):
         await _notify(stack, judge, stored, settings, places.notified, sessions.observes)
     keeping = asyncio.create_task(_keep(judge, stored, options))
@@ -141,7 +141,7 @@ async def _at_the_edge(
 
     judge = await stack.enter_async_context(EdgeJudge(settings))
     log.info("turns go to %s, where workers judge them", settings.brokers)
-    sessions = CliSessions(judge, observes=lambda: options.observe or places.observing.exists())
+    sessions = CliSessions(judge, observes=lambda: options.observe or places.observes)
     return EdgeServer(judge, sessions, places.faults, began_ms=_now_ms()), sessions
 
 

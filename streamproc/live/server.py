@@ -21,8 +21,9 @@ from aiohttp import web
 
 from streamproc.errors import InvalidEvent, StreamprocError, Unavailable
 from streamproc.live.judge import BaseJudge, DecisionRecord, Judge, stored_id
-from streamproc.live.sessions import CliSessions
+from streamproc.live.sessions import SESSIONS_MAX, CliSessions
 from streamproc.live.store import CONTROL, LiveLog
+from streamproc.model.newest import Newest
 from streamproc.model.wire import Event
 
 BODY_BYTES_MAX: Final = 16_777_216  # a hook carries the whole answer of a tool
@@ -31,6 +32,7 @@ RUNS_SHOWN: Final = 200
 BEAT_S: Final = 15.0  # without a decision; then a client that follows them gets a comment
 INTERRUPT: Final = "X-Streamproc-Interrupt"  # names the program that the hook interrupts
 TAG: Final = "X-Streamproc-Tag"
+SCOPE: Final = "X-Streamproc-Scope"
 
 log = logging.getLogger(__name__)
 OwnJudge = TypeVar("OwnJudge", bound=BaseJudge)
@@ -42,6 +44,7 @@ class BaseServer(ABC, Generic[OwnJudge]):
 
     def __init__(self, judge: OwnJudge, sessions: CliSessions, *, began_ms: int) -> None:
         self._judge, self._sessions, self._began_ms = judge, sessions, began_ms
+        self._scopes: Newest[str, str] = Newest(SESSIONS_MAX)  # whose hooks speak for a session
 
     def app(self, token: str | None = None) -> web.Application:
         """Return the application for the socket, or for a port, where the `token` is asked for."""
@@ -64,6 +67,9 @@ class BaseServer(ABC, Generic[OwnJudge]):
         data = _json(await request.read())
         if not isinstance(data, dict):
             raise InvalidEvent("the body is no JSON object: send the event that the hook got")
+        session, scope = data.get("session_id"), request.headers.get(SCOPE, "")
+        if isinstance(session, str) and self._scopes.setdefault(session, scope) != scope:
+            return answer({})  # installed twice, for this user and for all: one of them counts
         found = self._sessions.answer(request.match_info["cli"], data, request.headers.get(TAG, ""))
         headers = {INTERRUPT: request.match_info["cli"]} if found.interrupt else None
         return answer(found.body, headers=headers)

@@ -6,11 +6,17 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from streamproc.cli import build
+from streamproc.errors import InvalidSettings
+from streamproc.live import hook_settings
+from streamproc.live.hook_settings import CLIS
 from streamproc.live.places import places
 from tests.live.conftest import Up
 
@@ -140,3 +146,87 @@ def test_a_session_that_no_hook_spoke_for_is_said(home: Path, up: Up) -> None:
     assert "does not answer" in found
     protect("run", "--", "sh", "-c", "kill -9 $$", code=137)
     assert "cannot be run" in protect("run", "--", "/no/such/program", code=127)
+
+
+@pytest.fixture
+def organisation(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Return `protect` in this process, with the settings of an organisation in a folder of their own."""
+    monkeypatch.setattr(hook_settings, "MANAGED_ROOT", tmp_path)
+    machine = tmp_path / "etc" / "streamproc"
+    monkeypatch.setattr("streamproc.live.places.MACHINE", (machine, machine))
+    monkeypatch.setattr(hook_settings, "managed_command", lambda cli: managed_command(cli, open_to_all=True))
+    app = build()
+
+    def invoke(*arguments: str, code: int = 0) -> str:
+        found = CliRunner().invoke(app, ["protect", *arguments])
+        assert found.exit_code == code, found.output
+        return found.output
+
+    return invoke
+
+
+def managed_command(cli: str, *, open_to_all: bool) -> str:
+    """Return the command of hooks for all users, wherever this checkout is."""
+    assert open_to_all
+    return hook_settings.hook_command(cli, Path(hook_settings.MANAGED_SOCKET[sys.platform == "darwin"]))
+
+
+def test_an_organisation_protects_all_users(organisation: Callable[..., str], home: Path, tmp_path: Path) -> None:
+    settings = CLIS["claude"].settings("managed")
+    assert "with the change" in organisation("claude", "--scope", "managed", "--dry-run")
+    assert not list(tmp_path.iterdir())
+    settings.parent.mkdir(parents=True)
+    settings.write_text('{"cleanupPeriodDays": 20}')
+    for name in CLIS:
+        assert "added our hooks" in organisation(name, "--scope", "managed", "--observe")
+    assert CLIS["codex"].settings("managed").stat().st_mode & 0o777 == 0o644
+    subprocess.run(first_command(settings), shell=True, input=json.dumps(EVENT), text=True, check=True)
+    assert places().socket.is_relative_to(home)  # of the user, whose folder was not there
+    found = organisation("status")
+    assert "streamproc up is running" in found
+    assert "claude: protected, 1 sessions" in found
+    assert "observing" in found
+    assert "trusted" not in found
+    assert "removed our hooks" in organisation("claude", "--scope", "managed", "--remove")
+    assert settings.read_text() == '{"cleanupPeriodDays": 20}'
+
+
+def test_hooks_of_a_user_and_of_all_count_once(
+    organisation: Callable[..., str], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    organisation("claude", "--scope", "managed")
+    organisation("claude")
+    commands = [first_command(CLIS["claude"].settings(scope)) for scope in ("managed", "user")]
+    assert len(set(commands)) == 2
+    used = {"tool_name": "Bash", "tool_input": {"command": "cat x"}, "tool_response": "no"}
+    said = {"session_id": "s1", "hook_event_name": "Stop", "last_assistant_message": "I will try again."}
+    for event in (EVENT, said, said | {"hook_event_name": "PostToolBatch", "tool_calls": [used]}):
+        for command in commands:
+            subprocess.run(command, shell=True, input=json.dumps(event), text=True, check=True)
+    [session] = next(row["sessions"] for row in status_rows() if row["cli"] == "claude")
+    assert session["turns"] == 2
+
+
+def status_rows() -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads(protect("status", "--json", code=0))["clis"]
+    return rows
+
+
+def test_without_rights_it_says_who_has_them(organisation: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = CLIS["gemini"].settings("managed")
+    settings.parent.mkdir(parents=True)
+    settings.write_text("{}")
+    monkeypatch.setattr(os, "access", lambda *_: False)  # as for a user who is not root
+    assert "run it as root, or roll out what --dry-run shows" in " ".join(
+        organisation("gemini", "--scope", "managed", code=2).split()
+    )
+    assert settings.read_text() == "{}"
+
+
+def test_what_other_users_cannot_run_is_not_installed_for_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    monkeypatch.setattr(sys, "executable", str(closed / "python"))
+    (closed / "python").touch()
+    with pytest.raises(InvalidSettings, match="closed to other users"):
+        hook_settings.managed_command("claude")
