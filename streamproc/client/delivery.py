@@ -41,6 +41,7 @@ from streamproc.kafka.session import (
     run_in_own_task,
     run_until_one_ends,
 )
+from streamproc.kafka.vendor import end_at_once
 from streamproc.model.wire import PUBLISHER_HEADER
 from streamproc.settings import Settings
 from streamproc.tracing.trace_context import TURN_HEADER
@@ -180,10 +181,7 @@ class _Refused(Exception):
 
 async def _abandon(producer: AIOKafkaProducer) -> None:
     """Close at once. `AIOKafkaProducer.stop` waits until everything is acknowledged: without a broker, for ever."""
-    producer._closed = True
-    sender = producer._sender.sender_task
-    if sender is not None:
-        sender.cancel()
+    sender = end_at_once(producer)
     with contextlib.suppress(Exception):  # this producer is abandoned: its errors do not matter
         await run_in_own_task(producer.client.close(), ABANDON_TIMEOUT_S)
     while sender is not None and not sender.done():

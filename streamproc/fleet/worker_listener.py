@@ -18,6 +18,7 @@ from streamproc.fleet.workers import GONE_AFTER_S, ROLE, Workers
 from streamproc.kafka.follow import Follower, Topic
 from streamproc.kafka.reading import open_consumer
 from streamproc.kafka.session import CONNECT_TIMEOUT_S, Outage
+from streamproc.kafka.vendor import network_client
 
 if TYPE_CHECKING:
     from streamproc.kafka.follow import Batches
@@ -115,7 +116,7 @@ async def ends_of_turns(settings: Settings) -> dict[int, int] | None:
     topic = settings.topic("turns")
     with contextlib.suppress(StreamprocError, KafkaError, OSError, TimeoutError):
         async with asyncio.timeout(ANSWER_TIMEOUT_S), open_consumer(settings) as consumer:
-            cluster = await consumer._client.fetch_all_metadata()
+            cluster = await network_client(consumer).fetch_all_metadata()
             places = [TopicPartition(topic, number) for number in cluster.partitions_for_topic(topic) or ()]
             found = await consumer.end_offsets(places) if places else {}
             return {place.partition: end for place, end in found.items()} or None

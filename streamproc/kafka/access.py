@@ -11,7 +11,6 @@ import logging
 import ssl
 from typing import TYPE_CHECKING, Any, Final
 
-from aiokafka import AIOKafkaProducer
 from aiokafka.conn import collect_hosts, create_conn
 from aiokafka.errors import (
     ClusterAuthorizationFailedError,
@@ -30,6 +29,7 @@ from streamproc.kafka import retry_log
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.tokens import NoToken
 from streamproc.kafka.transport import speaks_tls
+from streamproc.kafka.vendor import network_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,8 +58,7 @@ async def start(client: Any, settings: Settings) -> None:
         if reason is None:
             raise
         raise reason from error
-    inner = client.client if isinstance(client, AIOKafkaProducer) else client._client
-    if not inner.cluster.brokers():  # to aiokafka, a rejected token looks like a cluster without brokers
+    if not network_client(client).cluster.brokers():  # a rejected token looks like this, too
         reason = await diagnose(settings)
         if reason is not None:
             raise reason

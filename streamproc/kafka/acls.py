@@ -13,6 +13,7 @@ from aiokafka.protocol.admin import CreateAclsRequest
 
 from streamproc.errors import InvalidSettings, Unavailable
 from streamproc.kafka import topics
+from streamproc.kafka.vendor import ask
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -166,7 +167,7 @@ async def apply(settings: Settings, role: Role, principal: str) -> None:
         for one in right.operations
     ]
     async with topics.administering(settings) as admin:
-        answer: Any = await admin._send_to_controller(_Creations(creations))
+        answer = await ask(admin, _Creations(creations), controller=True)
     for code, message in answer.creation_responses:
         if code:
             _raise_refusal(settings, for_code(code), message)

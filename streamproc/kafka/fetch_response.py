@@ -11,7 +11,6 @@ from io import BytesIO
 from struct import Struct
 from typing import Any, Final, Self
 
-from aiokafka import AIOKafkaConsumer
 from aiokafka.protocol.fetch import FetchRequest_v11, FetchResponse_v11
 
 from streamproc.kafka.batch_limits import UnpackBudget
@@ -23,19 +22,6 @@ _COUNT: Final = Struct(">i")  # partitions
 _PARTITION: Final = Struct(">ihqqqi")
 _ABORTED: Final = Struct(">qq")  # producer, first offset
 _RECORDS: Final = Struct(">ii")  # preferred replica, bytes of records
-
-
-def decode_fetches(consumer: AIOKafkaConsumer) -> None:
-    """Let all fetches of a started consumer be decoded by this module."""
-    fetcher: Any = consumer._fetcher
-    fetch = fetcher._proc_fetch_request
-
-    async def decoding(assignment: Any, node_id: int, request: Any) -> bool:
-        decode_quickly(request)
-        found: bool = await fetch(assignment, node_id, request)
-        return found
-
-    fetcher._proc_fetch_request = decoding
 
 
 def decode_quickly(request: Any) -> None:

@@ -19,9 +19,8 @@ from aiokafka.errors import TopicAuthorizationFailedError
 
 from streamproc.errors import Unavailable
 from streamproc.kafka import access, session
-from streamproc.kafka.fetch_response import decode_fetches
 from streamproc.kafka.options import connection_options
-from streamproc.kafka.reader_first import read_first
+from streamproc.kafka.vendor import decode_fetches, network_client, next_offset, read_first, untaken
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -131,10 +130,10 @@ class Follower:
             async with asyncio.timeout(session.CONNECT_TIMEOUT_S):
                 await access.start(consumer, self._settings)
                 decode_fetches(consumer)
-                self._places = await self._find_places(consumer._client)
+                self._places = await self._find_places(network_client(consumer))
             self._note_answer()
             await self._attach(consumer)
-            probing = session.probe_brokers(consumer._client, self._note_answer)
+            probing = session.probe_brokers(network_client(consumer), self._note_answer)
             await session.run_until_one_ends(probing, self._watch(consumer), self._read(consumer, backoff))
         except TopicAuthorizationFailedError as error:
             self._hide(error)
@@ -223,8 +222,7 @@ class Follower:
 
     def _fetched(self, consumer: AIOKafkaConsumer) -> dict[TopicPartition, int]:
         """Return the next offset to fetch of each partition: beyond deleted records and the marks of transactions."""
-        states = consumer._subscription.subscription.assignment._tp_state
-        return {at: state._position for at, state in states.items() if state._position is not None}
+        return {at: offset for at in self._places if (offset := next_offset(consumer, at)) is not None}
 
     def _open_stages(self, consumer: AIOKafkaConsumer) -> None:
         """Pause the topics whose turn has not come; note when all is read that was there at the start."""
@@ -250,10 +248,9 @@ class Follower:
             if time.monotonic() - checked_s < CHECK_EVERY_S:
                 continue
             checked_s = time.monotonic()
-            if await self._has_other_partitions(consumer._client):
+            if await self._has_other_partitions(network_client(consumer)):
                 raise session.Reconnect
-            fetcher: Any = consumer._fetcher
-            waiting = consumer.paused() | fetcher._records.keys()  # for their stage, or for the handler
+            waiting = {*consumer.paused(), *untaken(consumer)}  # for their stage, or for the handler
             fetched = {at: position for at, position in self._fetched(consumer).items() if at not in waiting}
             stalled = [at for at, position in behind.items() if fetched.get(at) == position]
             if stalled:

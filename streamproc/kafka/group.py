@@ -15,7 +15,7 @@ from aiokafka import TopicPartition
 from aiokafka.errors import CommitFailedError, IllegalStateError
 
 from streamproc.kafka.follow import POLL_MS, Follower
-from streamproc.kafka.session import is_member
+from streamproc.kafka.vendor import is_member
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -14,7 +14,6 @@ from aiokafka.errors import KafkaError
 
 from streamproc.errors import Unavailable
 from streamproc.kafka import access, topics
-from streamproc.kafka.fetch_response import decode_fetches
 from streamproc.kafka.local_log import open_local
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.partitioning import EVERYWHERE, home_of
@@ -28,6 +27,7 @@ from streamproc.kafka.topic_reader import (
     append_time_ms as append_time_ms,
     log_time as log_time,
 )
+from streamproc.kafka.vendor import decode_fetches
 from streamproc.model.addresses import local_log
 from streamproc.settings import Settings
 

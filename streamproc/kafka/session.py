@@ -18,6 +18,7 @@ from streamproc.kafka.access import as_access_denied
 from streamproc.kafka.log_limit import LogLimit
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.topics import broker_unavailable
+from streamproc.kafka.vendor import network_client
 from streamproc.settings import Settings, load_settings
 
 log = logging.getLogger(__name__)
@@ -182,7 +183,7 @@ async def probe_brokers(client: Any, answered: Callable[[], None] = lambda: None
 
 async def abandon(consumer: Any, timeout_s: float) -> None:
     """Close a consumer within a short time. Its errors do not matter any more."""
-    for closing in (consumer.stop(), consumer._client.close()):  # `stop` may fail before it closes its client
+    for closing in (consumer.stop(), network_client(consumer).close()):  # `stop` may fail before it closes its client
         with contextlib.suppress(Exception):
             await run_in_own_task(closing, timeout_s)
 
@@ -197,11 +198,6 @@ def as_unavailable(settings: Settings, error: Exception) -> Unavailable:
     if isinstance(error, (KafkaConnectionError, OSError, TimeoutError)):
         return broker_unavailable(settings, error)
     return Unavailable(f"broker at {settings.brokers}: {type(error).__name__}: {error}")
-
-
-def is_member(consumer: Any) -> bool:
-    """Whether a consumer is a member of its group and has got its partitions, of which there may be none for it."""
-    return bool(consumer._coordinator.generation > 0 and not consumer._subscription.reassignment_in_progress)
 
 
 async def find_partitions(

@@ -27,6 +27,7 @@ from streamproc.kafka import access
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.reachability import why_unreachable
 from streamproc.kafka.topic_drift import CLOCK, Drift, Report, TopicSpec, differences
+from streamproc.kafka.vendor import ask, network_client
 from streamproc.model.addresses import local_log
 from streamproc.model.formats import DAY_MS, HOUR_MS
 
@@ -271,9 +272,10 @@ async def _create(admin: AIOKafkaAdminClient, settings: Settings, existing: set[
 
 async def _has_controller(admin: AIOKafkaAdminClient) -> bool:
     """Return False for the demo's embedded broker: it has no admin API and creates a topic on first use."""
-    if admin._client.cluster.controller is None:
-        await admin._client.force_metadata_update()
-    return admin._client.cluster.controller is not None
+    client = network_client(admin)
+    if client.cluster.controller is None:
+        await client.force_metadata_update()
+    return client.cluster.controller is not None
 
 
 async def _wait_for_leaders(admin: AIOKafkaAdminClient, created: Iterable[str]) -> None:
@@ -310,7 +312,7 @@ async def _denied(admin: AIOKafkaAdminClient, names: list[str]) -> tuple[str, ..
     """Return those of the topics that this client must not describe: a list of all topics omits them."""
     if not names or not await _has_controller(admin):
         return ()
-    metadata = await admin._send_request(MetadataRequest(names, allow_auto_topic_creation=False))
+    metadata = await ask(admin, MetadataRequest(names, allow_auto_topic_creation=False))
     codes = {topic["topic"]: topic["error_code"] for topic in metadata.to_object()["topics"]}
     return tuple(name for name in names if for_code(codes.get(name, 0)) is TopicAuthorizationFailedError)
 

@@ -16,12 +16,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterable
 from typing import Any, NamedTuple
 
-from faust.channels import Channel
-from mode.utils.queues import FlowControlEvent, ThrowableQueue
-
 from streamproc.worker.fleet_commands import FleetCommands
 from streamproc.worker.partition_pipeline import PartitionPipelines
 from streamproc.worker.slices import Slice
+from streamproc.worker.vendor import UnsuspendedChannel
 
 
 class SliceChannels(NamedTuple):
@@ -51,9 +49,9 @@ def add_slice_agents(app: Any, turns: PartitionPipelines, accounts: PartitionPip
     return SliceChannels(turn_slices, spend_slices)
 
 
-def add_command_agent(app: Any, commands: FleetCommands) -> CommandChannel:
+def add_command_agent(app: Any, commands: FleetCommands) -> UnsuspendedChannel:
     """Add the agent that follows the commands topic, on both paths; the channel that it reads."""
-    command_batches = CommandChannel(app)
+    command_batches = UnsuspendedChannel(app)
 
     @app.agent(command_batches, name="follow_commands")
     async def follow_commands(stream: AsyncIterable[Slice]) -> None:
@@ -62,14 +60,3 @@ def add_command_agent(app: Any, commands: FleetCommands) -> CommandChannel:
             batch.apply_to(commands)
 
     return command_batches
-
-
-class CommandChannel(Channel[Any]):
-    """An in-memory channel outside Faust's flow control: commands are followed while partitions move, too."""
-
-    @property
-    def queue(self) -> ThrowableQueue[Any]:
-        """The queue of the agent."""
-        if self._queue is None:
-            self._queue = ThrowableQueue(flow_control=FlowControlEvent(initially_suspended=False))
-        return self._queue

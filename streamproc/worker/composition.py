@@ -271,8 +271,7 @@ class Worker:
 
     async def _crashed(self) -> None:
         """Wait until Faust reports that a part of it has crashed."""
-        await self.app._crashed.wait()
-        self._failed(self.app.crash_reason or RuntimeError("a part of the worker crashed"))
+        self._failed(await self.app.wait_for_crash())
 
     async def _report(self) -> None:
         """Log a line of counts at intervals, whenever they have changed. Never returns."""

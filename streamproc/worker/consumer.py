@@ -3,8 +3,8 @@
 Faust takes a single record to an agent through five tasks, a queue and two locks, in 60 to 170 µs. This consumer keeps
 Faust's group membership, assignment, pauses, seeks and commits. It passes the records of the topics of turns and spend
 to their agent in slices (`worker.slices`), and the records of the changelogs straight to the tables. Nothing of Faust
-is patched: an app uses this consumer through `BatchTransport`. `deploy` pins faust, mode and aiokafka exactly, and the
-tests of this file show what an upgrade breaks.
+is patched: an app uses this consumer through `BatchTransport`. What it needs of their private parts is in
+`worker.vendor`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
 from streamproc.worker.crash_marks import PartitionMarks, read_mark
-from streamproc.worker.kafka_client import SameLoopConsumer
 from streamproc.worker.limits import CAREFUL_SLICE, DRAIN_TIMEOUT_S, SLICE_PAUSE_S, SLICE_RECORDS_MAX
-from streamproc.worker.seeking_consumer import SeekingConsumer
 from streamproc.worker.slices import Slice
 from streamproc.worker.timed_records import TimedRecords
+from streamproc.worker.vendor import SeekingConsumer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from streamproc.worker.partition_pipeline import PartitionPipelines
     from streamproc.worker.partition_store import PartitionStore
@@ -45,7 +44,6 @@ COMMIT_TRIES = 3  # a commit that is under way may miss the latest offsets; one 
 class BatchConsumer(SeekingConsumer):
     """Faust's consumer, draining whole partition batches."""
 
-    _thread: SameLoopConsumer
     in_hand: frozenset[TP] = frozenset()
     """The partitions of which some fetched records may not be processed yet."""
     waiting_for: TP | None = None
@@ -64,29 +62,26 @@ class BatchConsumer(SeekingConsumer):
         self._commit_lock = asyncio.Lock()
         self._name = uuid.uuid4().hex[:8]
 
-    def _new_consumer_thread(self) -> SameLoopConsumer:
-        return SameLoopConsumer(self, loop=self.loop, thread_loop=self.loop, beacon=self.beacon)
-
     @property
     def _pipelines(self) -> Mapping[str, PartitionPipelines]:
         return cast("BatchTransport", self.transport).pipelines
 
-    async def _drain_messages(self, fetcher: Any) -> None:
-        """Fetch and dispatch records for as long as the fetcher runs."""
+    async def drain(self, stopped: Callable[[], bool]) -> None:
+        """Fetch and dispatch records until `stopped`."""
         held: list[Batch] = []
         asked = -1
         try:
-            while not (self._stopped.is_set() or fetcher._stopped.is_set()):
+            while not stopped():
                 if not held:
                     if not self.flow_active:
                         await self.wait(self.can_resume_flow.wait())
                         continue
                     asked = self.app.consumer_generation_id
-                wanted = set(self._get_active_partitions()).difference(tp for tp, _ in held)
+                wanted = self.active_partitions().difference(tp for tp, _ in held)
                 if not wanted and not held:
                     await asyncio.sleep(IDLE_S)
                     continue
-                records = await self._thread.fetch(wanted, wait=not held)
+                records = await self.kafka.fetch(wanted, wait=not held)
                 batches = [*records.items(), *held]
                 self.in_hand = frozenset(TP(*tp) for tp, _ in batches)
                 held = await self._dispatch(batches, asked)
@@ -193,18 +188,13 @@ class BatchConsumer(SeekingConsumer):
         this changes nothing.
         """
         for tp, batch in events:
-            if batch and self._thread.next_offset(tp) == batch[-1].offset + 1:
-                self._thread.seek(tp, batch[0].offset)
+            if batch and self.kafka.next_offset(tp) == batch[-1].offset + 1:
+                self.kafka.seek(tp, batch[0].offset)
 
     def _may_go_on(self, generation: int) -> bool:
         return self.flow_active and not self.should_stop and self.app.consumer_generation_id == generation
 
     # Recovery: Faust decides when and from where, the records go to the table in batches.
-
-    @property
-    def _recovery(self) -> Any:
-        tables: Any = self.app.tables
-        return tables.recovery
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
         """Begin a recovery, without the signal that ended the previous one.
@@ -212,15 +202,15 @@ class BatchConsumer(SeekingConsumer):
         Faust clears that signal only when its own queue wakes up, up to 5 s later. A rebalance that came sooner got no
         recovery at all, and its runs lost their state.
         """
-        self._recovery.active_highwaters.clear()
-        self._recovery.signal_recovery_end.clear()
+        self.recovery.active_highwaters.clear()
+        self.recovery.signal_recovery_end.clear()
         await super().on_partitions_assigned(assigned, generation_id)
 
     async def _restore(self, tp: TP, batch: Sequence[Any], generation: int) -> bool:
         """Restore records of a changelog; return False if another generation of the group began meanwhile."""
         if not self._restored:
             self._restoring_s = time.monotonic()
-        recovery = self._recovery
+        recovery = self.recovery
         runs = cast("BatchTransport", self.transport).stores[tp.topic].partition_of(tp.partition)
         while batch:
             seen = recovery.active_offsets.get(tp)
@@ -242,9 +232,9 @@ class BatchConsumer(SeekingConsumer):
 
         The position decides, not the last record, which compaction may have removed.
         """
-        recovery = self._recovery
+        recovery = self.recovery
         for tp in recovery.active_tps:
-            position = self._thread.next_offset(tp)
+            position = self.kafka.next_offset(tp)
             if position is not None and position - 1 > (recovery.active_offsets.get(tp) or -1):
                 recovery.active_offsets[tp] = position - 1
         ends_known = all(tp in recovery.active_highwaters for tp in recovery.active_tps)
@@ -252,21 +242,17 @@ class BatchConsumer(SeekingConsumer):
             if self._restored:
                 log.info("recovered records=%d s=%.3f", self._restored, time.monotonic() - self._restoring_s)
                 self._restored = 0
-            recovery._set_recovery_ended()
-            recovery.signal_recovery_end.set()
+            self.end_recovery()
 
     # Pauses reach aiokafka for the changelogs: outside recoveries they are written and not read.
 
     def pause_partitions(self, tps: Any) -> None:
         super().pause_partitions(tps)
-        self._thread.hold(self._changelogs(tps), held=True)
+        self.kafka.hold(self.changelogs(tps), held=True)
 
     def resume_partitions(self, tps: Any) -> None:
         super().resume_partitions(tps)
-        self._thread.hold(self._changelogs(tps), held=False)
-
-    def _changelogs(self, tps: Any) -> set[TP]:
-        return {tp for tp in tps if self._is_changelog_tp(tp)}
+        self.kafka.hold(self.changelogs(tps), held=False)
 
     # Commits: the offsets up to which the pipelines have stored everything.
 
@@ -285,22 +271,23 @@ class BatchConsumer(SeekingConsumer):
             if pipeline is not None and offset:
                 pipeline.catch_up(offset)
 
-    def _filter_committable_offsets(self, tps: Any) -> dict[TP, int]:  # noqa: ARG002 (Faust's signature)
-        offsets = {
+    def committable(self) -> dict[TP, int]:
+        """Return the offset up to which each partition is stored."""
+        return {
             TP(topic, number): offset
             for topic, pipelines in self._pipelines.items()
             for number, offset in pipelines.committable().items()
         }
-        return {tp: offset for tp, offset in offsets.items() if self._should_commit(tp, offset)}
 
-    async def _commit_offsets(self, offsets: Mapping[TP, int], start_new_transaction: bool = True) -> bool:  # noqa: ARG002 (Faust's signature)
+    async def commit_offsets(self, offsets: Mapping[TP, int]) -> bool:
+        """Commit offsets with the marks of their partitions; return False if that is impossible now."""
         async with self._commit_lock:  # an older mark must not replace a newer one
             mine = self.assignment()
             committable = {tp: offset for tp, offset in offsets.items() if tp in mine}
             marked = {tp: (offset, self._metadata(tp, offset)) for tp, offset in committable.items()}
-            if not marked or not await self._commit(cast(Any, marked)):
+            if not marked or not await self.commit_with_metadata(marked):
                 return False
-            self._committed_offset.update(committable)
+            self.committed_offsets.update(committable)
             self._committed_metadata.update({tp: metadata for tp, (_, metadata) in marked.items()})
             return True
 
@@ -310,7 +297,7 @@ class BatchConsumer(SeekingConsumer):
         """Return the marks of a partition. With the first slice after a rebalance, take it over."""
         marks = self._marks.get(tp)
         if marks is None or marks.generation != asked:
-            committed, metadata = await self._thread.committed_with_metadata(tp)
+            committed, metadata = await self.kafka.committed_with_metadata(tp)
             found, start = read_mark(metadata), first if committed is None else committed
             end = (await self.highwaters(tp))[tp] if found.tries else start
             marks = self._marks[tp] = PartitionMarks(asked, start, found, end, self._name)
@@ -332,8 +319,8 @@ class BatchConsumer(SeekingConsumer):
         for tp in tps:
             pipeline = self._pipelines[tp.topic].get(tp.partition)
             stored = pipeline.committable if pipeline is not None else -1
-            offsets[tp] = max(stored, self._committed_offset.get(tp) or -1, self._marks[tp].start)
-        return await self._commit_offsets(offsets)
+            offsets[tp] = max(stored, self.committed_offsets.get(tp) or -1, self._marks[tp].start)
+        return await self.commit_offsets(offsets)
 
     async def _leave_marks(self) -> None:
         """Note that this worker hands over its partitions without a crash."""
@@ -350,7 +337,7 @@ class BatchConsumer(SeekingConsumer):
 
         A worker that the group has expelled (it was frozen, say) does not: other workers have newer states of its runs.
         """
-        if self._thread.expelled:
+        if self.kafka.expelled:
             for pipelines in self._pipelines.values():
                 pipelines.abandon()
             return

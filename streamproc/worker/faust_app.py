@@ -5,9 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import faust
-from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
-from faust.assignor.client_assignment import ClientMetadata
-from faust.assignor.partition_assignor import PartitionAssignor
 from yarl import URL
 
 from streamproc.kafka.options import connection_options, ssl_context
@@ -18,33 +15,7 @@ from streamproc.worker.limits import (
     HEARTBEATS_A_SESSION,
     REQUEST_TIMEOUT_S,
 )
-
-
-class HostlessAssignor(PartitionAssignor):
-    """Faust's assignor, without its rule that a worker must come back under the same host name.
-
-    Faust puts the address of each worker's web server, which holds its host name, into the group's metadata. A worker
-    with a `STREAMPROC_INSTANCE` that returns within the session timeout gets the assignment of its predecessor back
-    from the broker, without a rebalance, and so with the predecessor's address. Faust asserts that the address is its
-    own. In a new container it is not, and the assertion ends the coordination with the group. We have no web server:
-    nothing uses these addresses. They are sent as Faust makes them, so workers with and without this class can share a
-    group.
-    """
-
-    def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:  # type: ignore[override]
-        metadata = ClientMetadata.loads(self._decompress(assignment.user_data))
-        metadata.url = str(self._url)
-        user_data = self._compress(metadata.dumps())
-        super().on_assignment(
-            ConsumerProtocolMemberAssignment(assignment.version, assignment.assignment, user_data)  # type: ignore[arg-type]
-        )
-
-
-class App(faust.App):
-    """Faust's app, which keeps nothing on disk and creates no directories."""
-
-    def _create_directories(self) -> None:
-        """Do nothing."""
+from streamproc.worker.vendor import App, HostlessAssignor
 
 
 def new_app(settings: Settings, partitions: int) -> App:

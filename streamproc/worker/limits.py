@@ -25,9 +25,6 @@ BACKLOG_RECORDS_MAX: Final = 20_000
 STORE_LINGER_S: Final = 0.2
 BATCH_BYTES: Final = 262_144  # of one batch to the broker: a full slice of states in a few requests
 FETCH_BYTES_MAX: Final = 4_194_304  # of one partition in one fetch: about 10 000 turns
-# Unpacking a partition's records of a fetch without a pause: 10 MB or 10 000 turns. Compressed ones may be 100 times
-# larger.
-UNPACK_S: Final = 0.01
 FETCH_WAIT_MS: Final = 250  # how long a partition left out of a running fetch waits for the next one
 # States are trees without cycles; looking for cycles among them at Python's pace cost a fifth of a turn.
 GC_THRESHOLD: Final = (100_000, 50, 1_000)

@@ -6,12 +6,11 @@ import logging
 from collections.abc import Callable
 from typing import Any, cast
 
-from faust.tables.table import Table
-
 from streamproc.errors import StatesOfAnotherVersion
 from streamproc.worker.partition_store import PartitionStore
 from streamproc.worker.run_limits import RunLimits
 from streamproc.worker.tables import Runs
+from streamproc.worker.vendor import StoreTable
 
 log = logging.getLogger("streamproc.worker")
 
@@ -85,11 +84,10 @@ class RunStore(PartitionStore[Runs]):
         log.info("ready partitions=%s runs=%d unreadable=%d", mine, self.run_limits.runs, unreadable)
 
 
-class RunsTable(Table[bytes, bytes]):
-    """The table `runs`. The pipelines write it in batches, not through its mapping."""
+class RunsTable(StoreTable):
+    """The table `runs`."""
 
-    def _new_store(self) -> RunStore:
-        return RunStore("memory://", self.app, self, table_name=self.name, loop=self.loop)
+    store_type = RunStore
 
     @property
     def store(self) -> RunStore:

@@ -13,7 +13,6 @@ from itertools import islice
 from typing import Final, cast
 
 import msgspec
-from faust.tables.table import Table
 
 from streamproc.core.accounts import (
     ACCOUNT_VERSION,
@@ -33,6 +32,7 @@ from streamproc.worker.limits import ACCOUNT_KEEP_MS, ACCOUNTS_MAX, ACTIVE_ACCOU
 from streamproc.worker.partition_store import Change, PartitionStore, read_up_to
 from streamproc.worker.publishing import BY_KEY, POISON, OutgoingRecord, dead_letter_record
 from streamproc.worker.records import Fetched, PlacedRecord, Records, placed_record
+from streamproc.worker.vendor import StoreTable
 
 log = logging.getLogger(__name__)
 limited = LogLimit(log)
@@ -196,11 +196,10 @@ class AccountStore(PartitionStore[AccountPartition]):
             accounts.verify(ends)
 
 
-class AccountsTable(Table[bytes, bytes]):
-    """The table `accounts`. The pipelines write it in batches, not through its mapping."""
+class AccountsTable(StoreTable):
+    """The table `accounts`."""
 
-    def _new_store(self) -> AccountStore:
-        return AccountStore("memory://", self.app, self, table_name=self.name, loop=self.loop)
+    store_type = AccountStore
 
     @property
     def store(self) -> AccountStore:

@@ -70,7 +70,7 @@ class StallDetector:
         """Check at intervals. Raises `WorkerStalled`, or what ended the coordination with the group; never returns."""
         while True:
             await asyncio.sleep(STALL_CHECK_S)
-            self._app.consumer.raise_coordination_error()
+            self._app.consumer.kafka.raise_coordination_error()
             await self._check()
 
     async def _check(self) -> None:
@@ -109,7 +109,7 @@ class StallDetector:
             pipeline = self._pipelines[tp.topic].get(tp.partition)
             stepped, committed = (
                 pipeline.position if pipeline is not None else -1,
-                consumer._committed_offset.get(tp) or 0,
+                consumer.committed_offsets.get(tp) or 0,
             )
             fetched, end = ends.get(tp, (-1, -1))
             waits = consumer.waiting_for == tp

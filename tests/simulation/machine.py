@@ -21,13 +21,13 @@ from streamproc.worker.agents import add_slice_agents
 from streamproc.worker.composition import Worker
 from streamproc.worker.consumer import BatchConsumer
 from streamproc.worker.deadlines import Deadlines
-from streamproc.worker.kafka_client import POLL_S
 from streamproc.worker.limits import COMMIT_INTERVAL_S
 from streamproc.worker.partition_pipeline import PartitionPipelines
 from streamproc.worker.partition_store import PartitionStore
 from streamproc.worker.runs_table import RunStore
 from streamproc.worker.spend import AccountProcessor, AccountStore
 from streamproc.worker.turn_processor import TurnProcessor
+from streamproc.worker.vendor import POLL_S
 from tests.feeding import Feed, WrappedEngine
 from tests.simulation.cluster import Cluster, Group, Member, Record, SimPublisher
 from tests.simulation.loop import Process
@@ -264,7 +264,7 @@ class SimConsumer(BatchConsumer):
         self._committing = asyncio.get_running_loop().create_future()
         try:
             offsets = self._filter_committable_offsets(())
-            return bool(offsets) and await self._commit_offsets(offsets)
+            return bool(offsets) and await self.commit_offsets(offsets)
         finally:
             done, self._committing = self._committing, None
             done.set_result(None)

@@ -68,7 +68,7 @@ MUTANTS: Final = {
     ),
     "a state under way is taken for stored": _mutant(Runs, "raw", "if key in self._under_way:", "if False:"),
     "what a fetch brings that outlived a rebalance is dropped": _mutant(
-        BatchConsumer, "_give_back", "self._thread.seek(tp, batch[0].offset)", "pass"
+        BatchConsumer, "_give_back", "self.kafka.seek(tp, batch[0].offset)", "pass"
     ),
     # Each of the four is enough to keep such a slice from the agent.
     "slices are processed through a rebalance": Mutant((

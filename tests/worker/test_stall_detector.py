@@ -80,24 +80,24 @@ faust_app.App.stop, composition.DRAIN_TIMEOUT_S = never, 0.1
 
 # A client whose commits stop, without a word, after the first ones; one whose fetches never return.
 MUTE_COMMITS = """
-from streamproc.worker import consumer
-honest, made = consumer.SameLoopConsumer._commit, []
+from streamproc.worker import vendor
+honest, made = vendor.SameLoopConsumer._commit, []
 async def mute(self, offsets):
     made.append(offsets)
     return len(made) < 3 and await honest(self, offsets)
-consumer.SameLoopConsumer._commit = mute
+vendor.SameLoopConsumer._commit = mute
 """
 MUTE_FETCHES = """
 import asyncio
-from streamproc.worker import consumer
-honest, made = consumer.SameLoopConsumer.fetch, []
+from streamproc.worker import vendor
+honest, made = vendor.SameLoopConsumer.fetch, []
 async def mute(self, tps, **options):
     records = await honest(self, tps, **options)
     made.extend(tp for tp in records if tp.topic.endswith(".turns"))
     if len(made) > 4:
         await asyncio.Event().wait()
     return records
-consumer.SameLoopConsumer.fetch = mute
+vendor.SameLoopConsumer.fetch = mute
 """
 # An agent that takes a slice, or an event, and never comes back.
 MUTE_AGENT = """

@@ -62,7 +62,7 @@ class BaseAdmission:
         """Calls that proceeded without a reservation because Redis was unavailable."""
         self._limits: Limits = read_limits(limits)
         self._on_unavailable = on_unavailable
-        self._on_error: OnError = on_error
+        self.on_error: OnError = on_error
         self._ttl_s = ttl_s
         self._close_timeout_s = close_timeout_s
         self._script = Script(redis_url or self.settings.redis.get_secret_value(), timeout_s, client)
@@ -267,7 +267,7 @@ class Payer:
         self.accounts = AdmissionAccounts(scope, limits, admission.settings.topic_prefix)
         self._admission = admission
         self._limits = limits
-        self._on_error: OnError = admission._on_error
+        self._on_error: OnError = admission.on_error
 
     def reserve(
         self, check: Callable[[], Awaitable[None] | None] = lambda: None, /, **estimate: Unpack[ReserveFields]

@@ -50,7 +50,7 @@ class PageUser:
 
     def is_password(self, password: str) -> bool:
         """Return whether this is the password. Takes about 80 ms and 32 MiB, on purpose."""
-        return hmac.compare_digest(self._hash_of(password), self.hash)
+        return hmac.compare_digest(self.hash_of(password), self.hash)
 
     def line(self) -> str:
         """Return the user as the file has it."""
@@ -59,7 +59,8 @@ class PageUser:
             (self.name, self.right, "scrypt", *map(str, (self.log2_cost, self.block, self.parallel)), *encoded)
         )
 
-    def _hash_of(self, password: str) -> bytes:
+    def hash_of(self, password: str) -> bytes:
+        """Return the hash of a password with the salt and the costs of this user."""
         return hashlib.scrypt(
             password.encode("utf-8", "surrogatepass"),
             salt=self.salt,
@@ -83,7 +84,7 @@ def new_user(name: str, right: str, password: str) -> PageUser:
         raise InvalidSettings(f"password: expected {PASSWORD_MIN} to {PASSWORD_MAX} characters")
     salt = secrets.token_bytes(SALT_BYTES)
     user = PageUser(name, right, LOG2_COST, BLOCK, PARALLEL, salt, b"")
-    return replace(user, hash=user._hash_of(password))
+    return replace(user, hash=user.hash_of(password))
 
 
 def read_users(path: Path) -> dict[str, PageUser]:

@@ -1,4 +1,4 @@
-"""The worker's own fetch returns the records that aiokafka's would return."""
+"""`take_fetched` returns the records that aiokafka's would return."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.record.util import calc_crc32c
-from faust.types import TP
+from aiokafka.structs import TopicPartition
 
-from streamproc.worker import records as worker_records
-from streamproc.worker.limits import UNPACK_S
-from streamproc.worker.records import _taken, _unpacked
+from streamproc.kafka import vendor
+from streamproc.kafka.vendor import UNPACK_S, take_fetched, unpack
 
-PLACE = TP("turns", 3)
+PLACE = TopicPartition("turns", 3)
 CONTROL = 0x20
 
 
 @pytest.fixture(autouse=True)
 def _stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_records, "time", SimpleNamespace(monotonic=lambda: 0.0))
+    monkeypatch.setattr(vendor, "time", SimpleNamespace(monotonic=lambda: 0.0))
 
 
 def batch(first: int, count: int, *, compression: int = 0, control: bool = False) -> bytes:
@@ -66,7 +65,7 @@ def fields(records: list[Any]) -> list[tuple[Any, ...]]:
 def test_a_fetch_returns_the_same_records_and_position_as_aiokafka(raw: bytes, offset: int, isolation: int) -> None:
     plain, at_plain = fetch(raw, offset, isolation)
     ours, at_ours = fetch(raw, offset, isolation)
-    assert fields(_unpacked(ours)) == fields(plain.getall())
+    assert fields(unpack(ours)) == fields(plain.getall())
     assert at_ours.position == at_plain.position
     assert ours.has_more() == plain.has_more()
 
@@ -76,21 +75,21 @@ def test_a_batch_with_a_wrong_checksum_does_not_move_the_position() -> None:
     broken[-1] ^= 1
     ours, at = fetch(bytes(broken), 0)
     with pytest.raises(CorruptRecordException, match="turns"):
-        _unpacked(ours)
+        unpack(ours)
     assert at.position == 0
 
 
 def test_records_fetched_before_a_seek_are_not_returned() -> None:
     ours, at = fetch(batch(0, 3), 0)
     at.position = 2
-    assert _unpacked(ours) == []
+    assert unpack(ours) == []
     assert at.position == 2
 
 
 def test_a_fetch_is_unpacked_batch_by_batch_until_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left stays with the fetcher, which sends no further fetch for the partition."""
     ticks = itertools.count()
-    monkeypatch.setattr(worker_records, "time", SimpleNamespace(monotonic=lambda: next(ticks) * UNPACK_S * 0.6))
+    monkeypatch.setattr(vendor, "time", SimpleNamespace(monotonic=lambda: next(ticks) * UNPACK_S * 0.6))
     ours, at = fetch(b"".join(batch(10 * number, 10, compression=1) for number in range(5)), 0)
     subscriptions = SimpleNamespace(is_assigned=lambda _tp: True)
     fetcher = SimpleNamespace(
@@ -100,7 +99,7 @@ def test_a_fetch_is_unpacked_batch_by_batch_until_its_time_is_over(monkeypatch: 
     taken = []
     while fetcher._records:
         assert fetcher._records == {PLACE: ours}
-        [records] = _taken(fetcher, {PLACE}).values()
+        [records] = take_fetched(fetcher, {PLACE}).values()
         assert at.position == records[-1].offset + 1
         taken.append([record.offset for record in records])
 

@@ -15,8 +15,8 @@ from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.structs import TopicPartition
 
-from streamproc.kafka import reader_first
-from streamproc.kafka.reader_first import read_first
+from streamproc.kafka import vendor
+from streamproc.kafka.vendor import read_first
 
 PLACE = TopicPartition("turns", 0)
 AIOKAFKA_LOOKS_AGAIN_S = 0.2
@@ -80,7 +80,7 @@ async def hops(count: int) -> None:
 
 
 async def test_the_next_fetch_leaves_when_the_reader_waits_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader_first, "HOLD_MAX_S", 10.0)
+    monkeypatch.setattr(vendor, "HOLD_MAX_S", 10.0)
     async with started() as (broker, fetcher):
         reading = asyncio.ensure_future(fetcher.fetched_records([], timeout=10))
         await hops(3)
@@ -136,7 +136,7 @@ async def test_records_that_arrive_while_no_reader_waits_are_kept() -> None:
 
 
 async def test_a_consumer_closes_while_a_fetch_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader_first, "HOLD_MAX_S", 10.0)
+    monkeypatch.setattr(vendor, "HOLD_MAX_S", 10.0)
     async with started() as (broker, fetcher):
         reading = asyncio.ensure_future(fetcher.fetched_records([], timeout=10))
         await hops(3)
