@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -98,3 +99,10 @@ def test_a_changed_table_changes_the_figures_of_the_plan(monkeypatch: pytest.Mon
     monkeypatch.setattr(generate, "_figures", lambda _: table.replace("one worker, processor time per event", ""))
     with pytest.raises(ValueError, match="0 figures for one worker, processor time per event; run the whole"):
         generate.plan_figures()
+
+
+def test_each_extra_is_on_the_page_about_them() -> None:
+    project = tomllib.loads((generate.ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    page = (generate.ROOT / "docs" / "install.md").read_text("utf-8")
+    named = set(re.findall(r"`([a-z0-9-]+)`", page.partition("| extra |")[2].replace(" | ", "\n")))
+    assert set(project["optional-dependencies"]) <= named
