@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.conn import AIOKafkaConnection
 from aiokafka.consumer.fetcher import Fetcher, FetchResult, PartitionRecords
 from aiokafka.consumer.group_coordinator import GroupCoordinator
@@ -96,6 +96,8 @@ def settings(brokers: str, topic_prefix: str) -> Settings:
 async def reading(settings: Settings, *values: bytes) -> AsyncIterator[AIOKafkaConsumer]:
     """A consumer in a group, which has got its partition, with these records in it."""
     topic = settings.topic("turns")
+    async with topics.administering(settings) as admin:
+        await admin.create_topics([NewTopic(topic, 1, 1)])
     async with AIOKafkaProducer(bootstrap_servers=settings.brokers) as producer:
         for value in values:
             await producer.send_and_wait(topic, value, partition=0)
