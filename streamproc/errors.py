@@ -164,6 +164,21 @@ class StatesOfAnotherVersion(StreamprocError):
         )
 
 
+class SpawnRefused(StreamprocError):
+    """A session may not have another run now."""
+
+    def __init__(self, session: str, run_id: str, budget: str, used: int, limit: int) -> None:
+        self.session = session
+        self.run_id = run_id
+        """The run that was not started."""
+        self.budget = budget
+        """The limit, such as ``maxSessionRuns``."""
+        self.used = used
+        """What there would be with the run."""
+        self.limit = limit
+        super().__init__(f"session {session} may not start run {run_id}: it would be {used} of {limit} ({budget})")
+
+
 class Refused(StreamprocError):
     """A run, session, user or tenant lacks budget for this."""
 

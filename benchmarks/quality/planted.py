@@ -41,19 +41,26 @@ def _alarms(traces: Iterable[Trace], policy: str, printed: Printed) -> defaultdi
     places: dict[str, int] = {}
     turns: defaultdict[str, list[int]] = defaultdict(list)
     alarms: defaultdict[str, list[Alarm]] = defaultdict(list)
+    traces_of: dict[str, str] = {}  # by run: a trace may have several of one session
+    births: dict[str, int] = {}
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl", encoding="utf-8") as log:
         for trace in traces:
             for position, event in enumerate(trace.events):
                 event_id = str(event.get("event_id") or f"{trace.run_id}#{position}")
                 places.setdefault(event_id, position)
+                run_id = str(event["run_id"])
+                traces_of[run_id] = trace.run_id
+                births.setdefault(run_id, position)
                 if event.get("type", "turn") == "turn":
-                    turns[trace.run_id].append(position)
+                    turns[run_id].append(position)
                 log.write(json.dumps({**event, "event_id": event_id}) + "\n")
         log.flush()
         for one in printed("scan", "--json", "--policy", policy, log.name):
             run_id, cause = one["run_id"], one["trigger"]
             place = places.get(cause["event_id"])  # of a budget that runs share: the id of the charge
             if place is None:
-                place = turns[run_id][cause["turn"]]
-            alarms[run_id].append(Alarm(one["code"], one["severity"] == "halt", place, one["id"], one["message"]))
+                place = turns[run_id][cause["turn"]] if turns[run_id] else births[run_id]
+            alarms[traces_of[run_id]].append(
+                Alarm(one["code"], one["severity"] == "halt", place, one["id"], one["message"])
+            )
     return alarms

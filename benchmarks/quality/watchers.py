@@ -20,11 +20,12 @@ from streamproc.policy import Policy
 Watcher = Callable[[Sequence[RawEvent]], Iterator[Alarm]]
 
 OURS: Final = "streamproc"
+RUNS_MAX: Final = 1_000  # of one session at once, more than any trace has
 
 
 def breaker(policy: Policy | str | Path | None = None) -> Watcher:
     """Return the engine in one process, under a policy. Raises `InvalidPolicy`."""
-    monitor = Monitor(policy, runs_max=1)
+    monitor = Monitor(policy, runs_max=RUNS_MAX)
 
     def watch(events: Sequence[RawEvent]) -> Iterator[Alarm]:
         for position, event in enumerate(events):

@@ -91,6 +91,7 @@ def _show(command: Command, found: CommandProgress, decision: Decision | None) -
 
 async def runs_at_work(settings: Settings, command: Command) -> list[str]:
     """Return the runs in the scope of a command that were at work when it came, by their latest statuses."""
+    from streamproc.fleet.answers import in_session
     from streamproc.model.fleet_command import FleetCommand
     from streamproc.model.raw_fields import log_ms
     from streamproc.replay.published import statuses
@@ -103,4 +104,5 @@ async def runs_at_work(settings: Settings, command: Command) -> list[str]:
         if (one.status == "running" or log_ms(one.at) >= since_ms)
         and target.user in ("", one.user)
         and target.tenant in ("", one.tenant)
+        and (not target.session or in_session(one, target.session))
     ]

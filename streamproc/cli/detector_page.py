@@ -143,7 +143,7 @@ def _play(code: str, example: Example) -> PlayedExample:
     index = -1
     findings = 0
     for number, turn in enumerate(example.turns):
-        controls = [control for control in monitor.feed(run_id="example", **turn) if control.code == code]
+        controls = [control for control in monitor.feed({"run_id": "example"} | turn) if control.code == code]
         is_turn = turn.get("type", "turn") == "turn"
         index += is_turn
         if number < TURNS_SHOWN or controls:

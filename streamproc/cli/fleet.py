@@ -47,6 +47,12 @@ Tenant = Annotated[
     str | None,
     typer.Option(help="Halt all present and future runs of this tenant; with --user, only those of that user."),
 ]
+Session = Annotated[
+    str | None,
+    typer.Option(
+        help="Halt all present and future runs of this session: a tree of agents, named by its session or root."
+    ),
+]
 RunToHalt = Annotated[
     str | None, typer.Argument(metavar="[RUN]", help="Id of the run to halt.", autocompletion=complete_runs)
 ]
@@ -98,6 +104,7 @@ def clear(
         str | None, typer.Option(help="Lift the kill of this user (with --tenant, of that tenant).")
     ] = None,
     tenant: Annotated[str | None, typer.Option(help="Lift the kill of this tenant.")] = None,
+    session: Annotated[str | None, typer.Option(help="Lift the kill of this session.")] = None,
     by: By = None,
     why: Why = "",
     wait: Wait = WAIT,
@@ -106,13 +113,13 @@ def clear(
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """Lift a stop or pause of the fleet, or the kill of a user, a tenant, or the user of one tenant.
+    """Lift a stop or pause of the fleet, or the kill of a user, a tenant, the user of one tenant, or a session.
 
     `clear --user` does not lift `kill --user --tenant`. Halted runs stay halted: use `resume`.
 
     It exits as `stop-all` does.
     """
-    command = _command("clear", _scope("fleet", user=user, tenant=tenant), by, why)
+    command = _command("clear", _scope("fleet", user=user, tenant=tenant, session=session), by, why)
     _give(kafka_settings(brokers, topic_prefix), command, wait, as_json)
 
 
@@ -120,6 +127,7 @@ def clear(
     epilog=examples(
         'streamproc kill nightly-42 --why "wrong branch"',
         'streamproc kill --user mallory --tenant acme --by ada --why "abuse"',
+        'streamproc kill --session nightly --why "it starts agents without end"',
     )
 )
 def kill(
@@ -127,6 +135,7 @@ def kill(
     run_option: RunOption = None,
     user: User = None,
     tenant: Tenant = None,
+    session: Session = None,
     by: By = None,
     why: Why = "",
     force: Force = False,
@@ -136,7 +145,8 @@ def kill(
     brokers: Brokers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """Halt one run, or every run of a user, a tenant, or a user of one tenant, until `clear` with the same options.
+    """Halt one run, or every run of a user, a tenant, a user of one tenant, or a session, until `clear` with the same
+    options.
 
     A run that no worker knows needs your confirmation or --force: it is halted as soon as it appears.
 
@@ -146,9 +156,10 @@ def kill(
         if run is not None:
             raise fail("name the run once: streamproc kill RUN")
         run = run_option
-    if run is None and user is None and tenant is None:
-        raise fail("name a run, --user, --tenant, or --user with --tenant: streamproc kill RUN --why REASON")
-    command = _command("halt" if run is not None else "kill", _scope("", run=run, user=user, tenant=tenant), by, why)
+    if run is None and user is None and tenant is None and session is None:
+        raise fail("name a run, --session, --user, --tenant, or --user with --tenant: streamproc kill RUN --why REASON")
+    scope = _scope("", run=run, user=user, tenant=tenant, session=session)
+    command = _command("halt" if run is not None else "kill", scope, by, why)
     _give(log_settings(brokers, topic_prefix), command, wait, as_json, force=force)
 
 

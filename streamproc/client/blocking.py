@@ -24,7 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from streamproc.client.admission.admission import PayerFields
-    from streamproc.client.admission.blocking import BlockingAdmission, BlockingPayer, BlockingReservation
+    from streamproc.client.admission.births import BirthFields
+    from streamproc.client.admission.blocking import (
+        BlockingAdmission,
+        BlockingBirth,
+        BlockingPayer,
+        BlockingReservation,
+    )
     from streamproc.client.admission.reservation import ReserveFields
     from streamproc.client.encoding import Encoded
     from streamproc.client.guard import GuardRegistry
@@ -143,6 +149,12 @@ class BlockingGuard(BaseGuard["BlockingPayer"]):
         if self._payer is None:
             raise RuntimeError(NO_PAYER)
         return self._payer.reserve(partial(self._run_waits.watched_blocking, self.check), **estimate)
+
+    def birth(self, child_run_id: str, **fields: Unpack[BirthFields]) -> BlockingBirth:
+        """``with guard.birth("c1", prompt=prompt):``, as `Guard.birth`."""
+        if self._payer is None:
+            raise RuntimeError(NO_PAYER)
+        return self._payer.birth(child_run_id, partial(self._run_waits.watched_blocking, self.check), **fields)
 
     def sleep(self, seconds: float) -> None:
         """Sleep, but raise `Halted` as soon as the run is halted."""

@@ -77,9 +77,9 @@ class CommandHandler:
                 self._guards.fire_all()
         self.wake()
 
-    def halted(self, run_id: str, user: str, tenant: str) -> Halted | None:
-        """Return the error if a command stops a run of this user and tenant; else None."""
-        command = self.fleet.stopping(user, tenant)
+    def halted(self, run_id: str, user: str, tenant: str, session: str = "") -> Halted | None:
+        """Return the error if a command stops a run of this user, tenant and session; else None."""
+        command = self.fleet.stopping(user, tenant, session or run_id)
         return None if command is None else Halted(run_id, state_event(command, run_id))
 
     def paused(self) -> str:

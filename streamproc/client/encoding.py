@@ -56,7 +56,8 @@ def encode_event(
     run_token: bytes = b"",
 ) -> Encoded:
     """Return a fingerprinted event as a Kafka record. An event without an id gets a UUID; operator events are signed,
-    and with the secret `run_token` every event gets the token of its run.
+    and with the secret `run_token` every event gets the token of its run, and one that names a session that of the
+    session.
 
     Raises `InvalidEvent` if the record would exceed `bytes_max` (naming the largest field) or the graph is unreadable,
     and `UnsafeCycle` if the graph has a cycle without an exit, unless `unsafe` graphs are allowed.
@@ -68,6 +69,9 @@ def encode_event(
         signer.sign_event(event, int(time.time() * 1000))
     if run_token:
         event.token = token_of(event.run_id, run_token)
+        if isinstance(event, wire.RunStarted) or event.session_id or event.parent_run_id:
+            session = event.session_id or event.parent_run_id or event.run_id
+            event.session_token = token_of(f"\0session\0{session}", run_token)
     value = wire.encode(event)
     if len(value) > bytes_max:
         raise InvalidEvent([_too_large(event, len(value), bytes_max)])

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streamproc.client.admission.admission import Payer
+    from streamproc.client.admission.births import Birth, BirthFields
     from streamproc.client.admission.reservation import Reservation, ReserveFields
     from streamproc.client.guard_reports import GuardReports
     from streamproc.client.waits import Waits
@@ -158,6 +159,17 @@ class Guard(BaseGuard["Payer"]):
         if self._payer is None:
             raise RuntimeError(NO_PAYER)
         return self._payer.reserve(self._may_spend, **estimate)
+
+    def birth(self, child_run_id: str, **fields: Unpack[BirthFields]) -> Birth:
+        """``async with guard.birth("c1", prompt=prompt):`` around a run that this one starts: it enters only if the
+        session may have another run (see `Admission.birth`).
+
+        Raises `Halted` if this run is halted or its session killed, `SpawnRefused` if a limit is reached, and
+        `Unavailable`.
+        """
+        if self._payer is None:
+            raise RuntimeError(NO_PAYER)
+        return self._payer.birth(child_run_id, self._may_spend, **fields)
 
     async def _may_spend(self) -> None:
         if self._waits is None:

@@ -91,18 +91,28 @@ class BaseHaltListener:
 
         No I/O; takes well under a microsecond; callable from any thread.
         """
-        if run_id in self._runs or self.fleet.stopped or redact_id(run_id) in self._runs or task or agent:
+        if (
+            run_id in self._runs
+            or self.fleet.stopped
+            or self.fleet.sessions
+            or redact_id(run_id) in self._runs
+            or task
+            or agent
+        ):
             halted = self.error(run_id, task=task, agent=agent)
             if halted is not None:
                 raise halted
 
-    def error(self, run_id: str, user: str = "", tenant: str = "", task: str = "", agent: str = "") -> Halted | None:
-        """Return why a run (of this user and tenant), or work on this task or of this agent, must stop; None if it may
-        continue. Callable from any thread."""
+    def error(
+        self, run_id: str, user: str = "", tenant: str = "", task: str = "", agent: str = "", session: str = ""
+    ) -> Halted | None:
+        """Return why a run (of this user, tenant and session), or work on this task or of this agent, must stop; None
+        if it may continue. Callable from any thread."""
         run_id = self._sent(run_id)
         if run_id in self._runs:
             return halted_error(run_id, self._runs.get(run_id))
-        stopped = self.command_handler.halted(run_id, redact_id(user), redact_id(tenant))
+        scope = redact_id(user), redact_id(tenant), redact_id(session)
+        stopped = self.command_handler.halted(run_id, *scope)
         if stopped is None and (task or agent):
             return self._halts.ends.error(run_id, {task, redact_id(task)}, {agent, redact_id(agent)})
         return stopped
@@ -182,8 +192,8 @@ class BaseHaltListener:
             raise InvalidSettings(
                 f"STREAMPROC_SHADOW is {self.settings.shadow}: a guard must follow the real workers; unset it here"
             )
-        user, tenant = payer.get("user") or "", payer.get("tenant") or ""
-        return partial(self.error, user=user, tenant=tenant, task=task, agent=agent)
+        user, tenant, session = payer.get("user") or "", payer.get("tenant") or "", payer.get("session") or ""
+        return partial(self.error, user=user, tenant=tenant, task=task, agent=agent, session=session)
 
     # Opening and closing, on the loop's thread.
 
@@ -268,8 +278,8 @@ class HaltListener(BaseHaltListener, AsyncClient):
         If the run is halted already, it raises before the body starts. Threads that the body started are not stopped.
         With a `task` or an `agent` it is cancelled, too, when that task of the run has ended, or a task that the agent
         owns, while the run goes on; it raises `TaskEnded` then, and refuses new work until the task is resumed.
-        With a `user` or `tenant` the guard reacts at once when they are killed; otherwise when a worker has halted the
-        run. With an `admission` the guard can `reserve`; `session`, `user`, `tenant` and `limits` name the payer.
+        With a `user`, `tenant` or `session` the guard reacts at once when they are killed; otherwise when a worker has
+        halted the run. With an `admission` the guard can `reserve`; they and `limits` name the payer.
         `on_unwatched` counts instead of that of the listener.
         Raises `InvalidSettings` for the settings of a shadow, whose halts stop nothing.
         """

@@ -16,7 +16,9 @@ from typing import Annotated, Final
 import msgspec
 import xxhash
 
+from streamproc.core.session_tree import SessionTree, TreeEntry
 from streamproc.core.signals.spend import SPEND_MAX
+from streamproc.core.tree_step import step_tree
 from streamproc.model.wire import WIRE_VERSION, BudgetReached
 
 ACCOUNT_VERSION: Final = 1
@@ -36,6 +38,7 @@ WINDOWS: Final = {
 AMOUNT_MAX: Final = 2**53  # the largest amount in an event
 TOTAL: Final = "total"  # the window of a session: its whole lifetime
 UNITS: Final = ("tokens", "micro_usd")
+TREE: Final = "tree"  # the kind of account that is the tree of a session's runs
 
 EXCEEDED: Final = "exceeded"
 REJECTED: Final = "rejected"
@@ -89,10 +92,11 @@ class Statement(msgspec.Struct, array_like=True):
     """A record of the spend topic: entries of one account from one partition of the turns topic, in log order."""
 
     version: int
-    account: str  # `session:NAME`, `user:TENANT/NAME` or `tenant:NAME`
+    account: str  # `session:NAME`, `user:TENANT/NAME`, `tenant:NAME` or `tree:PROOF/SESSION`
     source: Whole  # the partition
     payers: list[AccountRef]
     entries: list[SpendEntry]
+    tree: list[TreeEntry] = []  # of a tree, which has no other entries
 
 
 class SpendWindow(msgspec.Struct, array_like=True):
@@ -120,6 +124,7 @@ class Account(msgspec.Struct, array_like=True):
     runs: dict[str, int] = {}  # active runs with their partitions, least recent first
     evicted: int = 0  # runs dropped for want of space
     offset: int = -1  # of the last statement applied; -1: statements are not on Kafka
+    tree: SessionTree | None = None  # only of a `tree:` account
 
 
 def step_account(account: Account, statement: Statement) -> list[tuple[int, BudgetReached]]:
@@ -131,6 +136,12 @@ def step_account(account: Account, statement: Statement) -> list[tuple[int, Budg
     kind = statement.account.partition(":")[0]
     booked = last = account.applied.get(statement.source, -1)
     reached: list[tuple[int, BudgetReached]] = []
+    for member in statement.tree:
+        if 0 <= member.offset <= last:
+            continue
+        last = max(last, member.offset)
+        account.tree = account.tree or SessionTree()
+        reached += step_tree(account.tree, statement.account, statement.source, member)
     for entry in statement.entries:
         if entry.offset <= last:
             continue
@@ -173,7 +184,7 @@ def _book(account: Account, kind: str, entry: SpendEntry) -> None:
             window.unpriced -= unpriced
 
 
-_WINDOWS_OF: Final = {"session": (TOTAL, "burn"), "user": tuple(WINDOWS), "tenant": tuple(WINDOWS)}
+_WINDOWS_OF: Final = {"session": (TOTAL, "burn"), "user": tuple(WINDOWS), "tenant": tuple(WINDOWS), TREE: ()}
 
 
 def _hop(hops: list[list[int]], number: int) -> list[int]:
@@ -334,6 +345,17 @@ def load_account(raw: bytes) -> Account:
         raise msgspec.DecodeError(str(error)) from None
 
 
+def tree_name(session: str, proof: int) -> str:
+    """Return the name of the account of a session's tree; the proof that its runs carry comes first, so no name of a
+    session leads to another tree."""
+    return f"{TREE}:{f'{proof:016x}' if proof else ''}/{session}"
+
+
+def session_of(account: str) -> str:
+    """Return the session that an account or a tree is of."""
+    return account.partition("/")[2] if account.startswith(f"{TREE}:") else account.partition(":")[2]
+
+
 def write_statement(statement: Statement) -> bytes:
     """Return the statement as one line of JSON."""
     return _statement_encoder.encode(statement)
@@ -345,6 +367,9 @@ def read_statement(raw: bytes) -> Statement:
         statement = _statement_decoder.decode(raw)
     except (UnicodeDecodeError, RecursionError) as error:
         raise msgspec.DecodeError(str(error)) from None
-    if statement.account.partition(":")[0] not in _WINDOWS_OF:
+    kind = statement.account.partition(":")[0]
+    if kind not in _WINDOWS_OF:
         raise msgspec.ValidationError(f"account: {statement.account[:80]!r} is no {', '.join(_WINDOWS_OF)}")
+    if (kind == TREE and statement.entries) or (kind != TREE and statement.tree):
+        raise msgspec.ValidationError(f"account: {statement.account[:80]!r} has entries of another kind")
     return statement

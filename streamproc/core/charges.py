@@ -6,9 +6,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from streamproc.core.accounts import ACCOUNT_VERSION, TOTAL, AccountRef, Mark, SpendEntry, Statement, closes_session
+from streamproc.core.accounts import (
+    ACCOUNT_VERSION,
+    TOTAL,
+    AccountRef,
+    Mark,
+    SpendEntry,
+    Statement,
+    closes_session,
+    tree_name,
+)
 from streamproc.core.run_state import RunState
 from streamproc.core.scope import short_name
+from streamproc.core.session_tree import TreeEntry, TreeRules
 from streamproc.model.wire import Usage
 
 SESSION_BUDGETS: Final = (("tokens", "maxSessionTokens"), ("micro_usd", "maxSessionCostUsd"))
@@ -25,11 +35,13 @@ class AccountRules:
     users: dict[str, Sequence[Mark]] | None = None  # by user: limits that replace those of `user`
     tenant: Sequence[Mark] = ()
     percents: Sequence[int] = ()  # marks of the rungs of users and tenants
+    tree: TreeRules | None = None  # of the runs of a session; None: nothing watches them
 
     @property
     def needed(self) -> bool:
         """Whether all runs are charged. Runs that name a session always are."""
-        return bool(self.session or self.user or self.users or self.tenant)
+        limited = self.tree is not None and self.tree.limits
+        return bool(self.session or self.user or self.users or self.tenant or limited)
 
 
 NO_ACCOUNTS: Final = AccountRules()
@@ -55,6 +67,9 @@ class Charge:
     first: bool  # the first charge of the run
     left: bool  # the run has finished
     offset: int  # of the event in its log
+    proof: int = 0  # that it belongs to its session
+    member: TreeEntry | None = None  # what the tree of its session learns of this event
+    spends: bool = True  # False: only the tree learns of it
 
 
 def charge(
@@ -68,7 +83,7 @@ def charge(
         micro_usd, unpriced = usage.cost_usd_micro or 0, int(usage.cost_usd_micro is None and tokens > 0)
     return Charge(
         run_id, run.scope.session, run.scope.user, run.scope.tenant, run.scope.child, run.scope.budgets, rules,
-        run.at_ms, tokens, micro_usd, unpriced, first, left, offset,
+        run.at_ms, tokens, micro_usd, unpriced, first, left, offset, run.scope.proof,
     )  # fmt: skip
 
 
@@ -88,10 +103,16 @@ def closes_own_session(run: RunState, rules: AccountRules) -> bool:
 
 
 def statements(charges: Iterable[Charge], source: int) -> list[Statement]:
-    """Return the charges of one partition, in log order, as one statement for each account."""
+    """Return the charges of one partition, in log order, as one statement for each account, and for each tree."""
     found: dict[str, Statement] = {}
     payers: dict[tuple[str, str], int] = {}
+    trees: dict[str, Statement] = {}
     for one in charges:
+        if one.member is not None:
+            tree = tree_name(one.session or short_name(one.run_id), one.proof)
+            trees.setdefault(tree, Statement(ACCOUNT_VERSION, tree, source, [], [])).tree.append(one.member)
+        if not one.spends:
+            continue
         for account_of in (_session, _user, _tenant):
             account, marks, declared, percents = account_of(one)
             if not account:
@@ -110,7 +131,7 @@ def statements(charges: Iterable[Charge], source: int) -> list[Statement]:
             statement.entries.append(
                 SpendEntry(index, one.offset, one.at_ms, one.tokens, one.micro_usd, one.unpriced, one.first, one.left)
             )
-    return list(found.values())
+    return [*found.values(), *trees.values()]
 
 
 Paid = tuple[str, Sequence[Mark], Sequence[Mark], Sequence[int]]

@@ -17,12 +17,13 @@ from streamproc.core.accounts import CLOSED
 from streamproc.core.board.change import BoardChange
 from streamproc.core.board.holds import settle, stall, start_task
 from streamproc.core.board.transitions import apply_event
-from streamproc.core.charges import SESSION_BUDGETS, Charge, charge, closes_own_session
+from streamproc.core.charges import Charge, charge, closes_own_session
 from streamproc.core.deadlines import Due, next_due
 from streamproc.core.decide import decide, iterations_max
 from streamproc.core.decision import Decision, Finding, Level
 from streamproc.core.episodes import admit
 from streamproc.core.marks import InForce
+from streamproc.core.membership import name_session, tell_tree
 from streamproc.core.names import Names
 from streamproc.core.noted_events import LATE, NOTED
 from streamproc.core.observer import observe_turn
@@ -33,9 +34,8 @@ from streamproc.core.records import Values, ccall, cclass, cfunc, final, i64, u6
 from streamproc.core.refusal import KNOWN, STRANGER, is_stranger, refuse_command
 from streamproc.core.resume import pass_probation, restart_counts, resume, strictly
 from streamproc.core.rules import OnFault, Pairs, Rules, RulesOf
-from streamproc.core.run_scope import change_scope, declare_budgets, set_scope, settle_tier
+from streamproc.core.run_scope import declare_budgets, set_scope, settle_tier
 from streamproc.core.run_state import UNBOUND, RunState, reset_run
-from streamproc.core.scope import short_name
 from streamproc.core.signals.open_turns import start_turn
 from streamproc.core.signals.task_tokens import drop_oldest, grant_tokens
 from streamproc.core.status import status_of
@@ -124,6 +124,8 @@ class Engine:
         except BaseException:
             self.states.drop()  # the object holds no state any more
             raise
+        if run.charged and (decisions or self.charges):
+            tell_tree(run, event, decisions, self.charges, self.rules_of(run).accounts, self.position)
         return Outcome(self.states.close(run), decisions, self.charges, self.refused)
 
     def skip(self, state: Held, position: i64) -> Held:
@@ -325,8 +327,7 @@ class Engine:
         declare_budgets(run, event.budgets, rules := self.rules_of(run))
         if event.task_id:
             start_task(run, event.task_id, rules.board, self.tag)
-        if not run.scope.session and any(name in run.scope.budgets for _, name in SESSION_BUDGETS):
-            change_scope(run, session=short_name(event.run_id))  # the root run names its session
+        name_session(run, event)
         if run.scope.session or rules.switches.accounts_needed:
             self._charge(run, event.run_id, None)
         return self._declared(run, event)
@@ -343,8 +344,7 @@ class Engine:
         return self._ask_about(run, event, kind.STARTED)
 
     def _charge(self, run: RunState, run_id: str, usage: Usage | None, *, left: bool = False) -> None:
-        accounts = self.rules_of(run).accounts
-        self.charges.append(charge(run, run_id, accounts, usage, self.position, left=left))
+        self.charges.append(charge(run, run_id, self.rules_of(run).accounts, usage, self.position, left=left))
 
     def _account_reached(self, run: RunState, event: BudgetReached) -> list[Decision]:
         run.session_closed = run.session_closed or (event.account.startswith("session:") and event.rung in CLOSED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from streamproc.core.accounts import Account, step_account
@@ -41,7 +42,9 @@ class LocalAccounts:
 
     def _book(self, charges: list[Charge]) -> list[Decision]:
         found: list[Decision] = []
-        for statement in statements(charges, 0):
+        due = deque(statements(charges, 0))
+        while due:
+            statement = due.popleft()
             account = self.known.pop(statement.account, None) or Account()
             self.known[statement.account] = account
             self.changed.add(statement.account)
@@ -51,5 +54,7 @@ class LocalAccounts:
                 self.changed.discard(oldest)
             for _, reached in step_account(account, statement):
                 if self._runs.read(reached.run_id) is not None:
-                    found += self._runs.step(reached.run_id, reached, reached.at).decisions
+                    outcome = self._runs.step(reached.run_id, reached, reached.at)
+                    found += outcome.decisions
+                    due += statements(outcome.charges, 0)  # a halt of the run concerns its tree
         return found

@@ -11,7 +11,6 @@ commands that are not newer are refused from then on.
 
 from __future__ import annotations
 
-from hashlib import sha256
 from typing import Final
 
 from xxhash import xxh3_64_intdigest
@@ -19,6 +18,7 @@ from xxhash import xxh3_64_intdigest
 from streamproc.core.escalation import hash_id
 from streamproc.core.records import TAG
 from streamproc.core.run_state import UNBOUND, RunState
+from streamproc.core.scope import hash_token
 from streamproc.errors import Problem
 from streamproc.model.log_time import AT_MS_MAX
 from streamproc.model.wire import BudgetReached, Deadline, Event, HaltAcknowledged, OperatorResume, OperatorStop
@@ -48,15 +48,10 @@ def is_stranger(run: RunState, event: Event) -> bool:
     """Whether an event lacks the token of its run. The first event of a run binds the run, or leaves it unbound."""
     if isinstance(event, EXEMPT):
         return False
-    owner = _owner(event.token) if event.token else UNBOUND
+    owner = hash_token(event.token) | UNBOUND << 1 if event.token else UNBOUND
     if not run.owner:
         run.owner = owner
     return owner != run.owner
-
-
-def _owner(token: str) -> int:
-    """Return a token as a state holds it: 63 bits of its SHA-256, above those with a meaning of their own."""
-    return int.from_bytes(sha256(token.encode("utf-8", "surrogatepass")).digest()[:8]) >> 1 | UNBOUND << 1
 
 
 def refuse_command(run: RunState, event: Event) -> Problem | None:

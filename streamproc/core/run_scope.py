@@ -13,7 +13,7 @@ import msgspec
 
 from streamproc.core.rules import Rules
 from streamproc.core.run_state import RunState
-from streamproc.core.scope import BUDGET_BITS, short_name
+from streamproc.core.scope import BUDGET_BITS, hash_token, short_name
 from streamproc.model.budgets import declared
 from streamproc.model.wire import Event
 
@@ -32,8 +32,12 @@ def set_scope(run: RunState, event: Event, rules_of: Callable[[RunState], Rules]
         session = short_name(event.session_id or event.parent_run_id)
     workflow, tenant, user = known.workflow or event.workflow, known.tenant or event.tenant, known.user or event.user
     child = known.child or bool(event.parent_run_id)
+    parent = known.parent or event.parent_run_id
+    proof = known.proof
+    if session != known.session or (event.session_token and not session):
+        proof = hash_token(event.session_token) if event.session_token else 0
     same = (workflow, tenant, user, session) == (known.workflow, known.tenant, known.user, known.session)
-    if same and not named and child == known.child:
+    if same and not named and (child, parent, proof) == (known.child, known.parent, known.proof):
         return
     change_scope(
         run,
@@ -42,6 +46,8 @@ def set_scope(run: RunState, event: Event, rules_of: Callable[[RunState], Rules]
         user=user,
         session=session,
         child=child,
+        parent=parent,
+        proof=proof,
         named_tier=known.named_tier or named,
     )
     if same and not named:

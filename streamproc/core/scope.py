@@ -5,6 +5,7 @@ Few scopes serve very many runs, so a scope is never changed in place: runs shar
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Final
 
 import msgspec
@@ -36,6 +37,8 @@ class Scope(msgspec.Struct, array_like=True, frozen=True):
     declared: int = 0  # budgets in force that the run declared itself, as bits (`BUDGET_BITS`)
     granted: int = 0  # budgets that an operator raised, likewise
     capped: int = 0  # budgets that the run declared above the policy's limit, likewise
+    parent: str = ""  # run that started it
+    proof: int = 0  # hash of the token of its session; 0: it has shown none
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -68,7 +71,7 @@ def kept_scope(scope: Scope) -> Scope:
     """Return what stays of a scope when the run id is used again."""
     return Scope(
         workflow=scope.workflow, tenant=scope.tenant, user=scope.user, named_tier=scope.named_tier,
-        session=scope.session, child=scope.child,
+        session=scope.session, child=scope.child, parent=scope.parent, proof=scope.proof,
     )  # fmt: skip
 
 
@@ -80,3 +83,8 @@ def capped_budgets(scope: Scope) -> list[str]:
 def short_name(name: str) -> str:
     """Return a session's name as a state holds it: long names as their hash."""
     return name if len(name) <= SESSION_NAME_MAX else xxhash.xxh3_64_hexdigest(name.encode("utf-8", "surrogatepass"))
+
+
+def hash_token(token: str) -> int:
+    """Return a token as states hold it: 63 bits of its SHA-256, so that a reader of states learns no token."""
+    return int.from_bytes(sha256(token.encode("utf-8", "surrogatepass")).digest()[:8]) >> 1

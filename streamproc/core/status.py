@@ -44,6 +44,8 @@ def status_of(run: RunState, run_id: str, halt: Decision | None, iterations_max:
         partition=run.partition,
         offset=run.offset,
         unpublished=is_unpublished(run),
+        session=run.scope.session or None,
+        parent_run_id=run.scope.parent or None,
     )
 
 

@@ -56,7 +56,7 @@ class AccountBudget(AccountDetector):
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         event = view.event
-        if not isinstance(event, BudgetReached) or event.account.startswith("session:"):
+        if not isinstance(event, BudgetReached) or not event.account.startswith(("user:", "tenant:")):
             return None
         owner, _, name = event.account.partition(":")
         span = _SPANS.get(event.window, event.window)

@@ -40,6 +40,13 @@ class RuleSettings(TypedDict, total=False):
     task_percents: list[int]  # levels of a task's tokens
     session_percents: list[int]  # levels of a session's budgets; without them no session has any
     account_percents: list[int]  # the same of users and tenants
+    tree_runs: list[int]  # levels of a session's tree (`session_tree.TreeRules.levels`), by what it counts
+    tree_alive: list[int]
+    tree_depth: list[int]
+    tree_births: list[int]
+    tree_same: list[int]
+    tree_pace: list[int]  # `TreeRules.pace`
+    tree_loops: list[int]  # `TreeRules.loops`
     every_error: bool  # failed calls and retryable errors are attempts as well
     edges_apart: bool  # news counts only for the edge that it came back on
     live_repeats_min: int  # when the unchanged or known answers of a poll are a repeat (`Rules.judge_poll`)

@@ -18,6 +18,7 @@ import msgspec
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from streamproc.core.decision import Decision
+from streamproc.core.scope import short_name
 from streamproc.fleet.command_events import ISSUED, REFUSED
 from streamproc.fleet.commands import Command, CommandFacts, CommandProgress, StopCounts, progress_of
 from streamproc.fleet.record_signing import read_decision, read_status, record_signer
@@ -55,6 +56,7 @@ class CommandAnswers:
         self._status = status
         self._at_work: set[str] | None = None
         self._stopped: set[str] = set()
+        self._later: set[str] = set()  # runs of a session that were born after the command
         self._consumer = consumer
         self._signer = record_signer(settings)
         self._facts = CommandFacts(run_status=_state_of(status))
@@ -100,8 +102,9 @@ class CommandAnswers:
             left = sorted(self._at_work - self._stopped)
             done = len(self._at_work) - len(left)
             counts = StopCounts(
-                expected=len(self._at_work), stopped=done, unclear=len(left), names=tuple(left[:SILENT_SHOWN])
-            )
+                expected=len(self._at_work), stopped=done, unclear=len(left), names=tuple(left[:SILENT_SHOWN]),
+                later=len(self._later) if self.command.session else None,
+            )  # fmt: skip
             self._facts = replace(self._facts, stops=counts)
 
     def _turn(self, record: Record) -> None:
@@ -135,6 +138,9 @@ class CommandAnswers:
             self._facts = replace(self._facts, decision=decision.message)
 
     def _run(self, record: Record) -> None:
+        if self.command.session:
+            self._member(record)
+            return
         if record.key != self.command.run_id.encode("utf-8", "surrogateescape"):
             return
         status = read_status(record.value)
@@ -147,6 +153,20 @@ class CommandAnswers:
         applied = place is not None and status.partition == place.partition and status.offset >= place.offset
         self._facts = replace(self._facts, run_status=_state_of(status), applied=self._facts.applied or applied)
 
+    def _member(self, record: Record) -> None:
+        """Read the status of a run, which may be one of the session: a halted one has stopped, whoever guards it."""
+        status, place = read_status(record.value), self.command.place
+        if status is None or not self._signer.accepts("runs", record, status.run_id):
+            return
+        if not in_session(status, self.command.session) or place is None or record.timestamp < place.at_ms:
+            return
+        if status.status != "running":
+            self._stopped.add(status.run_id)
+        if self._at_work is not None and status.run_id not in self._at_work and not status.unpublished:
+            self._later.add(status.run_id)
+            self._at_work.add(status.run_id)
+        self._count()
+
     def _dead_letter(self, record: Record) -> None:
         headers, place = dict(record.headers), self.command.place
         if place is None or not self.command.rule.event:
@@ -154,6 +174,11 @@ class CommandAnswers:
         source = tuple(headers.get(f"source.{name}", b"").decode("utf-8", "replace") for name in _SOURCE)
         if source == (place.topic, str(place.partition), str(place.offset)):
             self._facts = replace(self._facts, refused=headers.get("reason", b"").decode("utf-8", "replace"))
+
+
+def in_session(status: RunStatus, session: str) -> bool:
+    """Return whether a run belongs to a session. A run that names none is the root of its own."""
+    return short_name(session) == (status.session or short_name(status.run_id))
 
 
 def _state_of(status: RunStatus | None) -> str:
@@ -168,13 +193,14 @@ async def follow_command(
     """Yield what reads the answers to a command that was sent: it begins a little before that. `status` is the last
     known one of its run. Raises `Unavailable`."""
     counts = await topics.partitions(settings)
-    roles = (
+    roles: tuple[str, ...] = (
         ("control", "runs", "dead-letter")
         if command.run_id
         else ("control", "turns")
         if command.stops
         else ("control",)
     )
+    roles += ("runs",) if command.session else ()
     names = [settings.topic(role) for role in roles]  # those that an ACL hides are left out
     places = [TopicPartition(name, number) for name in names for number in range(counts.get(name, 0))]
     async with open_consumer(settings) as consumer:

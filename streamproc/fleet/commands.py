@@ -71,6 +71,11 @@ class Command:
         return self.scope.removeprefix("run:") if self.scope.startswith("run:") else ""
 
     @property
+    def session(self) -> str:
+        """The session that it is about; empty if it is about something else."""
+        return self.scope.removeprefix("session:") if self.scope.startswith("session:") else ""
+
+    @property
     def target(self) -> str:
         """Whom it is about, for people."""
         return FleetCommand(w=1, id=self.id, status="STOP", scope=self.scope, at=0).target
@@ -94,6 +99,8 @@ class StopCounts:
     unclear: int = 0
     """Runs of which this reader cannot tell which of the two it is."""
     names: tuple[str, ...] = ()
+    later: int | None = None
+    """Runs of a session that were born after the command, and are among those that are expected; None: not counted."""
 
     @property
     def complete(self) -> bool:
@@ -108,6 +115,8 @@ class StopCounts:
                 parts.append(f"{grouped(count)} {_do(count)} {what}: {', '.join(self.names)}{more}")
         if self.mute:
             parts.append(f"{grouped(self.mute)} {_do(self.mute)} not report")
+        if self.later is not None:
+            parts.append(f"{grouped(self.later) if self.later else 'none'} born later")
         return "; ".join(parts)
 
 
@@ -261,8 +270,10 @@ def read_grant(amounts: Mapping[str, object]) -> dict[str, Any]:
     return grant
 
 
-def read_scope(user: str, tenant: str) -> str:
-    """Return the scope of a user, a tenant, or the user of a tenant. Raises `InvalidEvent`."""
+def read_scope(user: str, tenant: str, session: str = "") -> str:
+    """Return the scope of a session, a user, a tenant, or the user of a tenant. Raises `InvalidEvent`."""
+    if session:
+        return scope_of("session", session)
     if user and tenant:
         return scope_of("user", user, tenant)
     return scope_of("user", user) if user else scope_of("tenant", tenant)

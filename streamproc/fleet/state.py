@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from streamproc.core.scope import short_name
 from streamproc.errors import InvalidEvent, Problem
 from streamproc.model.fleet_command import FLEET, FleetCommand, Status
 from streamproc.model.newest import Newest
@@ -21,7 +22,8 @@ class Fleet:
         self.users: dict[str, FleetCommand] = {}
         self.tenants: dict[str, FleetCommand] = {}
         self.members: dict[tuple[str, str], FleetCommand] = {}
-        """The kills in force, by user, by tenant, and by user and tenant."""
+        self.sessions: dict[str, FleetCommand] = {}
+        """The kills in force, by user, by tenant, by user and tenant, and by session."""
         self._latest: dict[str, FleetCommand] = {}
         self._ids: Newest[str, None] = Newest(IDS_MAX)
 
@@ -42,22 +44,23 @@ class Fleet:
 
     @property
     def kills(self) -> bool:
-        """Whether the kill of a user or tenant is in force."""
-        return bool(self.users or self.tenants or self.members)
+        """Whether the kill of a user, tenant or session is in force."""
+        return bool(self.users or self.tenants or self.members or self.sessions)
 
     def latest(self, scope: str) -> FleetCommand | None:
         """Return the latest command of a scope."""
         return self._latest.get(scope)
 
-    def stopping(self, user: str = "", tenant: str = "") -> FleetCommand | None:
-        """Return the command that stops a run of this user and tenant; None if there is none."""
+    def stopping(self, user: str = "", tenant: str = "", session: str = "") -> FleetCommand | None:
+        """Return the command that stops a run of this user, tenant and session; None if there is none."""
         if self.stopped:
             return self.command
-        return self.killing(user, tenant)
+        return self.killing(user, tenant, session)
 
-    def killing(self, user: str, tenant: str) -> FleetCommand | None:
-        """Return the command that kills the runs of this user or tenant; None if there is none."""
-        return self.users.get(user) or self.tenants.get(tenant) or self.members.get((user, tenant))
+    def killing(self, user: str, tenant: str, session: str = "") -> FleetCommand | None:
+        """Return the command that kills the runs of this user, tenant or session; None if there is none."""
+        killed = self.users.get(user) or self.tenants.get(tenant) or self.members.get((user, tenant))
+        return killed or (self.sessions.get(short_name(session)) if session else None)
 
     def apply(self, command: FleetCommand) -> bool:
         """Apply a verified command. Returns False for a duplicate.
@@ -77,22 +80,30 @@ class Fleet:
             self._evict(next(scope for scope in self._latest if scope != FLEET))
         if command.part == FLEET:
             self.command = command
-        elif command.part != "run":  # the kill of a run acts once; kills of users and tenants stand until cleared
+        elif command.part != "run":  # the kill of a run acts once; others stand until cleared
             self._lift(command)
             if command.status == "STOP" and command.member:
                 self.members[command.user, command.tenant] = command
             elif command.status == "STOP":
-                (self.users if command.part == "user" else self.tenants)[command.name] = command
+                self._kills_of(command)[_key(command)] = command
         return True
 
     def _lift(self, command: FleetCommand) -> None:
-        """Remove the kill of a command's user, tenant or member."""
+        """Remove the kill of a command's user, tenant, session or member."""
         if command.member:
             self.members.pop((command.user, command.tenant), None)
         else:
-            (self.users if command.part == "user" else self.tenants).pop(command.name, None)
+            self._kills_of(command).pop(_key(command), None)
+
+    def _kills_of(self, command: FleetCommand) -> dict[str, FleetCommand]:
+        return {"user": self.users, "tenant": self.tenants, "session": self.sessions}[command.part]
 
     def _evict(self, scope: str) -> None:
         gone = self._latest.pop(scope)
         if gone.part != "run":
             self._lift(gone)
+
+
+def _key(command: FleetCommand) -> str:
+    """Return the name by which the kill of a command is found: that of a session as states of runs hold it."""
+    return short_name(command.name) if command.session else command.name

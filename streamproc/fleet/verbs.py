@@ -9,7 +9,7 @@ from typing import Final
 from streamproc.model.fleet_command import FLEET, MEMBER, Status
 
 RUN: Final = frozenset({"run"})
-MANY: Final = frozenset({"user", "tenant", MEMBER})
+MANY: Final = frozenset({"user", "tenant", "session", MEMBER})
 WHOLE: Final = frozenset({FLEET})
 
 

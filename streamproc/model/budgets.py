@@ -52,6 +52,11 @@ BUDGETS: Final = (
     Budget("maxSessionTokens", "tokens", (), "tokens of a session, over all its runs"),
     Budget("maxSessionCostUsd", "micro_usd", ("maxSessionCost",), "cost of a session, over all its runs, in USD"),
     Budget("maxRuntimeMs", "ms", ("timeoutMs",), "wall clock of a run"),
+    Budget("maxSessionRuns", "runs", (), "runs born in a session"),
+    Budget("maxConcurrentRuns", "runs", (), "runs of a session that are alive at once"),
+    Budget("maxDepth", "levels", (), "levels of child runs below the root of a session"),
+    Budget("maxSpawnsPerMinute", "runs", ("maxBirthsPerMinute",), "runs born in a session within a minute"),
+    Budget("maxSameChildren", "runs", (), "runs of a session that are started with the same prompt"),
     *(
         Budget(account_budget(owner, unit, window), unit, (), f"{what} of a {owner}'s runs within {span}", None, False)
         for owner in ("user", "tenant")

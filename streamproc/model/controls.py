@@ -183,12 +183,16 @@ class ControlEvidence(PublishedRecord, kw_only=True, frozen=True):
             "detector (its parameters), hard_cap"
         ),
     ] = None
-    unit: Annotated[str | None, about("turns, iterations, ms, micro_usd, tokens")] = None
+    unit: Annotated[str | None, about("turns, iterations, ms, micro_usd, tokens, or what a session's tree counts")] = (
+        None
+    )
     rung: Annotated[str | None, about("the level of a budget's escalation, such as restrict")] = None
     account: Annotated[str | None, about("whose budget: session:ID, user:ID or tenant:ID")] = None
     window: Annotated[str | None, about("total, or the last hour, day or month")] = None
     per_minute: Annotated[int | None, about("current rate of spending, in `unit`")] = None
     unpriced: Annotated[int | None, about("turns without a known price; `used` lacks their cost")] = None
+    about: Annotated[str | None, about("the run of the session that it is about, such as a halted child")] = None
+    runs: Annotated[list[str] | None, about("other runs of the session: siblings that have finished")] = None
     by: Annotated[str | None, about("who issued the command")] = None
     reason: Annotated[str | None, about("the reason of a command, or why a deliberation stops")] = None
     grant: Annotated[dict[str, int] | None, about("amounts added to budgets, in their units")] = None
@@ -375,6 +379,10 @@ class RunStatus(PublishedRecord, kw_only=True, frozen=True):
     unpublished: Annotated[bool, about("whether only commands name this run: no publisher has sent an event of it")] = (
         False
     )
+    session: Annotated[
+        str | None, about("session that it belongs to; none: it is the root of its own, if it has children")
+    ] = None
+    parent_run_id: Annotated[str | None, about("run that started it")] = None
 
 
 def read_control(raw: bytes | str, traceparent: str = "") -> ControlEvent:

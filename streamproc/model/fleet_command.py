@@ -19,7 +19,7 @@ BY_MAX: Final = 128  # characters, as for every other name of a scope
 WHY_MAX: Final = 500  # characters: every message about the command contains it
 
 MEMBER: Final = "member"  # a user of one tenant
-SCOPE: Final = r"^(fleet$|user:.|tenant:.|member:[^/]+/[^/]+$|run:.)"
+SCOPE: Final = r"^(fleet$|user:.|tenant:.|session:.|member:[^/]+/[^/]+$|run:.)"
 SCOPE_MAX: Final = 800  # characters: a user and a tenant of 128 each, with their separators escaped
 
 SHOWN_MAX: Final = 200  # characters of an unusable value that an error shows
@@ -40,8 +40,8 @@ def _unescape(name: str) -> str:
 
 
 class FleetCommand(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """A command to a scope: the fleet, a user, a tenant, a member (``member:TENANT/USER``: the user of one tenant) or a
-    run.
+    """A command to a scope: the fleet, a user, a tenant, a member (``member:TENANT/USER``: the user of one tenant), a
+    session or a run.
 
     `at` is the issuer's clock in epoch milliseconds; `issuer` names the key of `signature` (hex). `since` is the `at`
     of the command that this one issues again; 0 if it is a new one.
@@ -72,12 +72,12 @@ class FleetCommand(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True
 
     @property
     def part(self) -> str:
-        """The kind of scope: ``fleet``, ``user``, ``tenant``, ``member`` or ``run``."""
+        """The kind of scope: ``fleet``, ``user``, ``tenant``, ``member``, ``session`` or ``run``."""
         return self.scope.partition(":")[0]
 
     @property
     def name(self) -> str:
-        """The name of the user, tenant or run, or ``TENANT/USER`` of a member; empty for the fleet."""
+        """The name of the user, tenant, session or run, or ``TENANT/USER`` of a member; empty for the fleet."""
         return self.scope.partition(":")[2]
 
     @property
@@ -94,6 +94,11 @@ class FleetCommand(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True
     def tenant(self) -> str:
         """The tenant whose runs the command is about; empty for any."""
         return self.name if self.part == "tenant" else _unescape(self.name.partition("/")[0]) if self.member else ""
+
+    @property
+    def session(self) -> str:
+        """The session whose runs the command is about; empty for any."""
+        return self.name if self.part == "session" else ""
 
     @property
     def target(self) -> str:

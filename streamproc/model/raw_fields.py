@@ -226,6 +226,7 @@ class RawEvent(Model):
     parent_run_id: Name = ""
     labels: Labels | None = Field(None, description="copied to the control event, never interpreted")
     token: ScopeName = Field("", description="shows that the event comes from the run's own publishers, if it is bound")
+    session_token: ScopeName = Field("", description="shows that the run belongs to its session, if its runs show that")
 
     @property
     def unknown_fields(self) -> tuple[str, ...]:

@@ -59,7 +59,8 @@ PUBLISHER_HEADER: Final = "publisher"  # of a record: who published it, by its o
 class Event(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="type"):
     """Fields that every event of a run may carry. The scope is normally sent once, on ``run.started``.
 
-    `token` shows that an event comes from the publishers of its run, if the run is bound to one (`core.refusal`).
+    `token` shows that an event comes from the publishers of its run, if the run is bound to one (`core.refusal`), and
+    `session_token` that the run belongs to its session (`core.session_tree`).
     """
 
     type: ClassVar[str] = ""  # of each kind: its tag
@@ -80,6 +81,7 @@ class Event(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="type"):
     parent_run_id: Name = ""
     labels: Annotated[dict[str, str], Pairs] | None = None
     token: Scope = ""
+    session_token: Scope = ""
 
 
 class Turn(Event, tag="turn", kw_only=True, omit_defaults=True):
@@ -184,7 +186,9 @@ class HaltAcknowledged(Event, tag="halt.acknowledged", kw_only=True, omit_defaul
 class BudgetReached(Event, tag="budget.reached", kw_only=True, omit_defaults=True):
     """An account that this run spends from has reached a mark of its budget. Published by workers to the run's log.
 
-    `account` is ``session:ID``, ``user:ID`` or ``tenant:ID``; amounts are in `unit`, ``tokens`` or ``micro_usd``.
+    `account` is ``session:ID``, ``user:ID`` or ``tenant:ID``; amounts are in `unit`, ``tokens`` or ``micro_usd``. Or it
+    is ``tree:PROOF/ID``, the runs of a session (`core.session_tree`): `about` is the run that it concerns, `runs` are
+    others, and `reason` is the code of the detector that halted it.
     """
 
     account: Name = ""
@@ -196,6 +200,9 @@ class BudgetReached(Event, tag="budget.reached", kw_only=True, omit_defaults=Tru
     since_ms: int = 0
     per_minute: Count = 0
     unpriced: Count = 0
+    about: Name = ""
+    runs: Annotated[tuple[Name, ...], Batch] = ()
+    reason: Scope = ""
 
 
 class TurnStarted(Event, tag="turn.started", kw_only=True, omit_defaults=True):

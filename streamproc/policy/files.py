@@ -69,6 +69,7 @@ class Overlay(BaseModel):
     budgets: dict[str, Any] = {}
     actions: dict[str, Action] = {}
     on_stall: str | None = None
+    children: Literal["stop", "finish", "continue"] | None = Field(None, exclude_if=_unset)
     suggested_actions: list[Action] | None = Field(None, exclude_if=_unset)
     lower_is_better: list[str] | None = None
     board: BoardSetting | None = None

@@ -14,6 +14,7 @@ from typing import Any, Final
 import orjson
 import xxhash
 
+from streamproc.core import session_tree as tree
 from streamproc.core.accounts import TOTAL, UNITS, WINDOWS, Mark
 from streamproc.core.board.config import BoardConfig
 from streamproc.core.charges import SESSION_BUDGETS, AccountRules
@@ -21,6 +22,7 @@ from streamproc.core.decision import PolicyRef, hex16
 from streamproc.core.engine import Engine
 from streamproc.core.prices import Price
 from streamproc.core.rules import Rules
+from streamproc.core.session_tree import TreeRules
 from streamproc.core.signals.novelty import Gate, Gates
 from streamproc.core.tiers import TierRules
 from streamproc.detectors import DETECTORS
@@ -130,7 +132,7 @@ class Policy:
         overridable: set[str] = set()
         actions: dict[str, str] = {}
         prices: dict[str, Price] = {}
-        on_stall, suggested = "switch_to_interactive", list[str]()
+        on_stall, children, suggested = "switch_to_interactive", tree.FINISH, list[str]()
         lower: list[str] = []
         board: dict[str, Any] = {}
         for overlay in overlays:
@@ -141,7 +143,7 @@ class Policy:
             overridable = (overridable - own_budgets.keys()) | _overridable(overlay)
             actions |= overlay.actions
             prices |= {model: price_of(price) for model, price in overlay.prices.items()}
-            on_stall = overlay.on_stall or on_stall
+            on_stall, children = overlay.on_stall or on_stall, overlay.children or children
             suggested = suggested if overlay.suggested_actions is None else [*overlay.suggested_actions]
             board = merge_board(board, overlay.board)
             lower = overlay.lower_is_better if overlay.lower_is_better is not None else lower
@@ -154,6 +156,7 @@ class Policy:
             "overridable": sorted(overridable),
             "actions": actions,
             "on_stall": on_stall,
+            "children": children,
             "suggested_actions": suggested,
             "lower_is_better": lower,
             "board": board,
@@ -184,6 +187,7 @@ class Policy:
         gates = {catalogue[code].gated: Gate(one.gate) for code, one in own.items() if catalogue[code].gated}
         budgets = _with_lower(found["budgets"], settings.pop("budgets", {}))
         percents = settings.pop("session_percents", ()), settings.pop("account_percents", ())
+        tree = _tree_rules(found, settings)
         return Rules(
             self.ref,
             [(catalogue[code], one) for code, one in own.items()],
@@ -193,7 +197,7 @@ class Policy:
             actions=found["actions"],
             lower_is_better=frozenset(found["lower_is_better"]),
             prices=found["prices"],
-            accounts=self._accounts(found, *percents),
+            accounts=self._accounts(found, *percents, tree),
             gates=Gates(**gates),
             overridable=frozenset(found["overridable"]),
             tiers=self.tiers,
@@ -216,7 +220,14 @@ class Policy:
             limits[owner] = {window: limit for window, limit in periods.items() if limit}
         return {level: limit for level, limit in limits.items() if limit}
 
-    def _accounts(self, found: dict[str, Any], session: Sequence[int], account: Sequence[int]) -> AccountRules:
+    def births(self, workflow: str = "", tenant: str = "", tier: str = "") -> dict[str, int]:
+        """Return the limits of a scope on the runs of a session, for `Admission(births=…)`."""
+        budgets = self.effective(workflow, tenant, tier)["budgets"]
+        return {name: budgets[name] for name in tree.BUDGETS.values() if name in budgets}
+
+    def _accounts(
+        self, found: dict[str, Any], session: Sequence[int], account: Sequence[int], tree: TreeRules
+    ) -> AccountRules:
         """Return the limits for sessions, and for users and tenants; each has none without percentages."""
         budgets = found["budgets"]
         users: dict[str, dict[str, int]] = {}
@@ -231,6 +242,7 @@ class Policy:
             users={name: _marks("user", own) for name, own in users.items()} if account else None,
             tenant=_marks("tenant", budgets) if account else (),
             percents=account,
+            tree=tree,
         )
 
     def _overlays(self, workflow: str, tenant: str, tier: str, user: str) -> list[Overlay]:
@@ -242,6 +254,20 @@ class Policy:
         ]
         own = [layer.users[user].overlay for layer in self.layers if user in layer.users]
         return [*self.layers, *scoped, *own]
+
+
+def _tree_rules(found: dict[str, Any], settings: dict[str, Any]) -> TreeRules:
+    """Return the rules for the trees of sessions; takes the settings of their detectors."""
+    budgets, overridable = found["budgets"], found["overridable"]
+    levels = {unit: tuple(own) for unit in tree.BUDGETS if (own := settings.pop(f"tree_{unit}", ()))}
+    return TreeRules(
+        limits={unit: budgets[name] for unit, name in tree.BUDGETS.items() if unit in levels and name in budgets},
+        levels=levels,
+        overridable=[unit for unit, name in tree.BUDGETS.items() if name in overridable],
+        children=found["children"],
+        pace=settings.pop("tree_pace", []),
+        loops=settings.pop("tree_loops", []),
+    )
 
 
 def _values(overlay: Overlay) -> dict[str, int]:

@@ -5,10 +5,10 @@ the same partition of the turns topic. It publishes a `fleet.state` event for ev
 record, puts refused records into the dead-letter topic, and issues the standing command again if compaction would
 replace it by a refused record. Its progress is committed in a consumer group of its own, which has no members.
 
-A killed run, user or tenant becomes `operator.stop` events on the turns topic, in the partitions of the runs, and the
-engine halts on those. So the log shows why and when a run was halted, and a replay decides the same. Killing a run
-takes one event. Killing a user or tenant takes one for every run that is known when the command arrives, and one for
-every run that sends an event later and is not halted.
+A killed run, user, tenant or session becomes `operator.stop` events on the turns topic, in the partitions of the runs,
+and the engine halts on those. So the log shows why and when a run was halted, and a replay decides the same. Killing a
+run takes one event. Killing a user, tenant or session takes one for every run that is known when the command arrives,
+and one for every run that sends an event later and is not halted.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ class RunSummary(NamedTuple):
     over: bool
     user: str
     tenant: str
+    session: str
 
 
 def run_summaries(runs: Runs) -> Iterator[RunSummary]:
@@ -79,10 +80,12 @@ def run_summaries(runs: Runs) -> Iterator[RunSummary]:
         state = runs.decoded(key)
         if state is not None:
             over = state.halted >= 0 or state.finished
-            yield RunSummary(key, state.offset, over, state.scope.user, state.scope.tenant)
+            scope = state.scope
+            yield RunSummary(key, state.offset, over, scope.user, scope.tenant, scope.session or key.decode())
         elif (raw := runs.raw(key)) is not None and (known := peek_whole(raw)) is not None:
             head, scope = known
-            yield RunSummary(key, head.offset, head.halted >= 0 or head.finished, scope.user, scope.tenant)
+            over = head.halted >= 0 or head.finished
+            yield RunSummary(key, head.offset, over, scope.user, scope.tenant, scope.session or key.decode())
 
 
 class CommandOutcome(NamedTuple):
@@ -159,7 +162,7 @@ class FleetCommands:
 
     @property
     def killing(self) -> Fleet | None:
-        """The fleet, if a user or tenant of it is killed; None if no run has to be stopped."""
+        """The fleet, if a user, tenant or session of it is killed; None if no run has to be stopped."""
         return self.fleet if self.caught_up.is_set() and self.fleet.kills else None
 
     def stop_of(self, command: FleetCommand, run_id: str, event_id: str) -> OperatorStop:
@@ -288,7 +291,7 @@ class FleetCommands:
         await self._publisher.publish(partition, [OutgoingRecord("turns", key, encode(stop))])
 
     async def _stop_known(self, partition: int) -> None:
-        """Stop the runs of a partition whose user or tenant is killed."""
+        """Stop the runs of a partition whose user, tenant or session is killed."""
         fleet = self.killing
         if fleet is None:
             return
@@ -299,14 +302,16 @@ class FleetCommands:
                 await asyncio.sleep(0)  # let turns be processed in between
                 end_s = time.monotonic() + SLICE_S
             over = summary.over or not self._home.holds(summary.key, partition)
-            command = None if over else fleet.killing(summary.user, summary.tenant)
+            command = None if over else fleet.killing(summary.user, summary.tenant, summary.session)
             if command is not None:
                 stop = self.stop_of(command, summary.key.decode(), f"{command.id}@{summary.offset}")
                 outgoing.append(OutgoingRecord("turns", summary.key, encode(stop)))
         for first in range(0, len(outgoing), STOPS_AT_ONCE):
             await self._publisher.publish(partition, outgoing[first : first + STOPS_AT_ONCE])
         if outgoing:
-            log.warning("stopping %d runs of partition %d: their user or tenant is killed", len(outgoing), partition)
+            log.warning(
+                "stopping %d runs of partition %d: their user, tenant or session is killed", len(outgoing), partition
+            )
 
 
 def _reason(command: FleetCommand) -> str:

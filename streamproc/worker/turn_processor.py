@@ -271,8 +271,12 @@ class TurnProcessor:
     def _kill(
         self, state: RunState, event: Event, offset: int, fleet: Fleet, outgoing: list[OutgoingRecord]
     ) -> tuple[bytes, ...]:
-        """Stop a run whose user or tenant is killed, by an event in the log on which the engine decides."""
-        command = None if state.finished else fleet.killing(state.scope.user, state.scope.tenant)
+        """Stop a run whose user, tenant or session is killed, by an event in the log on which the engine decides."""
+        command = (
+            None
+            if state.finished
+            else fleet.killing(state.scope.user, state.scope.tenant, state.scope.session or event.run_id)
+        )
         if command is None or self._fleet_commands is None:
             return ()
         stop = self._fleet_commands.stop_of(command, event.run_id, f"{command.id}@{offset}")

@@ -8,6 +8,7 @@ import orjson
 
 from streamproc.detectors import MODULES
 from streamproc.detectors.base import Example
+from streamproc.model.budgets import find_budget
 
 START_MS: Final = 1_767_225_600_000
 CODES: Final = tuple(sorted(module.DETECTOR.code for module in MODULES))
@@ -28,8 +29,8 @@ def policy() -> dict[str, Any]:
     settings: dict[str, Any] = {"presets": ["standard"], "budgets": {}, "workflows": {}}
     for run_id, (_code, example) in stuck().items():
         for section, values in (example.policy or {}).items():
-            if section == "detectors":
-                settings["workflows"][run_id] = {section: values}
+            if section != "budgets" or all(find_budget(name).declarable for name in values):
+                settings["workflows"].setdefault(run_id, {})[section] = values
             else:
                 settings[section] |= values
     return settings
@@ -45,6 +46,12 @@ def lines(runs: dict[str, tuple[str, Example]]) -> list[bytes]:
 
 
 def timed(run_id: str, number: int, raw: dict[str, Any]) -> dict[str, Any]:
-    """Return a raw event with run id, event id, workflow and time."""
+    """Return a raw event with run id, event id, workflow and time. Other runs of the example have ids of their own."""
     event_id, at = f"{run_id}/{number}", START_MS + number * 1_000
-    return {"run_id": run_id, "event_id": event_id, "workflow": run_id, "at": at, **raw}
+    own = {name: f"{run_id}/{raw[name]}" for name in ("run_id", "parent_run_id", "session_id") if raw.get(name)}
+    return {"run_id": run_id, "event_id": event_id, "workflow": run_id, "at": at, **raw, **own}
+
+
+def example_of(run_id: str) -> str:
+    """Return the example that a run belongs to."""
+    return run_id.partition("/")[0]

@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from streamproc.model.controls import ControlEvent
-from tests.catalogue.examples import CODES, lines, policy, stuck
+from tests.catalogue.examples import CODES, example_of, lines, policy, stuck
 
 Controls = dict[str, list[ControlEvent]]
 
@@ -29,7 +29,7 @@ def scanned(tmp_path_factory: pytest.TempPathFactory) -> Controls:
     reported: Controls = defaultdict(list)
     for line in done.stdout.splitlines():
         control = ControlEvent.model_validate(orjson.loads(line))
-        reported[control.run_id].append(control)
+        reported[example_of(control.run_id)].append(control)
     return reported
 
 

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 
 from streamproc.client.admission.balances import REMEMBER_MS, AccountScope, AdmissionAccounts
 from streamproc.client.admission.limits import LEVELS, Limits, SpendingLimit
-from streamproc.client.admission.script import TEXT
+from streamproc.client.admission.script import ADMISSION
 from tests.client.ledger_model import Ledger, renews_ms
 
 CLOCK = 'redis.call("TIME")'
@@ -52,8 +52,10 @@ class ScriptWithClock:
         self.prefix = f"script-{uuid.uuid4().hex}"
         self._redis = connection
         self._clock = f"{self.prefix}:clock"
-        assert TEXT.count(CLOCK) == 1
-        self._script = connection.register_script(TEXT.replace(CLOCK, CONTROLLED_CLOCK % (self._clock, self._clock)))
+        assert ADMISSION.text.count(CLOCK) == 1
+        self._script = connection.register_script(
+            ADMISSION.text.replace(CLOCK, CONTROLLED_CLOCK % (self._clock, self._clock))
+        )
         self.set_clock(START_MS)
 
     def set_clock(self, ms: int) -> None:

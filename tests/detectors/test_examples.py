@@ -23,6 +23,7 @@ CODES = sorted(BY_CODE)
 SECTIONS = ("Sees", "Why", "False alarms", "Tuning", "Reference")
 RANK = {"info": 0, "warn": 1, "halt": 2}
 EXAMPLES_MIN = 2
+TREES = {code for code in CODES if code.startswith("TREE")}  # runs of one session, several in an example
 LEVELLED = ("BUDGET008", "BUDGET009", "BUDGET010")  # all levels, including the last, are `budget.level` events
 BOARD = {code for code in CODES if code != "BUDGET009" and BY_CODE[code].DETECTOR.kinds & kind.BOARD}
 FORCING = {"TASK001", "TASK008", "ERROR002", "STALL005"}  # these name the new status of the task
@@ -32,8 +33,13 @@ ADVICE: dict[str, tuple[str | None, ...]] = {  # actions of warnings
     "OPERATOR003": (None,), "BUDGET008": ("warn", "done_partial", "ask_human", "force_synthesis"),
     "BUDGET009": ("warn", "done_partial"),
 }  # fmt: skip
-OF_HALTED_RUNS = {"OPERATOR002", "OPERATOR003"}  # these need a run that another detector has halted
-ONLY_WARN = {"BUDGET011"}
+OF_HALTED_RUNS = {
+    "OPERATOR002",
+    "OPERATOR003",
+    "TREE007",
+    "TREE008",
+}  # these need a run that another detector has halted
+ONLY_WARN = {"BUDGET011", "TREE007"}
 
 
 def examples(kind: str) -> list[object]:
@@ -47,7 +53,7 @@ def examples(kind: str) -> list[object]:
 
 def controls(example: Example) -> list[ControlEvent]:
     monitor = Monitor(example.policy)
-    return [control for turn in example.turns for control in monitor.feed(turn, run_id="r")]
+    return [control for turn in example.turns for control in monitor.feed({"run_id": "r"} | turn)]
 
 
 def turn_of(control: ControlEvent) -> int:
@@ -69,7 +75,7 @@ def test_a_stuck_example_gets_its_decision_at_its_turn(code: str, example: Examp
     own = [(control.severity, turn_of(control)) for control in reported if control.code == code]
     assert own[-1] == (example.severity, example.at)
     # Besides its first finding, a rule reports refused moves, and a chain that stays blocked.
-    most = RANK[example.severity or ""] - (code not in BOARD)
+    most = RANK[example.severity or ""] - (code not in BOARD | TREES)
     assert all(RANK[severity] <= most for severity, _ in own[:-1])
     halts = [control.code for control in reported if control.halts and turn_of(control) < (example.at or 0)]
     assert halts == [] or code in OF_HALTED_RUNS
@@ -97,7 +103,9 @@ def test_a_decision_has_every_field_that_the_contract_promises(code: str, exampl
             assert control.action in ADVICE.get(control.code, ("warn",))
             continue
         assert control.type == (
-            "budget.level"
+            control.type
+            if control.code in TREES and control.type in ("budget.level", "delegation.rejected", "loop.halted")
+            else "budget.level"
             if control.code in LEVELLED
             else "run.timed_out"
             if control.code == "BUDGET006"
@@ -110,7 +118,7 @@ def test_a_decision_has_every_field_that_the_contract_promises(code: str, exampl
         if control.halt_reason not in ("budget_exceeded", "user_stop"):
             # A graph is wrong before the first turn, and a cycle of the board is not a turn.
             if control.code not in ("GRAPH001", "STALL006"):
-                began_before = control.code != "STALL007"  # it is about missing events after the last turn
+                began_before = control.code not in ("STALL007", "TREE006")  # not about turns
                 assert control.onset is not None
                 assert 0 <= control.onset <= turn_of(control) - began_before
             assert control.evidence.kind == BY_CODE[control.code].DETECTOR.name
@@ -127,8 +135,8 @@ def test_a_detector_has_examples_of_both_kinds(module: ModuleType) -> None:
         "halt" in limit.name and limit.default for limit in fields(module.DETECTOR.Limits)
     )
     by_board = module.DETECTOR.code.startswith("TASK")
-    by_budget = module.DETECTOR.code.startswith("BUDGET") and module.DETECTOR.code not in ONLY_WARN
-    may_halt = (can_halt and not by_board) or by_budget
+    by_budget = module.DETECTOR.code.startswith(("BUDGET", "TREE")) and module.DETECTOR.code not in ONLY_WARN
+    may_halt = (can_halt and not by_board and module.DETECTOR.code not in ONLY_WARN) or by_budget
     assert any(example.severity == "halt" for example in module.STUCK) == may_halt
 
 
@@ -150,7 +158,7 @@ def test_every_limit_is_a_whole_number_or_a_choice_with_a_default(module: Module
 
 def test_codes_have_the_form_of_the_catalogue_and_are_unique() -> None:
     assert len(BY_CODE) == len(MODULES)
-    assert all(re.fullmatch(r"(LOOP|STALL|ERROR|BUDGET|GRAPH|INFRA|TASK|OPERATOR)\d{3}", code) for code in CODES)
+    assert all(re.fullmatch(r"(LOOP|STALL|ERROR|BUDGET|GRAPH|INFRA|TASK|OPERATOR|TREE)\d{3}", code) for code in CODES)
     assert len({module.DETECTOR.name for module in MODULES}) == len(MODULES)
 
 

@@ -179,7 +179,7 @@ def test_every_text_field_of_the_raw_events_is_covered() -> None:
     for event in everything(PLANTED):
         raw = parse_raw(event)
         numbers = {"at", "seq", "type", "budgets", "usage", "round", "convergence", "consensus", "grant", "issuer",
-                   "signature", "token", "ui_touching", "count", "max_token_budget", "before_tokens",
+                   "signature", "token", "session_token", "ui_touching", "count", "max_token_budget", "before_tokens",
                    "after_tokens"}  # fmt: skip
         assert set(type(raw).model_fields) - raw.model_fields_set - numbers == set(), raw.type
 

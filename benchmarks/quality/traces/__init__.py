@@ -29,6 +29,7 @@ from benchmarks.quality.traces import (
     stagnation,
     talking,
     teamwork,
+    trees,
     unfinished,
     work,
 )
@@ -57,12 +58,13 @@ LOOPS: Final[tuple[Kind, ...]] = (
         for loop in module.KINDS
     ),
     *budgets.KINDS,
+    *trees.KINDS,
     *presets.KINDS,
 )  # fmt: skip
 HONEST: Final[tuple[Kind, ...]] = (
     work.plain_steps, work.talk, budgets.within_every_limit,
     *map(honest.around, (*honest.FRAGMENTS, *requests.FRAGMENTS, *teamwork.APART)), honest.mixed_day, honest.long_run,
-    *presets.HONEST,
+    *presets.HONEST, *trees.HONEST,
 )  # fmt: skip
 
 

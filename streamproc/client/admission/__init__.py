@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from streamproc.client.admission.admission import Admission, Payer
+from streamproc.client.admission.births import Birth
 from streamproc.client.admission.blocking import BlockingAdmission
 from streamproc.client.admission.reservation import Reservation
 
-__all__ = ["Admission", "BlockingAdmission", "Payer", "Reservation"]
+__all__ = ["Admission", "Birth", "BlockingAdmission", "Payer", "Reservation"]

@@ -10,10 +10,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, Literal, TypedDict, Unpack, get_args
 
 from streamproc.client.admission.balances import AccountScope, AdmissionAccounts, Balance
+from streamproc.client.admission.births import Birth, BirthFields, BirthLimits, read_births
 from streamproc.client.admission.limits import GivenLimits, Limits, read_limits
 from streamproc.client.admission.pending_settlements import PendingSettlement, PendingSettlements
 from streamproc.client.admission.reservation import Amounts, Hold, OnError, Reservation, ReserveFields, read_amounts
-from streamproc.client.admission.script import Script
+from streamproc.client.admission.script import BIRTHS, Script
 from streamproc.client.background import AsyncClient
 from streamproc.errors import AlreadySettled, Unavailable, plural, shown
 from streamproc.model.redaction import redact_id
@@ -45,6 +46,7 @@ class BaseAdmission:
         *,
         settings: Settings | None = None,
         limits: GivenLimits | None = None,
+        births: BirthLimits | None = None,
         on_unavailable: OnUnavailable = "closed",
         on_error: OnError = "settle",
         ttl_s: float = 60.0,
@@ -61,6 +63,8 @@ class BaseAdmission:
         self.unasked = 0
         """Calls that proceeded without a reservation because Redis was unavailable."""
         self._limits: Limits = read_limits(limits)
+        self._birth_limits = read_births(births)
+        self._births: set[Birth] = set()
         self._on_unavailable = on_unavailable
         self.on_error: OnError = on_error
         self._ttl_s = ttl_s
@@ -94,6 +98,10 @@ class BaseAdmission:
 
     async def _balances(self, payer: Payer) -> list[Balance]:
         return payer.accounts.balances(await self._script.run("look", payer.accounts))
+
+    def _birth(self, run_id: str, check: Callable[[], Awaitable[None] | None], fields: BirthFields) -> Birth:
+        limits = {**self._birth_limits, **read_births(fields.get("limits"))}
+        return Birth(self, run_id, limits, self.settings.topic_prefix, fields, check)
 
     # Opening and closing, on the loop's thread.
 
@@ -133,9 +141,7 @@ class BaseAdmission:
 
     async def reserve(self, hold: Hold) -> None:
         """Reserve a hold and keep it alive. Raises `Refused`, `AlreadySettled` or `Unavailable`."""
-        if self._task is None or self._closed:
-            state = "closed" if self._closed else "not open"
-            raise RuntimeError(f"this Admission is {state}: use `async with Admission() as admission:`")
+        self._must_be_open()
         try:
             await self._reserve(hold)
         except Unavailable:
@@ -158,6 +164,41 @@ class BaseAdmission:
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
         await asyncio.shield(ending)
+
+    # Births; `Birth` calls these.
+
+    async def take_birth(self, birth: Birth) -> None:
+        """Take a run into its session, and keep it alive there. Raises `SpawnRefused` or `Unavailable`."""
+        self._must_be_open()
+        try:
+            answer = await self._call_births("born", birth)
+        except Unavailable:
+            if self._on_unavailable == "closed":
+                raise
+            self.unasked += 1
+            self._script.unasked += 1
+        else:
+            if answer[0] == "refused":
+                self.refused += 1
+                raise birth.refused(answer)
+            self.granted += 1
+        self._births.add(birth)
+
+    async def end_birth(self, birth: Birth) -> None:
+        """Note that a run is no longer alive. While Redis is unavailable it expires by itself."""
+        self._births.discard(birth)
+        with contextlib.suppress(Unavailable):
+            await asyncio.shield(self._call_births("end", birth))
+
+    async def _call_births(self, operation: str, birth: Birth) -> list[Any]:
+        birth.extend_at = time.monotonic() + self._ttl_s / EXTENSIONS
+        words = birth.words(operation, max(1, round(self._ttl_s * 1000)))
+        return await self._script.evaluate(BIRTHS, birth.keys, words)
+
+    def _must_be_open(self) -> None:
+        if self._task is None or self._closed:
+            state = "closed" if self._closed else "not open"
+            raise RuntimeError(f"this Admission is {state}: use `async with Admission() as admission:`")
 
     async def _reserve(self, hold: Hold) -> None:
         answer = await self._run("reserve", hold)
@@ -187,6 +228,9 @@ class BaseAdmission:
             try:
                 with contextlib.suppress(Unavailable):  # logged by `Script`, here and below
                     await self._pending_settlements.flush()
+                for birth in [birth for birth in self._births if birth.extend_at <= time.monotonic()]:
+                    with contextlib.suppress(Unavailable):
+                        await self._call_births("extend", birth)
                 for hold in [hold for hold in self._holds if hold.extend_at <= time.monotonic()]:
                     with contextlib.suppress(
                         Unavailable
@@ -241,6 +285,18 @@ class Admission(BaseAdmission, AsyncClient):
         """Return the spent and reserved amounts of a payer's accounts. Raises `Unavailable`."""
         return await self._balances(payer)
 
+    def birth(
+        self, run_id: str, check: Callable[[], Awaitable[None] | None] = lambda: None, /, **fields: Unpack[BirthFields]
+    ) -> Birth:
+        """``async with admission.birth("c1", session="s", parent="root"):`` around a child run enters only if the
+        session may have another run: before it is started, exactly, however many processes ask at once.
+
+        The limits are those of the policy, ``Admission(births=policy.births())``; the run that is named as the first
+        parent is the root, and counts. The run is alive until the body ends; if this process dies, until `ttl_s` has
+        passed. Asking again for the same run counts once. Raises `SpawnRefused`.
+        """
+        return self._birth(run_id, check, fields)
+
     async def start(self) -> None:
         """Connect to Redis. If it is unavailable, raises `Unavailable`, or logs it with ``on_unavailable="open"``."""
         await self._start()
@@ -284,3 +340,11 @@ class Payer:
         on_error = estimate.get("on_error", self._on_error)
         _check("closed", on_error, 1)
         return Reservation(self._admission, Hold(accounts, asked, estimate.get("id", "")), on_error, check)
+
+    def birth(
+        self, run_id: str, check: Callable[[], Awaitable[None] | None] = lambda: None, /, **fields: Unpack[BirthFields]
+    ) -> Birth:
+        """``async with payer.birth("c1"):`` around a run that this one starts, for code without a guard."""
+        scope = self.accounts.scope
+        own: BirthFields = {"session": scope.session or scope.run, "parent": scope.run, "tenant": scope.tenant}
+        return self._admission._birth(run_id, check, {**own, **fields})

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, Unpack
 
 from streamproc.client.admission.admission import BaseAdmission, Payer, PayerFields
 from streamproc.client.admission.balances import Balance
+from streamproc.client.admission.births import Birth, BirthFields
 from streamproc.client.admission.reservation import Hold, Reservation, ReserveFields
 from streamproc.client.background import BlockingClient
 
@@ -31,6 +32,12 @@ class BlockingAdmission(BaseAdmission, BlockingClient):
     def balances(self, payer: BlockingPayer) -> list[Balance]:
         """Return the spent and reserved amounts of a payer's accounts. Raises `Unavailable`."""
         return self.call(self._balances(payer.payer))
+
+    def birth(
+        self, run_id: str, check: Callable[[], None] = lambda: None, /, **fields: Unpack[BirthFields]
+    ) -> BlockingBirth:
+        """``with admission.birth("c1", session="s", parent="root"):``, as `Admission.birth`."""
+        return BlockingBirth(self, self._birth(run_id, lambda: None, fields), check)
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the admission's loop and wait for its result."""
@@ -57,6 +64,12 @@ class BlockingPayer:
         """
         return BlockingReservation(self._admission, self.payer.reserve(**estimate), check)
 
+    def birth(
+        self, run_id: str, check: Callable[[], None] = lambda: None, /, **fields: Unpack[BirthFields]
+    ) -> BlockingBirth:
+        """``with payer.birth("c1"):`` around a run that this one starts, for code without a guard."""
+        return BlockingBirth(self._admission, self.payer.birth(run_id, **fields), check)
+
 
 class BlockingReservation:
     """The ``with`` around one piece of work; usable once."""
@@ -77,3 +90,19 @@ class BlockingReservation:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._admission.call(self._reservation.__aexit__(kind, error, trace))
+
+
+class BlockingBirth:
+    """The ``with`` around a child run; usable once."""
+
+    def __init__(self, admission: BlockingAdmission, birth: Birth, check: Callable[[], None]) -> None:
+        self._admission, self._birth, self._check = admission, birth, check
+
+    def __enter__(self) -> Birth:
+        self._check()
+        return self._admission.call(self._birth.__aenter__())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._admission.call(self._birth.__aexit__(kind, error, trace))

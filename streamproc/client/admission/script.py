@@ -6,8 +6,9 @@ import asyncio
 import hashlib
 import logging
 import time
+from collections.abc import Sequence
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from redis.exceptions import NoScriptError, RedisError
 
@@ -17,8 +18,21 @@ from streamproc.errors import Unavailable, plural
 
 log = logging.getLogger(__name__)
 
-TEXT: Final = files("streamproc.client.admission").joinpath("admission.lua").read_text(encoding="utf-8")
-SHA: Final = hashlib.sha1(TEXT.encode(), usedforsecurity=False).hexdigest()  # by which Redis identifies the script
+
+class Lua(NamedTuple):
+    """A script on Redis, with the hash by which Redis identifies it."""
+
+    text: str
+    sha: str
+
+
+def _lua(name: str) -> Lua:
+    text = files("streamproc.client.admission").joinpath(name).read_text(encoding="utf-8")
+    return Lua(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+ADMISSION: Final = _lua("admission.lua")
+BIRTHS: Final = _lua("births.lua")
 
 RETRY_EVERY_S: Final = 0.5  # during an outage, calls in between fail at once: it must not slow down every turn
 
@@ -64,7 +78,11 @@ class Script:
         amounts = ("" if amount is None else amount for amount in (cost, tokens))
         keys = accounts.keys(hold_id)
         words = (operation, hold_id, *amounts, ttl_ms, REMEMBER_MS, *accounts.arguments)
-        answer = await self._call(self._evaluate, len(keys), *keys, *words)
+        return await self.evaluate(ADMISSION, keys, words)
+
+    async def evaluate(self, script: Lua, keys: Sequence[str], words: Sequence[Any]) -> list[Any]:
+        """Run a script and return its answer. Raises `Unavailable`, after `timeout_s` at the latest."""
+        answer = await self._call(self._evaluate, script, len(keys), *keys, *words)
         answer[0] = answer[0].decode() if isinstance(answer[0], bytes) else answer[0]
         return list(answer)
 
@@ -73,11 +91,11 @@ class Script:
         if self._owns_client:
             await self._client.aclose()
 
-    async def _evaluate(self, *words: Any) -> Any:
+    async def _evaluate(self, script: Lua, *words: Any) -> Any:
         try:
-            return await self._client.evalsha(SHA, *words)
+            return await self._client.evalsha(script.sha, *words)
         except NoScriptError:  # on first use, and after a restart of Redis
-            return await self._client.eval(TEXT, *words)
+            return await self._client.eval(script.text, *words)
 
     async def _call(self, command: Any, *words: Any) -> Any:
         if self.trouble is not None and time.monotonic() < self._retry_at:

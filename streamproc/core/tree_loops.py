@@ -1,0 +1,82 @@
+"""Loops over the runs of a session: runs that end in the same way again and again, each of them a new run.
+
+The end of a run is a *step*: its agent, its prompt and its last text. Steps that repeat with a period are a loop if at
+least two agents take part, or if one agent gives the same text to the same prompt. A run that begins after its parent
+has finished is a *handover* from agent to agent; handovers without a new step in between are counted by edge.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+import xxhash
+
+STEPS_MAX: Final = 48  # three periods of 16
+PERIOD_MAX: Final = 16
+KNOWN_MAX: Final = 64
+EDGES_MAX: Final = 32
+WARNING, EXCEEDED = "warning", "exceeded"
+
+
+class Loops(msgspec.Struct, array_like=True):
+    """What is kept of the ends of runs."""
+
+    steps: list[int] = []  # of the last ends
+    agents: list[int] = []  # of the same
+    known: list[int] = []  # different steps, the latest last
+    edges: dict[int, int] = {}  # handovers since the last new step, by edge
+    times: int = 0  # how often the steps have repeated
+    period: int = 0
+    level: str = ""  # what was reported of it
+
+
+def hand_over(loops: Loops, source: Any, target: Any) -> int:
+    """Count a handover from a finished run to a new one; return how many there were without a new step."""
+    if not (source.agent and target.agent):
+        return 0
+    edge = _hash(source.agent, target.agent)
+    times = loops.edges.pop(edge, 0) + 1
+    loops.edges[edge] = times
+    if len(loops.edges) > EDGES_MAX:
+        del loops.edges[next(iter(loops.edges))]
+    return times
+
+
+def note_end(loops: Loops, run: Any, digest: int, limits: list[int]) -> str:
+    """Note how a run has ended; return the level that is new: `warning`, `exceeded`, or nothing."""
+    step = _hash(run.agent, run.prompt, digest)
+    if step not in loops.known:
+        loops.known = [*loops.known[1 - KNOWN_MAX :], step]
+        loops.edges.clear()
+    loops.steps = [*loops.steps[1 - STEPS_MAX :], step]
+    loops.agents = [*loops.agents[1 - STEPS_MAX :], _hash(run.agent)]
+    loops.times, loops.period = _period(loops)
+    warn, halt, same_warn, same_halt, _ = limits
+    if loops.period == 1:
+        warn, halt = same_warn, same_halt
+    reached = ""
+    if loops.period and 0 < halt <= loops.times and run.prompt:
+        reached = EXCEEDED
+    elif loops.period and 0 < warn <= loops.times:
+        reached = WARNING
+    new = reached if reached != loops.level else ""
+    loops.level = reached
+    return new
+
+
+def _period(loops: Loops) -> tuple[int, int]:
+    """Return how often the last steps repeat, and their period: the shortest one with two rounds; 0: none."""
+    steps, agents = loops.steps, loops.agents
+    for period in range(1, PERIOD_MAX + 1):
+        same = 0
+        while same + period < len(steps) and steps[-1 - same] == steps[-1 - same - period]:
+            same += 1
+        times = same // period + 1
+        if times >= 2 and (period == 1 or len(set(agents[-period:])) > 1):
+            return times, period
+    return 0, 0
+
+
+def _hash(*parts: object) -> int:
+    return xxhash.xxh3_64_intdigest("\0".join(map(str, parts)).encode("utf-8", "surrogatepass"))

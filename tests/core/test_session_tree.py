@@ -1,0 +1,256 @@
+"""A session's tree: who is refused, who halts, and what a stranger cannot do."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from streamproc.client.encoding import token_of
+from streamproc.core import session_tree as trees
+from streamproc.core.accounts import Account, dump_account, load_account, read_statement, step_account, write_statement
+from streamproc.core.charges import statements
+from streamproc.core.session_tree import SessionTree, TreeEntry, TreeRules
+from streamproc.core.tree_step import step_tree
+from streamproc.model.controls import ControlEvent
+from streamproc.monitor import Monitor
+from streamproc.policy import load_policy
+from tests.core.test_accounts import charges_of, started
+from tests.laws.traces import BRIEF, START_MS
+
+SECRET = b"0123456789abcdef" * 2
+OTHER = b"another-publishers-secret-here!!"
+
+
+def child(n: int | str, parent: str = "root", **fields: Any) -> dict[str, Any]:
+    return started(f"c{n}", session_id="s", parent_run_id=parent, **fields)
+
+
+def proven(raw: dict[str, Any], secret: bytes = SECRET) -> dict[str, Any]:
+    """Return an event as a publisher with this secret sends it."""
+    session = raw.get("session_id") or raw.get("parent_run_id") or raw["run_id"]
+    return raw | {
+        "token": token_of(raw["run_id"], secret), "session_token": token_of(f"\0session\0{session}", secret)
+    }  # fmt: skip
+
+
+def fed(raws: list[dict[str, Any]], policy: Any = None) -> list[ControlEvent]:
+    monitor = Monitor(policy)
+    return [control for raw in raws for control in monitor.feed(raw)]
+
+
+def halted(raws: list[dict[str, Any]], policy: Any = None) -> dict[str, str]:
+    """Return the code of the first halt of each run."""
+    found: dict[str, str] = {}
+    for control in fed(raws, policy):
+        if control.halts:
+            found.setdefault(control.run_id, control.code)
+    return found
+
+
+ROOT = started("root", session_id="s")
+LIMITED: list[tuple[str, str, int, list[dict[str, Any]]]] = [
+    ("TREE001", "maxSessionRuns", 5, [child(n) for n in range(6)]),
+    ("TREE002", "maxConcurrentRuns", 4, [child(n) for n in range(6)]),
+    ("TREE003", "maxDepth", 2, [child(0), child(1, "c0"), child(2, "c1"), child(3, "c1")]),
+    ("TREE004", "maxSpawnsPerMinute", 4, [child(n, at=START_MS + n) for n in range(6)]),
+    ("TREE005", "maxSameChildren", 4, [child(n, prompt="Do it.") for n in range(6)]),
+]
+
+
+@pytest.mark.parametrize(("code", "budget", "limit", "births"), LIMITED, ids=[row[0] for row in LIMITED])
+@pytest.mark.parametrize("declares", [False, True], ids=["policy", "declared"])
+def test_births_above_a_limit_are_halted_and_the_others_are_not(
+    code: str, budget: str, limit: int, births: list[dict[str, Any]], declares: bool
+) -> None:
+    root = ROOT | ({"budgets": {budget: limit}, "at": START_MS} if declares else {"at": START_MS})
+    found = halted([root, *births], None if declares else {"budgets": {budget: limit}})
+    assert set(found.values()) == {code}
+    assert "root" not in found
+    assert [raw["run_id"] for raw in births if raw["run_id"] in found] == [
+        raw["run_id"] for raw in births[-len(found) :]
+    ]
+
+
+@pytest.mark.parametrize("budget", [row[1] for row in LIMITED])
+def test_no_run_can_raise_the_limit_of_the_policy_or_of_another_run(budget: str) -> None:
+    births = next(row[3] for row in LIMITED if row[1] == budget)
+    high = [raw | {"budgets": {budget: 1_000}} for raw in births]
+    root = ROOT | {"at": START_MS}
+    for policy, first in (({"budgets": {budget: 2}}, root), (None, root | {"budgets": {budget: 2}})):
+        assert halted([first, *high], policy) == halted([first, *births], policy) != {}
+
+
+def test_a_root_that_names_no_session_is_the_session_of_its_children() -> None:
+    births = [started(f"c{n}", parent_run_id="root") for n in range(3)]
+    assert halted([started("root", budgets={"maxSessionRuns": 3}), *births]) == {"c2": "TREE001"}
+    assert halted([started("root"), *births], {"budgets": {"maxSessionRuns": 3}}) == {"c2": "TREE001"}
+
+
+def test_after_ten_refused_births_the_session_halts_and_takes_no_other() -> None:
+    policy = {"budgets": {"maxConcurrentRuns": 2}}
+    storm = [ROOT, *(child(n) for n in range(13))]
+    found = halted(storm, policy)
+    assert set(found) == {"root", *(f"c{n}" for n in range(13))}
+    ended = [{"type": "run.finished", "run_id": f"c{n}"} for n in range(13)]
+    assert "late" in halted([*storm, *ended, started("late", session_id="s")], policy)
+    resumed = [*storm, {"type": "operator.resume", "run_id": "root"}, child("again"), child("more")]
+    assert "cagain" not in halted(resumed, policy)
+    assert halted(resumed, policy)["cmore"] == "TREE002"
+
+
+def test_honest_sessions_are_never_halted_by_the_presets() -> None:
+    retries = [child(n, prompt="Repair the build.") for n in range(4)]
+    sessions = [
+        [ROOT, *(child(n, at=START_MS) for n in range(200))],
+        [ROOT, *(child(n, prompt="Review this change.") for n in range(12))],
+        [ROOT, *(one for n, raw in enumerate(retries) for one in (
+            raw, {"run_id": f"c{n}", "node": "a", "output": "It fails." if n < 3 else "It works."},
+            {"type": "run.finished", "run_id": f"c{n}"},
+        ))],
+        [ROOT, *(one for n in range(60) for one in (
+            child(n, agent="ab"[n % 2], prompt=f"Review file {n // 2}x.py."),
+            {"run_id": f"c{n}", "node": "ab"[n % 2], "output": ("Done.", "Approved.")[n % 2]},
+            {"type": "run.finished", "run_id": f"c{n}"},
+        ))],
+    ]  # fmt: skip
+    for session in sessions:
+        assert fed(session) == []
+
+
+# Strangers.
+
+victims = st.lists(st.integers(0, 5), min_size=1, max_size=12)
+floods = st.lists(
+    st.tuples(st.sampled_from(["none", "other", "copied"]), st.sampled_from(["root", "c0", "stranger0", ""])),
+    min_size=1, max_size=30,
+)  # fmt: skip
+FULL = {
+    "budgets": {"maxSessionRuns": 9, "maxConcurrentRuns": 6, "maxDepth": 2, "maxSpawnsPerMinute": 8},
+    "children": "stop",
+}
+
+
+@given(victims, floods, st.randoms(use_true_random=False))
+@BRIEF
+def test_a_stranger_changes_nothing_in_the_tree_of_a_session(
+    births: list[int], flood: list[tuple[str, str]], order: random.Random
+) -> None:
+    """Whoever names a session and floods it, without the secret of its publishers and in any order, changes no
+    decision about a run of it. A copied run token of a stranger's own run proves nothing either."""
+    own = [proven(ROOT | {"at": START_MS})]
+    own += [
+        proven(child(n, "root" if above == 0 or n == 0 else f"c{(above - 1) % n}", at=START_MS))
+        for n, above in enumerate(births)
+    ]
+    foreign = []
+    for n, (how, parent) in enumerate(flood):
+        raw = started(f"stranger{n}", session_id="s", parent_run_id=parent, at=START_MS, budgets={"maxSessionRuns": 1})
+        if how == "copied":
+            raw |= {"token": token_of(raw["run_id"], SECRET), "session_token": token_of("stranger", SECRET)}
+        foreign += [proven(raw, OTHER) if how == "other" else raw, {"type": "operator.stop", "run_id": raw["run_id"]}]
+    mixed: list[dict[str, Any]] = []
+    left, right = list(own), list(foreign)
+    while left or right:
+        mixed.append((left if left and (not right or order.random() < 0.5) else right).pop(0))
+    victims_of = {raw["run_id"] for raw in own}
+    wanted = [control for control in fed(own, FULL) if control.run_id in victims_of]
+    assert [control for control in fed(mixed, FULL) if control.run_id in victims_of] == wanted
+
+
+def test_without_a_secret_a_run_that_names_the_session_counts_in_it() -> None:
+    assert halted([ROOT, child(0), child(1)], {"budgets": {"maxSessionRuns": 2}}) == {"c1": "TREE001"}
+
+
+# Parents.
+
+
+@pytest.mark.parametrize(
+    ("children", "stopped"),
+    [("stop", {"root", "c0", "c1", "c2"}), ("finish", {"root", "c2"}), ("continue", {"root"})],
+)
+def test_the_policy_says_what_becomes_of_the_children_of_a_halted_parent(children: str, stopped: set[str]) -> None:
+    log = [ROOT, child(0), child(1, "c0"), {"type": "operator.stop", "run_id": "root"}, child(2, "c1")]
+    assert set(halted(log, {"children": children})) == stopped
+
+
+@given(st.permutations(range(6)), st.integers(0, 6))
+@BRIEF
+def test_no_descendant_survives_a_stop_whatever_the_order(order: list[int], at: int) -> None:
+    """Births are reported by other partitions, in any order, before and after the halt of the root."""
+    raws = [started("root", session_id="s"), *(child(n, f"c{n - 1}" if n else "root") for n in range(6))]
+    policy = load_policy({"children": "stop"})
+    entries = {
+        charge.member.run_id: charge.member for charge in charges_of(raws, {"children": "stop"}) if charge.member
+    }
+    assert len(entries) == 7
+    tree, told = SessionTree(), set[str]()
+    reports = [entries[f"c{n}"] for n in order]
+    rules = policy.rules("", "", "").accounts.tree
+    assert rules is not None
+    reports.insert(at, TreeEntry("root", -1, 0, trees.HALTED, False, rules=rules))
+    for entry in [entries["root"], *reports]:
+        told |= {
+            event.run_id for _, event in step_tree(tree, "tree:/s", 0, entry) if event.rung in ("rejected", "exceeded")
+        }
+    assert told == {f"c{n}" for n in range(6)}
+
+
+def test_a_parent_is_told_of_a_halted_child_and_of_the_siblings_that_have_finished() -> None:
+    log = [
+        ROOT,
+        child(0),
+        child(1),
+        {"type": "run.finished", "run_id": "c0"},
+        {"type": "operator.stop", "run_id": "c1"},
+    ]
+    [told] = [control for control in fed(log) if control.code == "TREE007"]
+    assert (told.run_id, told.severity) == ("root", "warn")
+    assert told.evidence is not None
+    assert (told.evidence.about, told.evidence.runs) == ("c1", ["c0"])
+    assert "c1" in told.message
+    assert "c0" in told.message
+
+
+# The account.
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=1, max_size=30), st.data())
+@BRIEF
+def test_batching_and_redelivery_change_nothing(drawn: list[tuple[int, bool]], data: st.DataObject) -> None:
+    raws: list[dict[str, Any]] = []
+    for n, (run, ends) in enumerate(drawn):
+        raw = {"type": "run.finished", "run_id": f"c{run}"} if ends else child(run, f"c{run // 2}" if run else "root")
+        raws.append(raw | {"at": START_MS + n})
+    charges = charges_of(raws, FULL)
+
+    def book(account: Account, due: Any) -> list[Any]:
+        lines = [read_statement(write_statement(one)) for one in due if one.account.startswith("tree:")]
+        return [event for line in lines for event in step_account(account, line)]
+
+    whole = Account()
+    wanted = [event for charge in charges for event in book(whole, statements([charge], 0))]
+    account, got, position = Account(), [], 0
+    while position < len(charges):
+        again, end = data.draw(st.integers(0, position)), data.draw(st.integers(position + 1, len(charges)))
+        got += book(account, statements(charges[again:end], 0))
+        account = load_account(dump_account(account))
+        position = end
+    assert got == wanted
+    assert dump_account(account) == dump_account(whole)
+
+
+def test_a_tree_is_bounded() -> None:
+    tree = SessionTree()
+    for n in range(trees.RUNS_MAX + 500):
+        entry = TreeEntry(
+            f"run-{n:0250}", n, START_MS + n, trees.WORKING, True, parent="root", prompt=n, rules=TreeRules()
+        )
+        step_tree(tree, "tree:/s", 0, entry)
+    assert len(tree.runs) <= trees.RUNS_MAX
+    assert len(tree.prompts) <= trees.PROMPTS_MAX
+    assert tree.evicted > 0
+    assert tree.born == trees.RUNS_MAX + 500
+    assert len(dump_account(Account(tree=tree))) < 900_000
