@@ -72,8 +72,7 @@ class Settings(BaseSettings):
         description="partition count that the turns topic had when the records to replay were published; 0: as now",
     )
     unnamed_resumes: bool = Field(
-        False,
-        description="accept signed resumes that do not name the halt they lift, as versions before 0.2 sign them",
+        False, description="accept signed resumes that do not name the halt they lift, as versions before 0.2 sign them"
     )
     replication_factor: int = Field(
         1, ge=1, le=9, description="replicas of each topic; set 3 with three or more brokers"
@@ -153,8 +152,7 @@ class Settings(BaseSettings):
         description="delay of a partition's decisions from which `doctor`, page and terminal warn of it",
     )
     guard_reports: bool = Field(
-        True,
-        description="whether guards report on the turns topic which runs they watch, and which they have stopped",
+        True, description="whether guards report on the turns topic which runs they watch, and which they have stopped"
     )
     trace_sample: float = Field(
         0.0,
@@ -301,10 +299,7 @@ def _missing_login_settings(settings: Settings) -> Iterator[str]:
             yield "STREAMPROC_SASL_OAUTH_TOKEN_URL: must start with https://, because a secret is sent there"
         elif not parts.hostname or "@" in parts.netloc:
             yield "STREAMPROC_SASL_OAUTH_TOKEN_URL: must name a host and no user"
-        for name, given in (
-            ("ID", settings.sasl_oauth_client_id),
-            ("SECRET", settings.sasl_oauth_client_secret),
-        ):
+        for name, given in (("ID", settings.sasl_oauth_client_id), ("SECRET", settings.sasl_oauth_client_secret)):
             if not given:
                 yield f"STREAMPROC_SASL_OAUTH_CLIENT_{name}: set it; the token endpoint requires it"
 

@@ -12,17 +12,9 @@ app = typer.Typer()
 
 
 @app.command(
-    epilog=examples(
-        "streamproc baseline last-month.jsonl.gz",
-        "streamproc baseline a.jsonl b.jsonl >> policy.yaml",
-    )
+    epilog=examples("streamproc baseline last-month.jsonl.gz", "streamproc baseline a.jsonl b.jsonl >> policy.yaml")
 )
-def baseline(
-    files: Files,
-    lenient: Lenient = False,
-    as_json: Json = False,
-    _quiet: Quiet = False,
-) -> None:
+def baseline(files: Files, lenient: Lenient = False, as_json: Json = False, _quiet: Quiet = False) -> None:
     """Measure p99 runtime, median cost per turn and rounds for each workflow, and print them as lines of a policy.
 
     BUDGET006 compares a run with a multiple of the p99, BUDGET011 with the median cost per turn.

@@ -16,8 +16,7 @@ app = typer.Typer()
 
 @app.command(
     epilog=examples(
-        "streamproc convert session.jsonl -o turns.jsonl.gz",
-        "streamproc convert ~/logs --from raw | streamproc scan -",
+        "streamproc convert session.jsonl -o turns.jsonl.gz", "streamproc convert ~/logs --from raw | streamproc scan -"
     )
 )
 def convert(

@@ -28,12 +28,7 @@ CodeArgument = Annotated[
 
 
 @app.command(epilog=examples("streamproc explain LOOP002", "streamproc explain repeated_call", "streamproc explain"))
-def explain(
-    code: CodeArgument = None,
-    policy: Policy = None,
-    as_json: Json = False,
-    _quiet: Quiet = False,
-) -> None:
+def explain(code: CodeArgument = None, policy: Policy = None, as_json: Json = False, _quiet: Quiet = False) -> None:
     """Explain what a detector sees, why, its false alarms and its tuning, with examples.
 
     Plug-ins are those of the policy.

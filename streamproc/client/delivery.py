@@ -16,11 +16,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import (
-    InvalidTimestampError,
-    MessageSizeTooLargeError,
-    RecordListTooLargeError,
-)
+from aiokafka.errors import InvalidTimestampError, MessageSizeTooLargeError, RecordListTooLargeError
 
 from streamproc.client.encoding import Encoded
 from streamproc.client.outbox import Outbox, PartitionQueue

@@ -6,14 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from streamproc.core import kind
-from streamproc.model.wire import (
-    BoardEvent,
-    BudgetReached,
-    ContextCompacted,
-    Event,
-    RunContinued,
-    TurnStarted,
-)
+from streamproc.model.wire import BoardEvent, BudgetReached, ContextCompacted, Event, RunContinued, TurnStarted
 
 NOTED: Final[Mapping[type[Event], int]] = {
     ContextCompacted: kind.CLOCK | kind.COMPACTED,

@@ -57,10 +57,7 @@ def _rounds(count: int) -> list[dict[str, object]]:
     return [said(node, f"{node} {n}") for n in range(count) for node in ("coder", "verifier")]
 
 
-HEALTHY = [
-    Example("no limit is set", _rounds(40)),
-    Example("within its budget", [_BUDGET, *_rounds(2)]),
-]
+HEALTHY = [Example("no limit is set", _rounds(40)), Example("within its budget", [_BUDGET, *_rounds(2)])]
 STUCK = [
     Example("a third iteration where two are allowed", [_BUDGET, *_rounds(4)], "halt", 6),
     Example("without a declared graph", [started(maxCycleIterations=2), *_rounds(4)], "halt", 6),

@@ -172,9 +172,4 @@ class Prompts:
 
 
 async def _alone(prompt: str) -> AsyncIterator[Message]:
-    yield {
-        "type": "user",
-        "session_id": "",
-        "message": {"role": "user", "content": prompt},
-        "parent_tool_use_id": None,
-    }
+    yield {"type": "user", "session_id": "", "message": {"role": "user", "content": prompt}, "parent_tool_use_id": None}

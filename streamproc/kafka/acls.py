@@ -93,9 +93,7 @@ ROLES: Final = (
         (*_topics("Write", of=["turns"]), *_topics("Read", of=["runs", "control", "commands", "dead-letter"])),
     ),
     Role(
-        "feedback",
-        "`streamproc feedback`",
-        (*_topics("Read", "Write", of=["turns"]), *_topics("Read", of=["control"])),
+        "feedback", "`streamproc feedback`", (*_topics("Read", "Write", of=["turns"]), *_topics("Read", of=["control"]))
     ),
     Role(
         "page",

@@ -41,11 +41,7 @@ def _by_fnv1a(key: bytes, count: int) -> int:
     return abs(found - (1 << 32) if found > POSITIVE else found) % count
 
 
-HASHES: Final[dict[str, Callable[[bytes, int], int]]] = {
-    "murmur2": _by_murmur2,
-    "crc32": _by_crc32,
-    "fnv1a": _by_fnv1a,
-}
+HASHES: Final[dict[str, Callable[[bytes, int], int]]] = {"murmur2": _by_murmur2, "crc32": _by_crc32, "fnv1a": _by_fnv1a}
 """What each partitioner does with a key and the number of partitions."""
 
 

@@ -139,11 +139,7 @@ def specs(settings: Settings) -> tuple[TopicSpec, ...]:
             "commands to the whole fleet",
             COMPACTED | ONE_CLOCK,  # no retention: a STOP must stand until it is cleared
         ),
-        (
-            settings.topic("workers"),
-            "the last heartbeat of each worker",
-            HEARTBEATS | ONE_CLOCK,
-        ),
+        (settings.topic("workers"), "the last heartbeat of each worker", HEARTBEATS | ONE_CLOCK),
         (
             settings.topic("activity"),
             "the current status of each working run; read by people and planners",
@@ -157,11 +153,7 @@ def specs(settings: Settings) -> tuple[TopicSpec, ...]:
         (
             settings.topic("dead-letter"),
             "refused records, with reason and origin",
-            deleted
-            | {
-                "retention.ms": str(30 * DAY_MS),
-                "max.message.bytes": str(dead_letter_bytes_max(settings)),
-            },
+            deleted | {"retention.ms": str(30 * DAY_MS), "max.message.bytes": str(dead_letter_bytes_max(settings))},
         ),
         (changelog_topic(settings), "the workers' state of each run", COMPACTED),
         (accounts_topic(settings), "the workers' accounts of sessions, users and tenants", COMPACTED),

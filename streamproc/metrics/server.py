@@ -51,11 +51,7 @@ class MetricsServer:
         self._missing = missing
         app = web.Application()
         app.add_routes(
-            [
-                web.get("/metrics", self._metrics),
-                web.get("/healthz", self._health),
-                web.get("/readyz", self._ready),
-            ]
+            [web.get("/metrics", self._metrics), web.get("/healthz", self._health), web.get("/readyz", self._ready)]
         )
         self._runner = BoundedRunner(app, connections_max=CONNECTIONS_MAX, shutdown_timeout=STOP_TIMEOUT_S)
 

@@ -81,8 +81,7 @@ class LogFormatter(logging.Formatter):
         return super().formatMessage(record)
 
     def formatException(  # noqa: N802  # logging's name
-        self,
-        ei: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None],
+        self, ei: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
     ) -> str:
         """Return the traceback of an exception."""
         return indented(super().formatException(ei))

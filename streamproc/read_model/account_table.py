@@ -10,16 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from streamproc.core.accounts import (
-    TOTAL,
-    UNITS,
-    WINDOWS,
-    Account,
-    AccountRef,
-    Mark,
-    SpendWindow,
-    load_account,
-)
+from streamproc.core.accounts import TOTAL, UNITS, WINDOWS, Account, AccountRef, Mark, SpendWindow, load_account
 from streamproc.read_model.rows import AccountRow
 from streamproc.read_model.run_facts import amount
 

@@ -45,14 +45,7 @@ from streamproc.read_model.run_filters import (
     run_order,
 )
 from streamproc.read_model.run_table import unpack_facts
-from streamproc.read_model.series import (
-    WINDOWS,
-    SeriesBucket,
-    SpendField,
-    SpendShare,
-    buckets_of,
-    spend_shares,
-)
+from streamproc.read_model.series import WINDOWS, SeriesBucket, SpendField, SpendShare, buckets_of, spend_shares
 
 if TYPE_CHECKING:
     import sqlite3

@@ -29,11 +29,7 @@ COUNTS: Final = {
     "others": f"SELECT (SELECT count(*) FROM runs WHERE shown >= {SHOWN['others']}) - (SELECT count(*) FROM runs "
     f"WHERE {RUNNING} AND shown = {SHOWN['others']} AND at_ms < {LOST_MS})",
 }
-STATUSES: Final = {
-    "halted": f"shown = {SHOWN['halted']}",
-    "running": RUNNING,
-    "finished": f"shown = {FINISHED}",
-}
+STATUSES: Final = {"halted": f"shown = {SHOWN['halted']}", "running": RUNNING, "finished": f"shown = {FINISHED}"}
 SORTS: Final[dict[str, tuple[str, ...]]] = {
     "run": ("run_id",), "state": ("shown", "code"), "what": ("message",), "loop": ("loop",), "tests": ("failing",),
     "workflow": ("workflow",), "tenant": ("tenant",), "user": ("user",), "turns": ("turns",), "cost": ("cost",),

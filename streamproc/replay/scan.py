@@ -68,12 +68,7 @@ class Scan:
     """
 
     def __init__(
-        self,
-        sources: Iterable[Source],
-        policy: Policy,
-        key: HashKey | None = None,
-        *,
-        turn_log: TurnLog | None = None,
+        self, sources: Iterable[Source], policy: Policy, key: HashKey | None = None, *, turn_log: TurnLog | None = None
     ) -> None:
         self.sources = list(sources)
         self.runs: KeptRuns[str] = KeptRuns(policy.engine())

@@ -259,11 +259,7 @@ def _tallies(histories: list[RunHistory]) -> list[DetectorTally]:
             (halted if one.severity == "halt" else warned)[one.code].add(history.run_id)
     tallies = [
         DetectorTally(
-            code=code,
-            name=name_of(code),
-            runs_halted=len(halted[code]),
-            runs_warned=len(warned[code]),
-            decisions=count,
+            code=code, name=name_of(code), runs_halted=len(halted[code]), runs_warned=len(warned[code]), decisions=count
         )
         for code, count in decisions.items()
     ]

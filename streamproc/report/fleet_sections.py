@@ -18,11 +18,7 @@ def fleet_sections(report: FleetReport) -> tuple[Html, ...]:
     """Return header and main part of a report about all runs."""
     state = "halted" if report.halted else "warned" if report.warned else "unremarkable"
     counts = [
-        tag(
-            "span",
-            f"{report.halted} HALTED" if report.halted else STATES[state],
-            class_=f"badge badge-{state}",
-        ),
+        tag("span", f"{report.halted} HALTED" if report.halted else STATES[state], class_=f"badge badge-{state}"),
         tag("span", f"{report.warned} warned"),
         tag("span", f"{plural(report.runs_total, 'run')}, {grouped(report.turns_total)} turns"),
         foreign(report.log, class_="mono") if report.log else NOTHING,
@@ -42,15 +38,7 @@ def _total(report: FleetReport) -> Html:
 
 def _runs(report: FleetReport) -> Html:
     rows = [TableRow(list(_run(one)), mark=one.state == "halted") for one in report.runs]
-    heads = [
-        "Run",
-        "State",
-        "What happened",
-        "Turns",
-        "Wasted turns",
-        "Wasted tokens",
-        "Wasted USD",
-    ]
+    heads = ["Run", "State", "What happened", "Turns", "Wasted turns", "Wasted tokens", "Wasted USD"]
     legend = (
         muted("Wasted is what a halted run took from the turn on at which its loop began.")
         if report.halted

@@ -20,13 +20,7 @@ from streamproc.errors import InvalidSettings, StatesOfAnotherVersion, Unavailab
 from streamproc.metrics.exposing import exposing
 from streamproc.worker import logs
 from streamproc.worker.composition import Worker
-from streamproc.worker.limits import (
-    CRASHES_MAX,
-    CRASHES_WINDOW_S,
-    GC_THRESHOLD,
-    LOOP_STUCK_SESSIONS,
-    RETRY_FIRST_S,
-)
+from streamproc.worker.limits import CRASHES_MAX, CRASHES_WINDOW_S, GC_THRESHOLD, LOOP_STUCK_SESSIONS, RETRY_FIRST_S
 from streamproc.worker.metrics import WorkerMetrics
 from streamproc.worker.readiness import wait_until_ready
 from streamproc.worker.stall_detector import WorkerStalled
@@ -46,11 +40,7 @@ EXIT_UNUSABLE: Final = 2
 
 
 def run_worker(
-    settings: Settings,
-    policy: Policy,
-    *,
-    give_up_after_s: float | None = None,
-    log_level: str = "info",
+    settings: Settings, policy: Policy, *, give_up_after_s: float | None = None, log_level: str = "info"
 ) -> int:
     """Watch the turns topic until SIGTERM or SIGINT; return the exit code.
 

@@ -9,12 +9,7 @@ from yarl import URL
 
 from streamproc.kafka.options import connection_options, ssl_context
 from streamproc.settings import Settings
-from streamproc.worker.limits import (
-    COMMIT_INTERVAL_S,
-    FETCH_BYTES_MAX,
-    HEARTBEATS_A_SESSION,
-    REQUEST_TIMEOUT_S,
-)
+from streamproc.worker.limits import COMMIT_INTERVAL_S, FETCH_BYTES_MAX, HEARTBEATS_A_SESSION, REQUEST_TIMEOUT_S
 from streamproc.worker.vendor import App, HostlessAssignor
 
 

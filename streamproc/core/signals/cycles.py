@@ -13,21 +13,7 @@ import xxhash
 
 from streamproc.core.graph import LARGE, Graph, read_graph, unsafe_cycles
 from streamproc.core.now import Now
-from streamproc.core.records import (
-    TAG,
-    Record,
-    Row,
-    Table,
-    Values,
-    cclass,
-    cfunc,
-    final,
-    flag,
-    i32,
-    i64,
-    u32,
-    u64,
-)
+from streamproc.core.records import TAG, Record, Row, Table, Values, cclass, cfunc, final, flag, i32, i64, u32, u64
 
 EDGES_MAX: Final = 24  # handovers stored to find cycles
 CYCLES_MAX: Final = 6  # cycles followed at the same time
