@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from streamproc.live.hook_settings import Cli
     from streamproc.live.places import LivePlaces
+    from streamproc.live.week import Week
+    from streamproc.policy import Policy
+    from streamproc.replay.scan import Spent
 
 app = typer.Typer(
     name="protect", no_args_is_help=True, help="Stop coding CLIs on this machine when they are stuck, by their hooks."
@@ -27,6 +30,7 @@ CODEX_TRUST: Final = (
     "For an unattended `codex exec`, add --dangerously-bypass-hook-trust."
 )
 WEEK_S: Final = 7 * 86_400
+STOPS_SHOWN: Final = 10
 
 Scope = Annotated[
     Literal["user", "project", "managed"],
@@ -76,7 +80,7 @@ def status(as_json: Json = False, _quiet: Quiet = False) -> None:
     """
     from streamproc.live.hook_settings import CLIS
     from streamproc.live.places import places
-    from streamproc.live.store import summary
+    from streamproc.live.week import week
 
     where = places()
     try:
@@ -85,25 +89,65 @@ def status(as_json: Json = False, _quiet: Quiet = False) -> None:
     except Unavailable:
         sessions, running = [], False
     rows = [_row(cli, sessions) for cli in CLIS.values()]
-    faults, week = _faults(where), summary(where.log, int((time.time() - WEEK_S) * 1000))
+    faults, found = _faults(where), week(where.log, int((time.time() - WEEK_S) * 1000), _policy(where))
     in_doubt = any(row["doubts"] for row in rows)
     if as_json:
         import json
 
         told = {"running": running, "observe": where.observes, "clis": rows, "faults": faults}
-        json_line(json.dumps(told | {"week": week._asdict()}))
+        json_line(json.dumps(told | {"week": _week(found)}))
     else:
         line("streamproc up is running" if running else "streamproc up is not running: the next session starts it")
         if where.observes:
             line("observing: sessions are recorded, and none is stopped")
         for row in rows:
             _show(row)
-        if week.runs:
-            how = "would have been stopped" if where.observes else "were stopped"
-            line(f"in the last 7 days: {plural(week.runs, 'session')}, of which {week.halted} {how}")
+        _show_week(found, observes=where.observes)
         if faults:
             line(f"{len(faults)} steps were not protected in the last 7 days; the last: {clean(faults[-1])}")
     raise typer.Exit(1 if in_doubt else 0)
+
+
+def _policy(where: LivePlaces) -> Policy:
+    """Return the policy of `streamproc up`, whose prices count."""
+    import os
+
+    from streamproc.live.process import settings_of
+    from streamproc.policy import load_policy
+
+    settings = settings_of(where, {})
+    return load_policy((settings.policy if settings else os.environ.get("STREAMPROC_POLICY")) or "standard")
+
+
+def _week(found: Week) -> dict[str, Any]:
+    """Return what is printed as JSON; the money is in micro-USD, 0 without prices."""
+    stops = [
+        {"run_id": one.run_id, "code": one.code, "turn": one.turn, "at_ms": one.at_ms, "after": one.after._asdict()}
+        for one in found.stops
+    ]
+    return {"runs": found.runs, "halted": found.stopped, "after": found.after._asdict(), "stops": stops}
+
+
+def _show_week(found: Week, *, observes: bool) -> None:
+    from streamproc.model.formats import clock, money, short
+
+    def spent(one: Spent) -> str:
+        parts = [plural(one.turns, "turn"), f"{short(one.tokens)} tokens" if one.tokens else ""]
+        return ", ".join(filter(None, [money(one.cost_usd_micro) if one.cost_usd_micro else "", *parts]))
+
+    if not found.runs:
+        return
+    how = "would have been stopped" if observes else "were stopped"
+    saved = f", which would have saved {spent(found.after)}" if observes and found.after.turns else ""
+    line(f"in the last 7 days: {plural(found.runs, 'session')}, of which {found.stopped} {how}{saved}")
+    for stop in found.stops[-STOPS_SHOWN:]:
+        after = f"; {spent(stop.after)} after it" if stop.after.turns else ""
+        at = "" if stop.turn is None else f" at turn {stop.turn}"
+        line(f"  {clock(stop.at_ms)}  {clean(stop.run_id)}{at} ({stop.code}){after}")
+    if len(found.stops) > STOPS_SHOWN:
+        line(f"  and {len(found.stops) - STOPS_SHOWN} before: --json has all")
+    if observes and found.after.tokens and not found.after.cost_usd_micro:
+        say("  The policy has no prices of models: with them, this says what it costs.", hang=2)
 
 
 @app.command(

@@ -259,7 +259,7 @@ class CliSessions:
         text = string(data.get("last_assistant_message"))
         if session.cli == "gemini":
             text = self._new_text(session, data)
-        if self._judge.halted(scope.run_id) is None:
+        if self.observes() or self._judge.halted(scope.run_id) is None:
             turn = self._turn(session, scope, "", data, output=text)
             events = self._noted(session)
             if data.get("stop_hook_active") is True:

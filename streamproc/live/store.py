@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -67,27 +67,6 @@ class StoredRun(NamedTuple):
     halt: bytes | None
     heard_ms: int
     due_ms: int
-
-
-class Summary(NamedTuple):
-    """How many runs were heard of, and how many of them were halted, or would have been."""
-
-    runs: int
-    halted: int
-
-
-def summary(path: Path, since_ms: int) -> Summary:
-    """Count what a log has since then, also while another process writes it; nothing if there is none."""
-    try:
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
-            runs = db.execute("SELECT count(*) FROM runs WHERE heard_ms >= ?", (since_ms,)).fetchone()[0]
-            halted = db.execute(
-                "SELECT count(DISTINCT run_id) FROM records WHERE role = ? AND at_ms >= ?"
-                " AND instr(value, CAST('\"severity\":\"halt\"' AS BLOB))", (CONTROL, since_ms),
-            ).fetchone()[0]  # fmt: skip
-    except sqlite3.Error:
-        return Summary(0, 0)
-    return Summary(runs, halted)
 
 
 class LiveLog:
