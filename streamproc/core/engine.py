@@ -248,7 +248,7 @@ class Engine:
         found = [decide(view, event, rules, one) for one in admitted]
         for one in admitted:
             if one.task_status:
-                settle(run, one, event, rules.board, self.tag)
+                settle(run, one, event, rules.board, self.tag, view.board_change if view.kinds & kind.BOARD else None)
         return found
 
     def _ask_about(self, run: RunState, event: Event, kinds: int, change: BoardChange | None = None) -> list[Decision]:

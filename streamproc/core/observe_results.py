@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from streamproc.core import kind
+from streamproc.core.board.failures import apply_failure
 from streamproc.core.board.holds import forgive
-from streamproc.core.board.transitions import apply_failure
 from streamproc.core.records import cfunc, i32
 from streamproc.core.rules import Rules
 from streamproc.core.run_state import RunState

@@ -1,8 +1,8 @@
 """TASK002 blocked_chain: the tasks of one dependency chain are all blocked.
 
 Sees: three or more blocked tasks, each of which depends on the one before. The finding names the root, the task that
-all others wait for, and raises it to P0. If the chain is still blocked more than one cycle later, a second finding
-asks a person.
+all others wait for, and raises it to P0. A chain may be completed by a task that an event or a decision blocks, or by a
+dependency that is published later. If it is still blocked more than one cycle later, a second finding asks a person.
 
 Why: work on any of the other tasks is wasted until the root moves.
 
@@ -41,7 +41,7 @@ class BlockedChain(BoardDetector):
         if not step.blocked or step.task is None:
             return None
         chain, without = chain_through(step.board, step.config, step.tag(step.task.id))
-        if not without < limits.warn <= len(chain):
+        if not (step.chained or without) < limits.warn <= len(chain):
             return None
         names = [step.board.tasks[key].id for key in chain]
         message = f"{len(names)} tasks of one dependency chain are blocked; the root, {names[0]}, is now P0."

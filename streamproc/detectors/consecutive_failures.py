@@ -1,8 +1,8 @@
 """ERROR004 consecutive_failures: several tasks fail in a row.
 
 Sees: three different tasks that fail with no success in between. A task fails when it gets a REJECTED verdict, or when
-it enters a state that the board lists under `failed` (BLOCKED, STALLED, ESCALATED, FAILED). A task that is approved or
-done is a success.
+it enters a state that the board lists under `failed` (BLOCKED, STALLED, ESCALATED, FAILED), or a decision moves it
+there. A task that is approved or completed is a success.
 
 Why: tasks that fail in a row rarely fail independently: a tool, a key or a shared module is broken. This notifies a
 person before the fourth failure.

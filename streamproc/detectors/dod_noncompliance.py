@@ -1,7 +1,8 @@
 """TASK005 dod_noncompliance: a task moves on without meeting the definition of done.
 
 Sees: a move past QA_REVIEW when an item of the definition-of-done report fails, or the report is missing or not
-approved. The move is blocked and the task goes back to REWORK. At the second attempt the finding flags the agent.
+approved. The finding names what the report lacks, also if it came with an earlier event. The move is blocked and the
+task goes back to REWORK. At the second attempt the finding flags the agent.
 
 Why: unfinished work comes back from every later state, at a higher cost.
 

@@ -1,14 +1,14 @@
 """TASK003 oversized_batch: an agent is given too many tasks at once.
 
 Sees: more tasks for one agent within one cycle than the board allows in their phase: three, or five in SPEC. All
-deliveries to an agent count together until the cycle is completed (`cycle.completed`). A task that is done, or that
-another agent gets, no longer counts; a batch that is rejected was not given.
+deliveries to an agent count together until the cycle is completed (`cycle.completed`), those by ids and those by their
+number. A task that is done, or that another agent gets, no longer counts; a batch that is rejected was not given.
 
 Why: an agent with ten tasks in its context finishes none of them; the batch must be split first.
 
 False alarms: a team that never sends `cycle.completed` stays in its first cycle, so a task counts until it is done.
-Tasks of which the board knows nothing but their delegation count until their agent (as `node`) takes a turn. If neither
-the delegation nor its tasks name a phase, the default size applies.
+Tasks of which the board knows nothing but their delegation, or their number, count until their agent (as `node`) takes
+a turn. If neither the delegation nor its tasks name a phase, the default size applies.
 
 Tuning: `batch` of the board in a policy: a number for each phase, and `default`; 0 turns it off.
 
@@ -68,4 +68,5 @@ STUCK = [
     Example("four at once", [_batch(4, phase="BUILD")], "warn", 0),
     Example("six in SPEC", [_batch(6, phase="SPEC")], "warn", 0),
     Example("two and two in one cycle", [_batch(2), _batch(2, tasks=["T8", "T9"])], "warn", 0),
+    Example("two and two by their number", [_batch(0, count=2), _batch(0, count=2)], "warn", 0),
 ]  # fmt: skip

@@ -1,8 +1,8 @@
 """STALL006 zero_progress_cycle: a whole cycle completed no task.
 
 Sees: a cycle from BUILD to VALIDATE that ends with no task completed: `completed` of `cycle.completed` is 0 or, if the
-event does not state it, the board saw no task reach a done state. It halts the run, because the whole pipeline is at
-fault.
+event does not state it, the board saw no task reach a done state. A cancelled task is done, and not completed. It halts
+the run, because the whole pipeline is at fault.
 
 Why: a cycle of many agents without a single result suggests a wrong scope, or tasks that are too large.
 

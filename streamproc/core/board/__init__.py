@@ -1,4 +1,4 @@
 """The task board of a run: its configuration and state, transitions, guards and chains of blocked tasks,
-holds and owners."""
+failures, holds and owners."""
 
-__all__ = ("chains", "change", "config", "guards", "holds", "owners", "state", "transitions")
+__all__ = ("chains", "change", "config", "failures", "guards", "holds", "owners", "state", "transitions")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from streamproc.core.board.config import UNKNOWN, BoardConfig
-from streamproc.core.board.state import PASSED, Board, Task
+from streamproc.core.board.state import FAILED_MAX, PASSED, Board, Task
 from streamproc.core.run_state import RunState
 
 Tag = Callable[[str], int]
@@ -15,9 +15,9 @@ class BoardChange:
     """The effect of one event on a board. `task.state` is the state of the task afterwards."""
 
     __slots__ = (
-        "attempts", "batch", "blocked", "board", "completed", "config", "cycled", "earlier", "failed", "failures",
-        "guard", "missing", "overridden", "phase", "refused", "rejected", "source", "swings", "tag", "target",
-        "task", "to",
+        "attempts", "batch", "blocked", "board", "chained", "completed", "config", "cycled", "earlier", "failed",
+        "failures", "guard", "missing", "overridden", "phase", "refused", "rejected", "source", "swings", "tag",
+        "target", "task", "to",
     )  # fmt: skip
 
     def __init__(self, board: Board, config: BoardConfig, tag: Tag) -> None:
@@ -40,7 +40,8 @@ class BoardChange:
         self.batch = 0  # tasks given to an agent in this cycle
         self.earlier = 0  # those of them that earlier deliveries gave
         self.phase = ""  # their phase
-        self.blocked = False  # whether the task is now blocked
+        self.blocked = False  # whether the task is blocked since this event, or is blocked and depends on more tasks
+        self.chained = 0  # of the latter: the length of its chain of blocked tasks before
         self.cycled = False  # whether a cycle of the board was completed
         self.completed: int | None = None  # tasks done in that cycle; None: not known
 
@@ -52,6 +53,14 @@ def find_task(change: BoardChange, task_id: str) -> Task:
     if task is None:
         task = board.tasks[key] = Task(task_id, since=board.cycles)
     return task
+
+
+def note_failed(change: BoardChange, task: Task) -> None:
+    """Count the tasks that failed one after the other; each task counts once."""
+    failed, key = change.board.failed, change.tag(task.id)
+    if key not in failed:
+        change.board.failed = [*failed[1 - FAILED_MAX :], key]
+        change.failed = len(change.board.failed)
 
 
 def board_of(run: RunState, config: BoardConfig) -> Board:

@@ -39,7 +39,7 @@ class BoardConfig:
     """
 
     __slots__ = (
-        "_next", "batch", "blocked", "blocked_state", "cycle_phases", "design_kinds", "done", "enforced",
+        "_next", "batch", "blocked", "blocked_state", "completed", "cycle_phases", "design_kinds", "done", "enforced",
         "escalated_state", "failed", "guards", "index", "initial", "parked_states", "path", "progress", "stalled_state",
         "states", "tag", "tasks_of_turns", "transition_states",
     )  # fmt: skip
@@ -61,6 +61,7 @@ class BoardConfig:
         sources = sum(1 << number for number, targets in enumerate(self._next) if targets)
         self.transition_states = sources | self.parked_states | self.bits(board.get("path", ()))
         self.done = self.bits(board.get("done", ()))
+        self.completed = self.done & ~self.parked_states  # a cancelled task is done, and not completed
         self.blocked = self.bits(board.get("blocked", ()))
         self.failed = self.bits(board.get("failed", ()))
         self.progress = self.bits(board.get("in_progress", ()))

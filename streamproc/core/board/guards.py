@@ -10,6 +10,8 @@ from streamproc.core.board.config import STATE_SKIP, UNKNOWN, BoardConfig, Trans
 from streamproc.core.board.state import (
     DESIGN,
     DESIGNED,
+    LACKS_CHARS,
+    LACKS_MAX,
     MODULE_CHARS,
     MODULES_MAX,
     PASSED,
@@ -44,10 +46,13 @@ def learn(board: Board, config: BoardConfig, task: Task, evidence: Mapping[str, 
         if proof is not None:
             if _passes(proof, guard):
                 task.flags = task.flags & ~(WAIVED << number) | PASSED << number
+                task.lacks.pop(number, None)
                 if guard.when == "module" and task.module and task.module not in board.modules:
                     board.modules = [*board.modules[1 - MODULES_MAX :], task.module]
             elif _denies(proof, guard):
                 task.flags &= ~(PASSED << number)
+                if not guard.ticket:
+                    task.lacks[number] = [name[:LACKS_CHARS] for name in _why(proof, guard, None)[:LACKS_MAX]]
         if guard.items:
             task.items[number] = task.items.get(number, 0) | _named_items(guard, proof, evidence.get(ARTIFACTS))
 
@@ -127,7 +132,7 @@ def _missing(
 ) -> tuple[str, ...]:
     guard = config.guards[number]
     proof = _report(evidence, guard, task)
-    if guard.when == "ui" and not task.flags & UI and proof is None:
+    if guard.when == "ui" and not task.flags & UI:
         return ()
     if guard.when == "module":
         if task.module in board.modules and (proof is None or _passes(proof, guard)):
@@ -140,7 +145,9 @@ def _missing(
         if not _designed(board, config, task, passed):
             found.append(f"{guard.name} ticket")
     elif not passed and (proof is not None or not guard.items):
-        found += _why(proof, guard, evidence.get(guard.name))
+        sent = evidence.get(guard.name)
+        found += task.lacks.get(number, ()) if sent is None else ()
+        found = found or list(_why(proof, guard, sent))
     existing = task.items.get(number, 0)
     found += [name for bit, name in enumerate(guard.items) if not existing >> bit & 1 and name not in found]
     return tuple(found)
@@ -174,7 +181,10 @@ def _why(proof: Proof | None, guard: TransitionGuard, sent: Proof | None) -> tup
 
 
 def _passes(proof: Proof, guard: TransitionGuard) -> bool:
-    """Whether a report passes. If the guard requires a verdict, a report without one does not."""
+    """Whether a report passes. If the guard requires a verdict, a report without one does not. A list of artifacts says
+    nothing about the ticket that they are of."""
+    if guard.ticket and proof.items and not proof.verdict:
+        return False
     return proof.passed and (not guard.verdict or proof.verdict == guard.verdict)
 
 
@@ -205,7 +215,7 @@ def _designed(board: Board, config: BoardConfig, task: Task, passed: bool) -> bo
     if task.flags & DESIGNED:
         return True
     known = [board.tasks[key] for key in task.depends_on if key in board.tasks]
-    done = [other for other in known if other.state >= 0 and config.done >> other.state & 1]
+    done = [other for other in known if other.state >= 0 and config.completed >> other.state & 1]
     design = [other for other in known if other.flags & DESIGN]
     if design:
         return any(other in done for other in design)

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from streamproc.core.board.change import BoardChange, Tag, board_of, find_task
+from streamproc.core.board.change import BoardChange, Tag, board_of, find_task, note_failed
 from streamproc.core.board.config import UNKNOWN, BoardConfig, state_name
 from streamproc.core.board.ends import end_task
 from streamproc.core.board.guards import close_gates, open_gates, pass_verdicts
@@ -36,8 +36,11 @@ NO_APPROVAL: Final = ("CANCEL", "REASSIGN", "REJECT", "REDELEGATE", "WITHDRAW", 
 STATUSES: Final = ("blocked", "stalled", "escalated")
 
 
-def settle(run: RunState, finding: Finding, event: Event, config: BoardConfig, tag: Tag) -> None:
-    """Apply a decision on a task: it is blocked, stalled, escalated or out of budget now."""
+def settle(
+    run: RunState, finding: Finding, event: Event, config: BoardConfig, tag: Tag, change: BoardChange | None
+) -> None:
+    """Apply a decision on a task: it is blocked, stalled, escalated or out of budget now. `change` is the effect of the
+    event that it is about."""
     end_task(run, finding, event)
     board, status, code = run.board, finding.task_status, finding.code
     if board is None or status not in STATUSES:
@@ -60,6 +63,11 @@ def settle(run: RunState, finding: Finding, event: Event, config: BoardConfig, t
             task.back = task.state
         task.state, task.since = forced, board.cycles
         task.flags &= ~ASSUMED
+        if change is None or change.task is None or change.task is not task:
+            return
+        change.blocked = bool(config.blocked >> forced & 1)
+        if config.failed >> forced & 1:
+            note_failed(change, task)
 
 
 def start_task(run: RunState, task_id: str, config: BoardConfig, tag: Tag) -> None:
@@ -71,8 +79,8 @@ def start_task(run: RunState, task_id: str, config: BoardConfig, tag: Tag) -> No
 
 def stall(run: RunState, finding: Finding, event: Event, config: BoardConfig, tag: Tag) -> None:
     """Let a finding that halts a loop stall the task that the turn works on, if that is open. A turn that names no task
-    works on the one that its agent has in progress. Without a board (the policy has `tasks_of_turns`), only a task
-    that the turn names can be stalled."""
+    works on the one that its agent has in progress, or was given. Without a board (the policy has `tasks_of_turns`),
+    only a task that the turn names can be stalled."""
     loops = finding.level == Level.HALT and finding.reason in (STALLED, OSCILLATING) and not finding.task_status
     if not loops or type(event) is not Turn:
         return

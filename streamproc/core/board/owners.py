@@ -28,14 +28,23 @@ def owner_of(board: Board, task: int) -> str:
 
 
 def task_in_progress(board: Board, config: BoardConfig, agent: str) -> int:
-    """Return the tag of the one task that an agent has in progress; 0 if it has none, or several."""
-    found, agent = 0, _name(agent)
-    for tag, task in board.tasks.items():
-        if task.state >= 0 and config.progress >> task.state & 1 and agent and owner_of(board, tag) == agent:
-            if found:
-                return 0
-            found = tag
-    return found
+    """Return the tag of the one task that an agent has in progress or, if it has none, of the one that it was given; 0
+    if there is none, or several."""
+    agent = _name(agent)
+    started: list[int] = []
+    given: list[int] = []
+    for tag in board.owners if agent else ():
+        if owner_of(board, tag) != agent:
+            continue
+        task = board.tasks.get(tag)
+        if task is None or task.state < 0:
+            given.append(tag)
+        elif config.progress >> task.state & 1:
+            started.append(tag)
+        elif not (config.done | config.parked_states) >> task.state & 1:
+            given.append(tag)
+    found = started or given
+    return found[0] if len(found) == 1 else 0
 
 
 def note_worker(change: BoardChange, event: BoardEvent, task: int) -> None:
@@ -67,6 +76,8 @@ def deliver(run: RunState, change: BoardChange, event: TaskDelegated) -> None:
     turns = counts.turns if counts is not None else 0
     delivered = place + AGENTS_MAX * (board.cycles + 1)
     worked = turns > agent.turns
+    agent.unnamed = 0 if worked else agent.unnamed
+    change.earlier = agent.unnamed
     for task, known in board.owners.items():
         if known == delivered and task not in given and _is_open(change, task, worked=worked):
             change.earlier += 1
@@ -74,11 +85,18 @@ def deliver(run: RunState, change: BoardChange, event: TaskDelegated) -> None:
     agent.turns = turns
     allowed = change.config.size(change.phase)
     rejected = 0 < allowed < change.batch
+    agent.unnamed += 0 if rejected else max(0, event.count - len(given))
     for task in given[:OWNERS_MAX]:
         if not rejected:
             _own(board, task, delivered)
         elif task not in board.owners:
             _own(board, task, place)
+
+
+def forget_deliveries(board: Board) -> None:
+    """Forget the tasks that agents were given by their number: a cycle is over. Those with ids name their cycle."""
+    for agent in board.agents:
+        agent.unnamed = 0
 
 
 def _is_open(change: BoardChange, task: int, *, worked: bool) -> bool:

@@ -14,6 +14,8 @@ BOARD_BYTES: Final = 1_024  # of the encoded board: a quarter of the state of a 
 DEPENDENCIES_MAX: Final = 6  # of one task: chains need one each, and a design ticket is among the first
 MODULES_MAX: Final = 8  # modules whose initialisation has passed
 MODULE_CHARS: Final = 24  # of its name
+LACKS_MAX: Final = 6  # items of a report that fail, kept for messages
+LACKS_CHARS: Final = 32  # of their names
 ENTERED_MAX: Final = 16  # states for which entries of a task are counted
 REJECTIONS_MAX: Final = 3  # rejections kept of one task; the third escalates it
 FAILED_MAX: Final = 8  # tasks that failed in a row
@@ -39,6 +41,7 @@ class Assignee(msgspec.Struct, array_like=True):
 
     name: str  # shortened
     turns: int = 0  # turns that its node had taken at its last delivery
+    unnamed: int = 0  # tasks that it was given in this cycle by their number only
 
 
 class Task(msgspec.Struct, array_like=True):
@@ -62,6 +65,7 @@ class Task(msgspec.Struct, array_like=True):
     rejections: list[list[str]] = []  # [validator, reason] of the last verdicts against it
     failure: list[int] = []  # [tag of the class, times in a row, turn, reporter (`transitions`)] of the last failure
     module_name: str = ""  # its beginning, for messages
+    lacks: dict[int, list[str]] = {}  # by number of the guard: what its last report lacked, for messages
 
 
 class Board(msgspec.Struct, array_like=True):

@@ -6,21 +6,20 @@ stalled, escalated), `holds.settle` applies the decision once it is reported.
 
 from __future__ import annotations
 
-from typing import Final
-
-from streamproc.core.board.change import BoardChange, Tag, board_of, find_task
+from streamproc.core.board.chains import chain_through
+from streamproc.core.board.change import BoardChange, Tag, board_of, find_task, note_failed
 from streamproc.core.board.config import FOREIGN, STATE_SKIP, UNKNOWN, BoardConfig, state_name
 from streamproc.core.board.ends import resume_tasks
+from streamproc.core.board.failures import MOVE, count_failure, judge
 from streamproc.core.board.guards import learn, open_gates, unmet
 from streamproc.core.board.holds import approve, decide, holder, recover, release
-from streamproc.core.board.owners import deliver, note_verdict, note_worker
+from streamproc.core.board.owners import deliver, forget_deliveries, note_worker
 from streamproc.core.board.state import (
     ASSUMED,
     DEPENDENCIES_MAX,
     DESIGN,
     DESIGNED,
     ENTERED_MAX,
-    FAILED_MAX,
     FREE,
     HELD,
     HELD_APPROVAL,
@@ -29,7 +28,6 @@ from streamproc.core.board.state import (
     MODULE_CHARS,
     PASSED,
     PLAIN,
-    REJECTIONS_MAX,
     UI,
     Task,
     shrink,
@@ -43,16 +41,7 @@ from streamproc.model.wire import (
     TaskDelegated,
     TaskTransition,
     TaskVerdict,
-    Turn,
 )
-
-# Reporters of a failure; 0: two of them reported the same one.
-TURN: Final = 1
-VERDICT: Final = 2
-MOVE: Final = 3
-
-VALIDATOR_MAX: Final = 40  # characters kept of a validator's name
-REASON_MAX: Final = 100  # and of its report
 
 
 def apply_event(run: RunState, event: BoardEvent, config: BoardConfig, tag: Tag) -> BoardChange:
@@ -75,7 +64,7 @@ def apply_event(run: RunState, event: BoardEvent, config: BoardConfig, tag: Tag)
         if isinstance(event, TaskTransition):
             _moved(run, change, task, event)
         if isinstance(event, TaskVerdict):
-            _judged(run, change, task, event)
+            judge(run, change, task, event)
         elif event.approved_by and not change.refused:
             open_gates(change.board, config, task, change.overridden)
     resume_tasks(run, change, event)
@@ -83,24 +72,13 @@ def apply_event(run: RunState, event: BoardEvent, config: BoardConfig, tag: Tag)
     return change
 
 
-def apply_failure(run: RunState, turn: Turn, config: BoardConfig, tag: Tag) -> BoardChange:
-    """Apply the failure of a turn at a task, and return its effect."""
-    change = BoardChange(board_of(run, config), config, tag)
-    change.board.events += 1
-    change.task = find_task(change, turn.task_id)
-    assert turn.errors is not None
-    _failure(run, change, change.task, turn.errors.error_class, TURN)
-    run.evicted += shrink(change.board, config.done, tag(turn.task_id))
-    return change
-
-
-# Creation, delegation, verdicts.
+# Creation, delegation.
 
 
 def _created(change: BoardChange, task: Task, event: TaskCreated) -> None:
     config = change.config
     if event.depends_on:
-        task.depends_on = [change.tag(name) for name in event.depends_on[:DEPENDENCIES_MAX]]
+        _depend(change, task, [change.tag(name) for name in event.depends_on[:DEPENDENCIES_MAX]])
     _describe(change, task, event.module, event.ui_touching)
     kind = f"{event.kind} {event.agent}".strip()
     if any(word in f"{kind} {task.id}".lower() for word in config.design_kinds):
@@ -117,6 +95,14 @@ def _created(change: BoardChange, task: Task, event: TaskCreated) -> None:
             change.blocked = task.state >= 0 and bool(config.blocked >> task.state & 1)
         else:
             task.state, task.flags = config.initial, task.flags | ASSUMED
+
+
+def _depend(change: BoardChange, task: Task, needs: list[int]) -> None:
+    """Set what a task depends on. What a blocked task turns out to wait for may complete a chain."""
+    if task.state >= 0 and change.config.blocked >> task.state & 1 and not set(needs) <= set(task.depends_on):
+        change.blocked = True
+        change.chained = len(chain_through(change.board, change.config, change.tag(task.id))[0])
+    task.depends_on = needs
 
 
 def _describe(change: BoardChange, task: Task, module: str, ui: bool | None) -> None:
@@ -140,48 +126,6 @@ def _delegated(run: RunState, change: BoardChange, event: TaskDelegated) -> None
     deliver(run, change, event)
 
 
-def _judged(run: RunState, change: BoardChange, task: Task, event: TaskVerdict) -> None:
-    note_verdict(run, event, change.tag)
-    if event.verdict == "APPROVED":
-        change.board.failed = []
-        task.failure = []
-        if event.approved_by:
-            approve(change, task)
-        elif task.flags & HELD_ERROR:
-            recover(task)
-    elif event.verdict == "REJECTED":
-        task.rejected += 1
-        change.rejected = task.rejected
-        task.rejections = [
-            *task.rejections[1 - REJECTIONS_MAX :], [event.validator[:VALIDATOR_MAX], event.reason[:REASON_MAX]],
-        ]  # fmt: skip
-        _failed(change, task)
-        _failure(run, change, task, event.failure_class, VERDICT)
-
-
-def _failed(change: BoardChange, task: Task) -> None:
-    """Count the tasks that failed one after the other; each task counts once."""
-    failed, key = change.board.failed, change.tag(task.id)
-    if key not in failed:
-        change.board.failed = [*failed[1 - FAILED_MAX :], key]
-        change.failed = len(change.board.failed)
-
-
-def _failure(run: RunState, change: BoardChange, task: Task, kind: str, reporter: int) -> None:
-    """Count failures of the same class in a row. A verdict and the move that follows it report one failure."""
-    if not kind:
-        return
-    known, key = task.failure, change.tag(kind)
-    if not known or known[0] != key or run.novelty.last_progress > known[2]:
-        task.failure = [key, 1, run.turns, reporter]
-    elif known[3] in (0, reporter):
-        task.failure = [key, known[1] + 1, run.turns, reporter]
-    else:
-        task.failure = [key, known[1], run.turns, 0]
-        return
-    change.failures = task.failure[1]
-
-
 # Moves.
 
 
@@ -199,7 +143,7 @@ def _moved(run: RunState, change: BoardChange, task: Task, event: TaskTransition
     change.target = target
     change.to = state_name(event.to)
     if target == UNKNOWN or (target == source and (target >= 0 or _foreign(change, event.to) == task.foreign)):
-        _failure(run, change, task, event.failure_class, MOVE)
+        count_failure(run, change, task, event.failure_class, MOVE)
         return
     if not config.judged(source):
         _enter(change, task, target)
@@ -208,7 +152,7 @@ def _moved(run: RunState, change: BoardChange, task: Task, event: TaskTransition
     else:
         _judge(change, task, event, claimed)
     if not change.refused:
-        _failure(run, change, task, event.failure_class, MOVE)
+        count_failure(run, change, task, event.failure_class, MOVE)
         if task.state >= 0 and config.progress >> task.state & 1:
             note_worker(change, event, change.tag(task.id))
 
@@ -262,7 +206,7 @@ def _judge(change: BoardChange, task: Task, event: TaskTransition, claimed: int)
         _skip(change, task)
     if back >= 0:
         task.state, task.since = back, change.board.cycles
-        task.flags &= ~_guards_reset_by(config, back)
+        _reset_guards(config, task, back)
 
 
 def _skip(change: BoardChange, task: Task) -> None:
@@ -327,12 +271,12 @@ def _enter(change: BoardChange, task: Task, target: int) -> None:
     if source >= 0 and not task.entered:
         task.entered[source] = 1
     _count(change, task, target)
-    task.flags &= ~_guards_reset_by(config, target)
+    _reset_guards(config, task, target)
     change.blocked = bool(config.blocked >> target & 1)
     if config.failed >> target & 1 and not (change.blocked and _waits(change, task)):
-        _failed(change, task)
+        note_failed(change, task)
     if config.done >> target & 1:
-        _completed(change, task)
+        _ended(change, task)
 
 
 def _foreign(change: BoardChange, name: str) -> int:
@@ -353,18 +297,23 @@ def _waits(change: BoardChange, task: Task) -> bool:
     return any(other is not None and other.state >= 0 and change.config.blocked >> other.state & 1 for other in known)
 
 
-def _guards_reset_by(config: BoardConfig, state: int) -> int:
-    """Return the guards (as flags) that need new evidence once a task was sent back to this state."""
-    reset = (number for number, guard in enumerate(config.guards) if guard.back == state and not guard.when)
-    return sum(PASSED << number for number in reset)
+def _reset_guards(config: BoardConfig, task: Task, state: int) -> None:
+    """Forget the reports of the guards that need new evidence once a task was sent back to this state."""
+    for number, guard in enumerate(config.guards):
+        if guard.back == state and not guard.when:
+            task.flags &= ~(PASSED << number)
+            task.lacks.pop(number, None)
 
 
-def _completed(change: BoardChange, task: Task) -> None:
+def _ended(change: BoardChange, task: Task) -> None:
+    """Forget what counted against a task that is done. If it is completed, and not cancelled, that is a success."""
     board = change.board
-    board.done += 1
-    board.failed = []
     board.owners.pop(change.tag(task.id), None)
     task.rejected, task.rejections, task.entered, task.failure = 0, [], {}, []
+    if not change.config.completed >> task.state & 1:
+        return
+    board.done += 1
+    board.failed = []
     if task.flags & DESIGN:
         key = change.tag(task.id)
         for other in board.tasks.values():
@@ -384,7 +333,7 @@ def _cycle(change: BoardChange, event: CycleCompleted) -> None:
     listed = 0
     for name, state in event.moved:
         task, target = find_task(change, name), config.find(state)
-        listed += target >= 0 and config.done >> target & 1
+        listed += target >= 0 and config.completed >> target & 1
         task.since = board.cycles
         if task.state < 0 and target >= 0:
             task.state = target
@@ -397,3 +346,4 @@ def _cycle(change: BoardChange, event: CycleCompleted) -> None:
     elif change.completed == 0:
         board.empty_cycles += 1
     board.done = 0
+    forget_deliveries(board)
