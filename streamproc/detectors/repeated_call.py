@@ -18,7 +18,8 @@ seconds or more first. The unchanged answer of a live call only counts after ten
 period without change so far, and, where the log has times, after ten minutes. An answer that it gave before renews
 nothing: a call that changes back and forth between known answers warns after ten and halts after 25 (if they say that
 something is running: also ten minutes). Answers that are equal only after masking (time stamps, ids) count less than
-answers that are equal byte for byte. Retryable infrastructure errors (429, 5xx, a tool that hangs) are not repeats.
+answers that are equal byte for byte. Retryable infrastructure errors (429, 5xx, a tool that hangs) are not repeats,
+except for the plain count of `gate: none`.
 Only calls that write by the form of their arguments count with new answers, and only with nothing else in between: a
 long test command that is run again and again, or a poll with a long command, is left alone.
 

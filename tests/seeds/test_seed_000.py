@@ -520,3 +520,20 @@ def test_work_in_another_cycle_does_not_excuse_what_is_repeated() -> None:
             said("reviewer", f"Not yet: {'ab'[n % 2] * n}."),
         ]
     assert where(halted(events)) == ("LOOP001", 7)
+
+
+@pytest.mark.parametrize("counted", [(0,), (1,), (2,), (0, 2), (1, 2)])
+def test_the_same_failures_are_counted_whichever_reports_count_the_passing_tests(counted: tuple[int, ...]) -> None:
+    # "same test failures (same set) repeats"
+    reports = [{"failed": ["t1", "t2"], "total": 9, **({"passed": 7} if n in counted else {})} for n in range(3)]
+    events = loop([patched(f"+{n}") for n in range(3)], [{"node": "verifier", "tests": report} for report in reports])
+    halt = halted([started(), *events])
+    assert (halt.code, where(halt)[1]) == ("STALL002", 5)
+
+
+def test_more_passing_tests_than_before_are_progress_though_not_all_reports_count_them() -> None:
+    # "progress signal: an observable, low-cost indicator that the loop is converging"
+    passing = (5, None, 6, None, 7)
+    reports = [{"failed": ["t1", "t2"], **({"passed": n} if n else {})} for n in passing]
+    events = loop([patched(f"+{n}") for n in range(5)], [{"node": "verifier", "tests": report} for report in reports])
+    assert not any(control.halts for control in played([started(), *events])[1])

@@ -52,7 +52,8 @@ def observe_tests(
         track.flat.begin(hash64(failing), 0, index, stamp)
         track.best_failing, track.best_passed, track.unpassed = failing, passed, passed == 0
         return
-    better = failing < track.best_failing or passed > track.best_passed
+    # The first report that counts the passing tests shows no more of them than the reports before it did.
+    better = failing < track.best_failing or passed > track.best_passed >= 0
     track.best_failing = min(track.best_failing, failing)
     track.best_passed = max(track.best_passed, passed)
     if better:

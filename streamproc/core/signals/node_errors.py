@@ -56,6 +56,8 @@ def observe_errors(now: Now, errors: Errors, failure: u32) -> bool:
     node.errors.extend(failure, now.index, now.index, since)
     if node.errors.first == now.index:
         now.novelty.last_result = now.index
+        if now.novelty.remember(failure ^ node.key << 2):
+            now.novelty.note_news(now.index)
     return True
 
 

@@ -31,13 +31,13 @@ def observe_recent_calls(now: Now, log: list[list[int]], gate: Gate) -> tuple[Re
     """Record the calls of a turn in the log of the run, and return those that were made before, by the same node for
     the same topic.
 
-    The plain count (`Gate.NONE`) compares tool and arguments; behind another gate, the answer must be the same, too,
-    byte for byte. Calls that failed for reasons of infrastructure are skipped.
+    The plain count (`Gate.NONE`) compares tool and arguments, whatever the answer. Behind another gate, the answer must
+    be the same, too, byte for byte, and calls without one, or that failed for reasons of infrastructure, are skipped.
     """
     made: dict[int, Call] = {}
     actor = now.node_tag ^ now.topic
     for call in now.turn.calls[:PARALLEL_MAX]:
-        if call.outcome == FAILED_RETRYABLE or (gate is not Gate.NONE and call.outcome == NO_ANSWER):
+        if gate is not Gate.NONE and call.outcome in (FAILED_RETRYABLE, NO_ANSWER):
             continue
         what = call.key if gate is Gate.NONE else call.key ^ call.exact * MIX
         made[(what ^ actor * MIX) >> 7 & TAG] = call

@@ -132,9 +132,10 @@ def test_parallel_calls_and_calls_of_other_nodes_are_not_repeats_in_the_plain_co
     assert halts([siblings, *(called(1, node=name) for name in "abcd")], gated("none", "LOOP003")) == []
 
 
-def test_calls_that_failed_for_reasons_of_infrastructure_are_not_counted() -> None:
+def test_calls_that_failed_for_reasons_of_infrastructure_count_in_the_plain_count_only() -> None:
     failed = {"node": "a", "tool_calls": [{"name": "llm", "args": {}, "error": "HTTP 429 Too Many Requests"}]}
-    assert halts([failed] * 5, gated("none", "LOOP003")) == []
+    assert halts([failed] * 5, gated("none", "LOOP003")) == [Reported("LOOP003", "halt", 2)]
+    assert halts([failed] * 5, gated("results", "LOOP003")) == halts([failed] * 5) == []
 
 
 def test_words_of_others_do_not_restart_a_repeated_call_behind_results() -> None:
