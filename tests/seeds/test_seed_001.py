@@ -502,3 +502,24 @@ def test_the_chosen_node_may_report_under_another_name(node: str) -> None:
     assert halts([turn for n in range(9) for turn in written_module(n, node)]) == []
     idle = [turn for n in range(9) for turn in (written_module(0)[0], {"node": node, "output": "Already done."})]
     assert edge(halts(idle)[0])[0] == "planner"
+
+
+@pytest.mark.parametrize("plan", [
+    {"structured_output": {"next": "researcher", "plan": ["assess", "code"]}},
+    {"output": "First I read the configuration and the schema of the old tables, then I decide which of them move."},
+    {"output": "First I read the configuration and the schema, and then I decide which of the endpoints move. " * 5},
+])  # fmt: skip
+@pytest.mark.parametrize("results", ["output", "structured_output"])
+@pytest.mark.parametrize("decides", [True, False])
+def test_a_plan_that_stays_the_same_is_no_loop_while_research_brings_results(
+    plan: Raw, results: str, decides: bool
+) -> None:
+    # "Counters reset or decay when progress is made (e.g., new research results, …)"; "the length or hash of
+    # `researchResults` changes"
+    planned = {"node": "planner", **plan, **({"decision": {"next": "researcher"}} if decides else {})}
+    found = [f"Source {'x' * n} says {n}." for n in range(26)]
+    shown = [{"node": "researcher", results: text if results == "output" else {"found": text}} for text in found]
+    assert decisions([turn for answer in shown for turn in (planned, answer)], PLANNER) == []
+    # "planner repeatedly asks for research without changing plan; assert early termination with `aborted_stuck`"
+    halt = halts([turn for answer in shown[:1] * 8 for turn in (planned, answer)])[0]
+    assert (halt.code, halt.terminal_status, edge(halt)) == ("LOOP005", "aborted_stuck", ["planner", "researcher"])

@@ -263,3 +263,29 @@ def test_the_nested_loop_of_the_seed_ends_at_its_second_runtime_error(passed: Ra
     assert (halt.code, halt.node) == ("ERROR001", "executor") or key == "channel"
     assert halt.trigger is not None
     assert halt.trigger.turn == 5
+
+
+@pytest.mark.parametrize("reported", ["errors", "calls"])
+@pytest.mark.parametrize("said", [{}, {"output": "It failed."}])
+@pytest.mark.parametrize("repair", [
+    {"output": "I repaired it."}, {"output": "I repaired it. " * 40}, {"structured_output": {"action": "retry"}}, None,
+])  # fmt: skip
+def test_no_run_ends_while_each_repair_changes_the_error(reported: str, said: Raw, repair: Raw | None) -> None:
+    # "Different signature → Continue trying"; "Genuine repairs still work: Different errors allow continuation"
+    raws: list[Raw] = []
+    for n in range(20):
+        message = f"{'abcdefghijklmnopqrst'[n] * 9} is wrong"
+        calls = {"tool_calls": [{"name": "run_workflow", "args": {}, "error": message}]}
+        raws += [{"node": "executor", **({"errors": [message]} if reported == "errors" else calls), **said}]
+        raws += [{"node": "repairer", **repair}] if repair else []
+    assert [one.code for one in decisions(raws, REPAIR) if one.severity == "halt"] == []
+
+
+def test_new_errors_are_news_without_any_words() -> None:
+    # "Different signature → Continue trying", also under the default policy
+    raws = [
+        turn for n in range(6) for turn in (failed(f"{'abcdef'[n] * 9} is wrong"), {"node": "r", "output": "Done."})
+    ]
+    assert decisions(raws, load_policy("standard")) == []
+    same = [turn for _ in range(6) for turn in ({"node": "e", "output": "No."}, {"node": "r", "output": "Done."})]
+    assert [one.code for one in decisions(same, load_policy("standard")) if one.severity == "halt"]

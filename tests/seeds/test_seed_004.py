@@ -184,6 +184,18 @@ def test_a_validator_may_approve_in_the_same_words() -> None:
     assert played(said, said)[-1].code == "LOOP001"
 
 
+@pytest.mark.parametrize("answer", [
+    {"error": "HTTP 429 Too Many Requests"}, {"error": "connection timed out"}, {"result": "still running"}, {},
+])  # fmt: skip
+def test_the_same_call_three_times_halts_whatever_it_answers(answer: Raw) -> None:
+    # "Same tool called with identical arguments ≥ 3 times within 10 steps"
+    turn = {"node": "Backend", "task_id": "T1", "tool_calls": [{"name": "search", "args": {"q": "x"}, **answer}]}
+    *_, halt = played(turn, turn, turn)
+    assert (halt.code, halt.severity, halt.terminal_status) == ("LOOP003", "halt", "stalled")
+    assert halt.evidence.turns == [0, 1, 2]
+    assert all(control.severity != "halt" for control in played(turn, turn))
+
+
 def test_the_task_that_a_run_is_started_for_is_stalled_as_well() -> None:
     # "ACTION: Halt agent, log loop signature, set task status to STALLED"
     again = [{name: value for name, value in call().items() if name != "task_id"} | {"agent": "Backend"}] * 3
@@ -200,6 +212,19 @@ def test_a_turn_that_names_no_task_is_about_the_one_that_its_agent_has_in_progre
     for team in ([*working(), *working("T2")], working(agent="Frontend")):  # two tasks, or another agent's
         halt = played(*team, *again)[-1]
         assert (halt.code, halt.task_id, halt.terminal_status) == ("LOOP003", None, "aborted_stuck")
+
+
+def test_a_loop_stalls_the_one_task_that_its_agent_was_given_before_it_moves() -> None:
+    # "Halt agent, set task status to STALLED"
+    loop = [{"node": "Backend", "output": "Waiting for the schema."}] * 2
+    [halt] = played(created("T1"), given("Backend", "T1"), *loop)
+    assert (halt.task_id, halt.terminal_status, halt.evidence.to_state) == ("T1", "stalled", "STALLED")
+    both = [created("T1"), created("T2"), given("Backend", "T1", "T2")]
+    assert [control.task_id for control in played(*both, *loop)] == [None]  # which of them, no event says
+    moved = moves("T2", "READY", "LOCKED")
+    assert [control.task_id for control in played(*both, *moved, *loop)] == ["T2"]
+    done = moves("T2", "COMMIT", "DONE")
+    assert [control.task_id for control in played(created("T1"), given("Backend", "T1", "T2"), *done, *loop)] == ["T1"]
 
 
 def test_the_arguments_of_a_repeated_call_are_shown_redacted_and_only_on_request() -> None:
@@ -292,6 +317,50 @@ def test_zero_progress_cycle() -> None:
     assert (halt.action, notified(halt).split()[0]) == ("ask_human", "STALL")
 
 
+def test_a_cycle_that_only_cancels_tasks_completes_none() -> None:
+    # "A full BUILD→VALIDATE cycle completes with 0 tasks transitioning to `completed`"
+    board = [created("T1"), created("T2"), *moves("T1", "READY", "CANCELLED")]
+    [halt] = played(*board, {"type": "cycle.completed"})
+    assert (halt.code, halt.severity) == ("STALL006", "halt")
+    assert played(*board, *moves("T2", "READY", "CANCELLED"), {"type": "cycle.completed"}) == []  # nothing is left
+
+
+def test_a_cancelled_design_ticket_opens_no_gate() -> None:
+    # "a completed UIDesigner dependency ticket (`status: DONE`)"
+    artifacts = ["mockup", "interaction-spec", "component-hierarchy", "state-variations", "accessibility-checklist"]
+    board = [created("UX-1", kind="UIDesigner"), created("F1", ui_touching=True, depends_on=["UX-1"])]
+    starts = [*moves("F1", "READY", "LOCKED"), *moves("F1", "LOCKED", "IMPLEMENTING", artifacts=artifacts)]
+    [refused] = played(*board, *moves("UX-1", "READY", "CANCELLED"), *starts)
+    assert (refused.code, refused.evidence.missing) == ("TASK007", ["design ticket"])
+    assert played(*board, *moves("UX-1", "COMMIT", "DONE"), *starts) == []
+
+
+@pytest.mark.parametrize("order", [("T0", "T1", "T2"), ("T2", "T1", "T0"), ("T1", "T2", "T0"), ("T0", "T2", "T1")])
+def test_a_chain_that_is_known_after_its_tasks_are_blocked(order: tuple[str, ...]) -> None:
+    # "3+ tasks in a dependency chain are all `blocked`"
+    blocked = [{"type": "task.transition", "task_id": task, "to": "BLOCKED"} for task in order]
+    links = [created(task, **({"depends_on": [f"T{int(task[1]) - 1}"]} if task != "T0" else {})) for task in order]
+
+    def chains(*events: Raw) -> list[ControlEvent]:
+        return [control for control in played(*blocked, *events) if control.code == "TASK002"]
+
+    [chain] = chains(*links)
+    assert (chain.evidence.root, chain.evidence.chain) == ("T0", ["T0", "T1", "T2"])
+    assert chain.evidence.priority == "P0"
+    assert len(chains(*links, *links)) == 1  # the same again is no news
+    assert chains(created("T1", depends_on=["T0"]), created("T2")) == []
+
+
+@pytest.mark.parametrize("code", ["ERROR002", "TASK001"])
+def test_a_chain_whose_root_the_breaker_blocks(code: str) -> None:
+    # "3+ tasks in a dependency chain are all `blocked`", whoever has blocked the last one of them
+    errors = [{"node": "Backend", "task_id": "T0", "errors": [{"message": f"{n}", "class": "E"}]} for n in "abc"]
+    board = [created("T0"), created("T1", depends_on=["T0"]), created("T2", depends_on=["T1"])]
+    board += [*moves("T1", "READY", "BLOCKED"), *moves("T2", "READY", "BLOCKED"), *moves("T0", *PATH[:3])]
+    ends = errors if code == "ERROR002" else [move for _ in range(3) for move in moves("T0", "IMPLEMENTING", *ROUND)]
+    assert [(control.code, control.task_id) for control in played(*board, *ends)] == [(code, "T0"), ("TASK002", "T0")]
+
+
 def test_blocked_dependency_chain() -> None:
     # "DETECT: 3+ tasks in a dependency chain are all `blocked`"
     tasks = [created("A"), created("B", depends_on=["A"]), created("C", depends_on=["B"])]
@@ -320,6 +389,21 @@ def test_max_task_per_cycle_violation() -> None:
         assert "split the batch" in rejected.message
         assert notified(rejected).endswith("MEDIUM")
     assert played(given("Backend", "A", "B"), cycle(2), given("Backend", "C", "D")) == []
+
+
+def test_batches_that_are_given_by_their_number_add_up_in_a_cycle() -> None:
+    # "Agent receives > 3 tasks (or > 5 for SPEC-phase agents) in a single delegation cycle"
+    def counted(n: int, agent: str = "Backend", **more: Any) -> Raw:
+        return {"type": "task.delegated", "agent": agent, "count": n, **more}
+
+    [rejected] = played(counted(2), counted(2))
+    assert (rejected.code, rejected.type, rejected.evidence.count) == ("TASK003", "delegation.rejected", 4)
+    for batches in ([counted(2), given("Backend", "T1", "T2")], [given("Backend", "T1", "T2"), counted(2)]):
+        assert [control.evidence.count for control in played(*batches)] == [4]
+    assert played(counted(2), counted(2, "Frontend"), cycle(), counted(3)) == []
+    assert played(counted(3, phase="SPEC"), counted(2, phase="SPEC")) == []
+    assert [control.evidence.count for control in played(counted(3), counted(2), counted(1))] == [5, 4]  # not given
+    assert played(counted(3), {"node": "Backend", "output": "All of it."}, counted(3)) == []  # it has worked
 
 
 def test_ticket_state_skip() -> None:
@@ -355,6 +439,18 @@ def test_dod_non_compliance(dod: Raw | None, missing: str) -> None:
     # "ESCALATE: … if repeated (≥ 2 …), flag the owning agent for re-delegation or user intervention"
     assert "reassign it from Backend" in second.message
     assert notified(second).endswith("HIGH")
+
+
+def test_the_failing_items_of_an_earlier_report_are_named() -> None:
+    # "log non-compliance details (which DoD items failed)"
+    report = {"verdict": "APPROVED", "items": [{"name": "tests", "status": True}, {"name": "docs", "status": False}]}
+    for reported in (moves("T1", "IMPLEMENTING", "QA_REVIEW", dod=report), [verdict("T1", "APPROVED", dod=report)]):
+        board = [*moves("T1", "LOCKED", "IMPLEMENTING"), *reported, *moves("T1", "QA_REVIEW", "VALIDATION")]
+        board[1:1] = moves("T1", "IMPLEMENTING", "QA_REVIEW") if reported[0]["type"] == "task.verdict" else []
+        [refused] = played(*board)
+        assert (refused.code, refused.evidence.missing) == ("TASK005", ["docs"])
+    again = moves("T1", "REWORK", "IMPLEMENTING", "QA_REVIEW", "VALIDATION")
+    assert played(*board, *again)[-1].evidence.missing == ["dod report"]  # each rework needs a new one
 
 
 @pytest.mark.parametrize("report", [
@@ -423,6 +519,22 @@ def test_ui_ux_gate_bypass() -> None:
     assert recorded.evidence is not None
     assert (recorded.type, recorded.severity, recorded.task_id) == ("decision.recorded", "info", "T1")
     assert (recorded.evidence.by, recorded.evidence.reason) == ("ann", "one word changes")
+
+
+def test_the_design_gate_is_for_tickets_that_touch_the_interface_and_needs_their_ticket() -> None:
+    # "Frontend ticket with `UI Touching: yes`"; "require UIDesigner ticket completion before unblocking"
+    names = ["mockup", "interaction-spec", "component-hierarchy", "state-variations", "accessibility-checklist"]
+    paths = {name: f"docs/uiux/login/{name}.md" for name in names}
+
+    def starts(ui: str | None, **more: Any) -> list[ControlEvent]:
+        task = created("F1", kind="frontend", **({"ui_touching": ui} if ui else {}))
+        return played(task, *moves("F1", "READY", "LOCKED"), *moves("F1", "LOCKED", "IMPLEMENTING", **more))
+
+    some = {name: paths[name] for name in names[:2]}
+    assert starts("no", design=some) == starts(None, design=some) == []
+    for reported in ({"artifacts": names}, {"artifacts": list(paths.values())}, {"design": paths}):
+        [refused] = starts("yes", **reported)
+        assert (refused.code, refused.evidence.missing) == ("TASK007", ["design ticket"])
 
 
 def test_an_approval_opens_its_gate_whenever_it_is_given() -> None:
@@ -580,6 +692,18 @@ def test_notification_triggers() -> None:
     # "3 consecutive task failures"
     failed = played(*(verdict(f"T{n}", "REJECTED") for n in range(3)))[-1]
     assert (failed.code, notified(failed).split()[0]) == ("ERROR004", "FAILURE")
+
+
+def test_tasks_that_the_breaker_blocks_have_failed() -> None:
+    # "3 consecutive task failures"
+    def fails(task: str) -> list[Raw]:
+        return [{"node": "b", "task_id": task, "errors": [{"message": f"{task}{n}", "class": task}]} for n in range(3)]
+
+    found = played(*fails("T1"), *fails("T2"), *fails("T3"))
+    assert [control.code for control in found] == ["ERROR002", "ERROR002", "ERROR002", "ERROR004"]
+    assert found[-1].evidence.tasks == ["T1", "T2", "T3"]
+    done = moves("T9", "COMMIT", "DONE")
+    assert "ERROR004" not in [control.code for control in played(*fails("T1"), *fails("T2"), *done, *fails("T3"))]
 
 
 def test_each_notification_has_one_of_the_four_types() -> None:
