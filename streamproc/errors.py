@@ -7,7 +7,8 @@
     │   └── UnsafeCycle     a workflow graph has a cycle without an exit
     ├── InvalidSettings     an environment variable or option is invalid
     ├── Unavailable         a broker or store cannot be reached
-    │   └── AccessDenied    a broker rejects the login or lacks a right for this client
+    │   ├── AccessDenied    a broker rejects the login or lacks a right for this client
+    │   └── ProviderUnavailable   the breaker of a model's provider is not closed
     ├── Refused             a run, session, user or tenant lacks budget for a reservation
     ├── AlreadySettled      the id of a reservation belongs to work that is settled
     └── Undelivered         the publisher could not deliver all events in time
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamproc.model.controls import ControlEvent
+    from streamproc.model.provider_state import ProviderState
 
 
 class StreamprocError(Exception):
@@ -151,6 +153,27 @@ class AccessDenied(Unavailable):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.what, self.remedy)
+
+
+class ProviderUnavailable(Unavailable):
+    """The breaker of a provider and model is not closed, or the fleet's budget of retries is used up."""
+
+    def __init__(
+        self, provider: str, reason: str, retry_at: datetime, retry_after_s: float, state: ProviderState | None = None
+    ) -> None:
+        self.provider = provider
+        """Provider and model, as the caller named them."""
+        self.reason = reason
+        self.retry_at = retry_at
+        """When the next calls may be let through (UTC): not before."""
+        self.retry_after_s = retry_after_s
+        """The same, in seconds from when this was raised."""
+        self.state = state
+        """The whole state of the breaker."""
+        super().__init__(f"{reason}; try again at {retry_at:%Y-%m-%dT%H:%M:%SZ}, in {retry_after_s:g} s")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.provider, self.reason, self.retry_at, self.retry_after_s, self.state)
 
 
 class StatesOfAnotherVersion(StreamprocError):

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from streamproc.core.decision import Decision
 from streamproc.core.kept_runs import KeptRuns
 from streamproc.core.local_accounts import LocalAccounts
-from streamproc.errors import Halted
+from streamproc.core.local_providers import LocalProviders
+from streamproc.errors import Halted, ProviderUnavailable
 from streamproc.fingerprint import HashKey, fingerprint, plain_turn
 from streamproc.fingerprint.convergence import Convergence, Embed
 from streamproc.model.controls import ControlEvent, RunStatus
+from streamproc.model.provider_state import ProviderState
 from streamproc.model.raw_events import parse_raw
+from streamproc.model.raw_fields import read_time_ms
 from streamproc.model.redaction import redact_id
 from streamproc.model.unknown_fields import UnknownFields
 from streamproc.model.wire import Event
@@ -59,7 +63,9 @@ class Monitor:
         """Runs that were dropped because `runs_max` was reached."""
         self._engine = self.policy.engine()
         self._runs: KeptRuns[str] = KeptRuns(self._engine)
-        self._accounts = LocalAccounts(self._runs)
+        self._providers = LocalProviders(self.policy.providers, self.policy.ref)
+        self._accounts = LocalAccounts(self._runs, self._providers)
+        self._late: list[ControlEvent] = []  # what time has caused since the last event
         self._halts: dict[str, Decision] = {}
         self._runs_max = runs_max
         self._unknown = UnknownFields(strict=strict)
@@ -108,9 +114,31 @@ class Monitor:
             return None
         return self._halts.get(run_id) or self._halts.get(redact_id(run_id))
 
+    def provider(self, name: str, *, run_id: str = "", at: str | int, permit: str = "") -> None:
+        """Raise `ProviderUnavailable` if this provider and model (``anthropic/claude-sonnet-4-5``) must not be called.
+
+        `at` is the time of the call, as in events: RFC 3339, or epoch milliseconds. Call it again with the same
+        `permit`, an id of yours, to be among the first that are let through; then send it with the outcome, a
+        ``model.called`` event. Control events that time has caused come with the next event.
+        """
+        at_ms = read_time_ms(at)
+        state, found = self._providers.ask(name, run_id, at_ms, permit or run_id or "caller")
+        self._late += found
+        if state is not None:
+            reason = f"{name} is {state.state.replace('_', '-')}: {state.reason}"
+            until_ms = max(at_ms + 1_000, state.until_ms if state.state == "open" else 0)
+            retry_at = datetime.fromtimestamp(until_ms / 1000, UTC)
+            raise ProviderUnavailable(name, reason, retry_at, (until_ms - at_ms) / 1000, state)
+
+    def providers(self) -> list[ProviderState]:
+        """Return the states of the breakers that hold calls back, as of the last event."""
+        return self._providers.states()
+
     def _decisions(self, event: Event) -> list[ControlEvent]:
         run_id = event.run_id
         decisions = self._accounts.step(event, event.at)
+        if self._late:
+            decisions, self._late = [*self._late, *decisions], []
         if len(self._runs) > self._runs_max:
             oldest = next(iter(self._runs))
             self._runs.forget(oldest)

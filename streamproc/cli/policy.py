@@ -152,6 +152,7 @@ def _writable(policy: Policy, workflow: str, tenant: str, tier: str, user: str) 
     """Return the limits in force as a policy file has them: money in USD, disabled detectors as false."""
     from streamproc.model.budgets import USD_MICRO, find_budget
     from streamproc.policy.prices import written
+    from streamproc.policy.providers import written as provider_settings
 
     found = policy.effective(workflow, tenant, tier, user)
     found["detectors"] = {code: False if limits is None else limits for code, limits in found["detectors"].items()}
@@ -161,6 +162,7 @@ def _writable(policy: Policy, workflow: str, tenant: str, tier: str, user: str) 
         found["budgets"][name] = {"limit": limit, "overridable": True} if name in overridable else limit
     found["lost_after_s"] = policy.lost_after_s
     found["evidence_excerpts"] = policy.evidence_excerpts
+    found["providers"] = provider_settings(policy.providers)
     found["tier_from"] = "run" if policy.tiers.believed else "policy"
     if named := [name for layer in policy.layers for name in layer.plugins]:
         found["plugins"] = named

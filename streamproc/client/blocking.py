@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from streamproc.client.background import BlockingClient
-from streamproc.client.guard import NO_PAYER, BaseGuard
+from streamproc.client.guard import NO_GATE, NO_PAYER, BaseGuard
 from streamproc.client.listener import BaseHaltListener
 from streamproc.client.publisher import BaseTurnPublisher
 from streamproc.errors import Undelivered
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from streamproc.client.guard import GuardRegistry
     from streamproc.client.guard_reports import GuardReports
     from streamproc.client.heartbeat_watch import OnUnwatched
+    from streamproc.client.providers import ProviderGate, ProviderPermit
     from streamproc.client.waits import Waits
     from streamproc.errors import Halted
     from streamproc.model.raw_events import RawEvent
@@ -134,8 +135,9 @@ class BlockingGuard(BaseGuard["BlockingPayer"]):
         payer: BlockingPayer | None,
         waits: Waits,
         reports: GuardReports,
+        gate: ProviderGate | None = None,
     ) -> None:
-        super().__init__(run_id, registry, halted, payer, waits, reports)
+        super().__init__(run_id, registry, halted, payer, waits, reports, gate)
         self._run_waits = waits
         self._fired = threading.Event()
 
@@ -155,6 +157,14 @@ class BlockingGuard(BaseGuard["BlockingPayer"]):
         if self._payer is None:
             raise RuntimeError(NO_PAYER)
         return self._payer.birth(child_run_id, partial(self._run_waits.watched_blocking, self.check), **fields)
+
+    def provider(
+        self, name: str, *, wait: bool = True, timeout_s: float | None = None, retry: bool = False
+    ) -> ProviderPermit:
+        """Wait until this provider and model may be called, as `Guard.provider`."""
+        if self._gate is None:
+            raise RuntimeError(NO_GATE)
+        return self._gate.enter_blocking(name, self.run_id, self.check, wait=wait, timeout_s=timeout_s, retry=retry)
 
     def sleep(self, seconds: float) -> None:
         """Sleep, but raise `Halted` as soon as the run is halted."""
@@ -217,4 +227,12 @@ class BlockingHaltListener(BaseHaltListener, BlockingClient):
         with a `task` or an `agent` also `TaskEnded` (see `HaltListener.guard`)."""
         halted = self._halted_by(payer, task, agent)
         paying = None if admission is None else admission.payer(run_id, **payer)
-        return BlockingGuard(run_id, self.guards, halted, paying, self.waits(run_id, on_unwatched), self.reports)
+        waits = self.waits(run_id, on_unwatched)
+        return BlockingGuard(run_id, self.guards, halted, paying, waits, self.reports, self.gate)
+
+    def provider(
+        self, name: str, *, run_id: str = "", wait: bool = True, timeout_s: float | None = None, retry: bool = False
+    ) -> ProviderPermit:
+        """Wait until this provider and model may be called, as `HaltListener.provider` does."""
+        check = self._check_of(run_id)
+        return self.gate.enter_blocking(name, run_id, check, wait=wait, timeout_s=timeout_s, retry=retry)

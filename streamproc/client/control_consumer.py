@@ -127,7 +127,8 @@ class ControlConsumer:
         traceparent = find_traceparent(record.headers, CONTROL_HEADER)
         news: ControlNews | None = read_control_news(record.value, record.timestamp, traceparent)
         if news is not None and self._verifier.required:
-            if news.halt is None and news.end is None and not news.resumes and not self._dispatcher.subscribed:
+            tells = news.halt is not None or news.end is not None or news.resumes or news.provider is not None
+            if not tells and not self._dispatcher.subscribed:
                 return
             news = self._verifier.verified("control", record, news, self._dispatcher.halts.of(news.run_id))
             if news is None and self._dispatcher.subscribed:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from streamproc.client.guard import GuardRegistry
     from streamproc.client.halt_records import ControlNews, StatusNews
     from streamproc.client.halts import Halts
+    from streamproc.client.providers import ProviderGate
     from streamproc.client.subscription import Subscription
 
 
@@ -28,11 +29,13 @@ class Dispatcher:
         caught_up: asyncio.Event,
         subscriptions: set[Subscription],
         command_handler: CommandHandler,
+        providers: ProviderGate | None = None,
     ) -> None:
         self.halts = halts
         self.guards = guards
         self.command = command_handler.apply
         """Applies a record of the `commands` topic."""
+        self._providers = providers
         self._caught_up = caught_up
         self._subscriptions = subscriptions
 
@@ -52,7 +55,10 @@ class Dispatcher:
         """Apply a record of the `control` topic; `value` is its JSON."""
         if not self.halts.is_new(news.id):
             return
-        if self.halts.control(news):
+        if news.provider is not None:
+            if self._providers is not None:
+                self._providers.heard([news.provider])
+        elif self.halts.control(news):
             self.guards.fire(news.run_id)
         if self._subscriptions:
             control = read_control(value, news.traceparent)

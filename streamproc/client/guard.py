@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from streamproc.client.admission.births import Birth, BirthFields
     from streamproc.client.admission.reservation import Reservation, ReserveFields
     from streamproc.client.guard_reports import GuardReports
+    from streamproc.client.providers import ProviderGate, ProviderPermit
     from streamproc.client.waits import Waits
 
 PayerT = TypeVar("PayerT")
 
+NO_GATE = "this guard has no listener: create it with `halts.guard(run_id)`"
 NO_PAYER = "this guard has no payer: create it with `halts.guard(run_id, admission)`"
 
 
@@ -84,7 +86,9 @@ class BaseGuard(Generic[PayerT]):
         payer: PayerT | None = None,
         waits: Waits | None = None,
         reports: GuardReports | None = None,
+        gate: ProviderGate | None = None,
     ) -> None:
+        self._gate = gate
         self.run_id = run_id
         self._payer = payer
         self._reports = reports
@@ -170,6 +174,14 @@ class Guard(BaseGuard["Payer"]):
         if self._payer is None:
             raise RuntimeError(NO_PAYER)
         return self._payer.birth(child_run_id, self._may_spend, **fields)
+
+    async def provider(
+        self, name: str, *, wait: bool = True, timeout_s: float | None = None, retry: bool = False
+    ) -> ProviderPermit:
+        """Wait until this provider and model may be called (see `HaltListener.provider`); raise `Halted` as `check`."""
+        if self._gate is None:
+            raise RuntimeError(NO_GATE)
+        return await self._gate.enter(name, self.run_id, self.check, wait=wait, timeout_s=timeout_s, retry=retry)
 
     async def _may_spend(self) -> None:
         if self._waits is None:

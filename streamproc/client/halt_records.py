@@ -8,7 +8,8 @@ import msgspec
 
 from streamproc.client.task_ends import STATUSES, EndOfTask
 from streamproc.fleet.record_signing import LogPlace
-from streamproc.model.control_types import ENDS_OF_TASKS
+from streamproc.model.control_types import ABOUT_NO_RUN, ENDS_OF_TASKS, PROVIDER_STATE
+from streamproc.model.provider_state import ProviderState
 from streamproc.model.raw_fields import log_ms
 
 
@@ -64,7 +65,8 @@ class StatusNews(NamedTuple):
 
 
 class ControlNews(NamedTuple):
-    """The relevant part of a record of the `control` topic. `end` is set if it ends a task."""
+    """The relevant part of a record of the `control` topic. `end` is set if it ends a task, `provider` if it is the
+    state of a provider's breaker."""
 
     run_id: str
     at_ms: int
@@ -75,6 +77,7 @@ class ControlNews(NamedTuple):
     traceparent: str = ""
     resumed_ms: int = 0
     end: EndOfTask | None = None
+    provider: ProviderState | None = None
 
     @property
     def releases(self) -> bool:
@@ -127,6 +130,7 @@ class _Control(msgspec.Struct):
     task_id: str | None = None
     terminal_status: str | None = None
     evidence: _Evidence | None = None
+    provider: ProviderState | None = None
 
 
 class _Code(msgspec.Struct):
@@ -176,7 +180,7 @@ def read_control_news(value: bytes, at_ms: int, traceparent: str = "") -> Contro
         control = _control_decoder.decode(value)
     except RecursionError as error:
         raise ValueError(str(error)) from None
-    command = control.type == "fleet.state"  # commands arrive on their own topic
+    command = control.type in ABOUT_NO_RUN  # commands arrive on their own topic
     halt = None
     if control.severity == "halt" and not command:
         halt = Halt(value, control.code, at_ms, log_ms(control.at), traceparent=traceparent, id=control.id)
@@ -185,7 +189,7 @@ def read_control_news(value: bytes, at_ms: int, traceparent: str = "") -> Contro
     resumes = control.type == "run.resumed"
     return ControlNews(
         control.run_id, at_ms, control.id, halt, resumes, place, traceparent, at_ms if resumes else 0,
-        _end_of(control, value),
+        _end_of(control, value), control.provider if control.type == PROVIDER_STATE else None,
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Literal, cast, get_args
 
 from aiokafka import TopicPartition
@@ -24,6 +24,7 @@ from streamproc.kafka.follow import Follower
 from streamproc.kafka.partitioning import ANY, home_of
 from streamproc.kafka.reading import Record
 from streamproc.model.formats import clock, duration
+from streamproc.model.provider_state import ProviderState
 from streamproc.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -52,14 +53,21 @@ def describe(state: WatchState) -> str:
 class HeartbeatWatch:
     """Knows the state of the workers. Any thread may ask; `run` looks for changes, in the listener's event loop."""
 
-    def __init__(self, settings: Settings, wake: Callable[[], None]) -> None:
-        """`wake` is called while a caller may wait for workers: at each look, as partitions change one by one."""
+    def __init__(
+        self,
+        settings: Settings,
+        wake: Callable[[], None],
+        providers: Callable[[Sequence[ProviderState], int], object] = lambda _states, _at_ms: None,
+    ) -> None:
+        """`wake` is called while a caller may wait for workers: at each look, as partitions change one by one.
+        `providers` gets the states of breakers in a heartbeat, and its time."""
         self.state = WatchState("unknown")
         """Of the whole fleet, at the last look."""
         self.workers = Workers(record_signer(settings), settings.shadow)
         self._settings = settings
         self._topic = TopicPartition(settings.topic(ROLE), 0)
         self._wake = wake
+        self._providers = providers
         self._functions: list[Callable[[WatchState], None]] = []
         self._announced = False  # whether the log says that guards are unwatched or disconnected
         self._now_s = 0.0  # of the last look that counted
@@ -74,6 +82,8 @@ class HeartbeatWatch:
         heartbeat = self.workers.apply(record, time.monotonic())
         if heartbeat is not None:
             RECENT.want(self._settings, heartbeat.evidence_excerpts)
+            if heartbeat.providers:
+                self._providers(heartbeat.providers, heartbeat.at)
 
     def note_contact(self, follower: Follower) -> None:
         """Note when the broker has answered, if all that is on the topic was read."""

@@ -15,6 +15,7 @@ from streamproc.client.guard import Guard, GuardRegistry
 from streamproc.client.guard_reports import GuardReports
 from streamproc.client.halts import HALTED_MAX, Halts, control_of, halted_error
 from streamproc.client.heartbeat_watch import HeartbeatWatch, check_on_unwatched
+from streamproc.client.providers import ProviderGate
 from streamproc.client.subscription import Callback, Subscription
 from streamproc.client.verification import RecordVerifier
 from streamproc.client.waits import Waits
@@ -29,9 +30,11 @@ if TYPE_CHECKING:
 
     from streamproc.client.admission.admission import Admission, PayerFields
     from streamproc.client.heartbeat_watch import OnUnwatched
+    from streamproc.client.providers import ProviderPermit
     from streamproc.errors import Halted
     from streamproc.fleet.workers import WatchState
     from streamproc.model.controls import ControlEvent
+    from streamproc.model.provider_state import ProviderState
     from streamproc.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -72,12 +75,14 @@ class BaseHaltListener:
         """Applies commands; guards, including those of threads, wait on it during a pause."""
         self.fleet = self.command_handler.fleet
         """The standing commands: ``fleet.status``, ``fleet.command``."""
+        self.gate = ProviderGate(self.settings, self.command_handler)
+        """Lets calls of models through, as the breakers of their providers say."""
         self.dispatcher = Dispatcher(
-            self._halts, self.guards, self._caught_up, self._subscriptions, self.command_handler
+            self._halts, self.guards, self._caught_up, self._subscriptions, self.command_handler, self.gate
         )
         """Applies received records. Tests feed it records directly."""
         self._verifier = RecordVerifier(record_signer(self.settings), signer)
-        self.watch = HeartbeatWatch(self.settings, self.command_handler.wake)
+        self.watch = HeartbeatWatch(self.settings, self.command_handler.wake, self.gate.heard)
         """Hears whether workers decide."""
         self._consumer = ControlConsumer(self.settings, self.dispatcher, self._verifier, self.watch)
         self._task: asyncio.Task[None] | None = None
@@ -156,6 +161,13 @@ class BaseHaltListener:
         self._subscriptions.add(callback)
         return callback
 
+    def providers(self) -> list[ProviderState]:
+        """Return the states of the breakers of providers that hold calls back now. Callable from any thread."""
+        return self.gate.states.standing()
+
+    def _check_of(self, run_id: str) -> Callable[[], None]:
+        return (lambda: self.check(run_id)) if run_id else (lambda: None)
+
     @property
     def connected(self) -> bool:
         """Whether the listener receives halts."""
@@ -203,6 +215,7 @@ class BaseHaltListener:
         self._task = asyncio.create_task(self._consumer.run(), name="streamproc halts")
         self._looking = asyncio.create_task(self.watch.run(), name="streamproc watch")
         self.reports.start()
+        self.gate.reports.start()
         if not self._wait:
             return
         try:
@@ -227,6 +240,7 @@ class BaseHaltListener:
         await asyncio.wait(tasks)
         self.watch.close()
         await self.reports.close()
+        await self.gate.reports.close()
         for subscription in tuple(self._subscriptions):
             subscription.close()
         if len(self.guards):
@@ -285,7 +299,21 @@ class HaltListener(BaseHaltListener, AsyncClient):
         """
         halted = self._halted_by(payer, task, agent)
         paying = None if admission is None else admission.payer(run_id, **payer)
-        return Guard(run_id, self.guards, halted, paying, self.waits(run_id, on_unwatched), self.reports)
+        waits = self.waits(run_id, on_unwatched)
+        return Guard(run_id, self.guards, halted, paying, waits, self.reports, self.gate)
+
+    async def provider(
+        self, name: str, *, run_id: str = "", wait: bool = True, timeout_s: float | None = None, retry: bool = False
+    ) -> ProviderPermit:
+        """Wait until this provider and model (``anthropic/claude-sonnet-4-5``) may be called, as its breaker says.
+
+        While it is closed, and where no worker says otherwise, this returns at once. With ``wait=False``, and after
+        `timeout_s`, it raises `ProviderUnavailable`, which says why and when to try again. When the breaker closes,
+        those who waited go at random moments. A `retry` also waits while the fleet's budget of retries is used up.
+        With a `run_id` it raises `Halted` as soon as that run must stop.
+        """
+        check = self._check_of(run_id)
+        return await self.gate.enter(name, run_id, check, wait=wait, timeout_s=timeout_s, retry=retry)
 
     def subscribe(self, buffer_max: int = SUBSCRIPTION_MAX, *, unverified: bool = False) -> Subscription:
         """Receive every control event from now on, warnings included: ``async for control in halts.subscribe():``.

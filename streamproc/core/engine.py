@@ -45,12 +45,12 @@ from streamproc.model.controls import RunStatus
 from streamproc.model.guard_report import is_guard_report
 from streamproc.model.log_time import AT_MS_MAX
 from streamproc.model.wire import (
+    ASIDE,
     OPERATOR_KINDS,
     BoardEvent,
     BudgetReached,
     Deadline,
     Event,
-    Feedback,
     HaltAcknowledged,
     OperatorResume,
     RunFinished,
@@ -140,7 +140,7 @@ class Engine:
         digest: u64
         last_event_ms: i64
         ids: Values = run.event_ids
-        if type(event) is Feedback or (type(event) is HaltAcknowledged and is_guard_report(event)):
+        if type(event) in ASIDE or (type(event) is HaltAcknowledged and is_guard_report(event)):
             return []  # a judgement or a report: not even activity of the run
         if self.position >= 0:
             run.offset = self.position

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 from streamproc.core.accounts import Account, step_account
 from streamproc.core.charges import statements
+from streamproc.model.wire import ModelCalled
 
 if TYPE_CHECKING:
     from streamproc.core.charges import Charge
     from streamproc.core.decision import Decision
     from streamproc.core.kept_runs import KeptRuns
+    from streamproc.core.local_providers import LocalProviders
     from streamproc.model.wire import Event
 
 ACCOUNTS_MAX: Final = 100_000  # accounts kept; past it, the least recently charged one is dropped
@@ -20,11 +22,12 @@ ACCOUNTS_MAX: Final = 100_000  # accounts kept; past it, the least recently char
 class LocalAccounts:
     """Steps runs, and books charges on their accounts right after each event.
 
-    An account notifies the runs that are still known.
+    An account notifies the runs that are still known. With `providers`, the calls of models reach their breakers.
     """
 
-    def __init__(self, runs: KeptRuns[str]) -> None:
+    def __init__(self, runs: KeptRuns[str], providers: LocalProviders | None = None) -> None:
         self._runs = runs
+        self._providers = providers
         self.known: dict[str, Account] = {}
         """The accounts, by name; the least recently charged one is the first."""
         self.changed: set[str] = set()
@@ -37,8 +40,12 @@ class LocalAccounts:
         `position` is that of the event in the caller's log; without one, events are counted.
         """
         self._steps += 1
+        states = [] if self._providers is None else self._providers.step(event, at_ms)
+        if type(event) is ModelCalled:
+            return states
         outcome = self._runs.step(event.run_id, event, at_ms, self._steps if position is None else position)
-        return outcome.decisions + self._book(outcome.charges) if outcome.charges else outcome.decisions
+        decisions = outcome.decisions + self._book(outcome.charges) if outcome.charges else outcome.decisions
+        return decisions + states if states else decisions
 
     def _book(self, charges: list[Charge]) -> list[Decision]:
         found: list[Decision] = []

@@ -35,6 +35,7 @@ from streamproc.model.raw_events import (
     RawDeadline,
     RawEvent,
     RawHaltAcknowledged,
+    RawModelCalled,
     RawRunContinued,
     RawRunStarted,
     RawTurn,
@@ -42,12 +43,26 @@ from streamproc.model.raw_events import (
     UsageReport,
 )
 from streamproc.model.redaction import TEXT_MAX, redact, redact_id, redact_json, redact_name, redact_text
-from streamproc.model.wire import HAND_OVER_MAX, KINDS, WIRE_VERSION, Content, Errors, Event, Tests, Turn, Usage
+from streamproc.model.wire import (
+    ANSWERED,
+    FAILED,
+    FAILED_RETRYABLE,
+    HAND_OVER_MAX,
+    KINDS,
+    WIRE_VERSION,
+    Content,
+    Errors,
+    Event,
+    Tests,
+    Turn,
+    Usage,
+)
 
 TESTS_SHOWN: Final = 3
 TEST_ID_MAX: Final = 120  # characters of a test id
 STRUCTURE_READ_MAX: Final = 20_000  # characters of a structured output that are searched for names of files
 _FILE: Final = re.compile(r'"((?:[\w.-]{1,64}/){0,16}[\w-]{1,64}\.[A-Za-z]\w{0,7})"')
+RETRYABLE_STATUS: Final = frozenset({408, 429, 500, 502, 503, 504, 529})  # of an HTTP answer: a retry may help
 WORD_MAX: Final = 24  # characters of a word in a verdict; a longer one may be code
 
 
@@ -66,6 +81,8 @@ def fingerprint(
         return board_event(raw, fields, key)
     if isinstance(raw, RawOperatorEvent | RawHaltAcknowledged):
         fields |= _operator_fields(raw)
+    elif isinstance(raw, RawModelCalled):
+        fields |= _call_fields(raw)
     elif isinstance(raw, RawDeadline):
         fields |= {"since_ms": raw.since_at or 0, "due_ms": raw.due_at or 0}
     elif isinstance(raw, RawRunStarted | RawRunContinued):
@@ -80,6 +97,25 @@ def as_hashed(text: str | None, key: HashKey | None) -> Content | None:
     return hashed if key is None else key.content(hashed)
 
 
+def _call_fields(raw: RawModelCalled) -> dict[str, Any]:
+    """Return how a call ended. The text of its error decides only if neither the caller nor the status says so."""
+    retryable = raw.retryable
+    if retryable is None and raw.status is not None and raw.status >= 400:
+        retryable = raw.status in RETRYABLE_STATUS
+    if retryable is None:
+        retryable = looks_retryable(f"{raw.error_class}: {raw.error or ''}") or "timeout" in raw.error_class.lower()
+    failed = bool(raw.error or raw.error_class) or (raw.status or 0) >= 400
+    return {
+        "outcome": FAILED_RETRYABLE if retryable else FAILED if failed else ANSWERED,
+        "status": raw.status or 0,
+        "error_class": redact_name(raw.error_class),
+        "retry_after_ms": raw.retry_after,
+        "duration_ms": raw.duration_ms,
+        "permit": redact_id(raw.permit),
+        "waits": raw.waits,
+    }
+
+
 def _operator_fields(raw: RawOperatorEvent | RawHaltAcknowledged) -> dict[str, Any]:
     """Return the fields of what a person says. Those of a signed event stay as their signer signed them."""
     own = {name: value for name, value in raw.__dict__.items() if name in _OPERATOR_CLEANED and value}
@@ -92,6 +128,10 @@ def _as_it_is(value: Any) -> Any:
     return value
 
 
+def _clean_status(value: Any) -> Any:
+    return redact_text(value) if isinstance(value, str) else value  # that of a call is a number
+
+
 CLEANED: Final[dict[str, Callable[[Any], Any]]] = (
     {name: _as_it_is for name in RawEvent.model_fields if name != "type"}
     | dict.fromkeys(("run_id", "event_id", "tenant", "user", "task_id", "session_id", "parent_run_id"), redact_id)
@@ -99,7 +139,7 @@ CLEANED: Final[dict[str, Callable[[Any], Any]]] = (
     | dict.fromkeys(("round", "convergence", "consensus", "budgets", "about"), _as_it_is)
     | dict.fromkeys(("before_tokens", "after_tokens", "stop_reason"), _as_it_is)
     | dict.fromkeys(("trigger", "by"), redact_name)
-    | {"labels": redact_labels, "graph": redact_json, "status": redact_text}
+    | {"labels": redact_labels, "graph": redact_json, "status": _clean_status}
 )
 """Fields that keep their names, and how they are cleaned."""
 

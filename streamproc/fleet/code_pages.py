@@ -66,5 +66,23 @@ Tuning: the triggers unwatched, partition_unwatched, disconnected and watched of
 Reference: operations: a circuit breaker must not be off in silence.
 """
 
-PAGES: Final = {"FLEET001": FLEET001, "FLEET002": FLEET002, "FLEET003": FLEET003, "FLEET004": FLEET004}
+PROVIDER001: Final = """PROVIDER001 provider_state: the breaker of a provider and model opens, probes, or closes.
+
+Sees: calls of all runs, by provider and model, and those that failed for the provider's sake: 429, 5xx, time-outs. It
+opens when, within a minute, at least half of at least 20 calls of at least three runs fail; stays open for 15 seconds
+or as long as the provider asks (`Retry-After`), longer each time; then lets two probes through. An answer closes it.
+
+Why: when every run retries by itself, a short overload becomes an outage of hours. Runs are not blamed: no run is
+halted for it, and INFRA001 goes on counting each run's own failures.
+
+False alarms: one broken run opens nothing, whatever it sends. Few runs that share one quota may.
+
+Tuning: the section `providers` of the policy (docs/providers.md).
+
+Reference: M. Nygard, "Release It!"; a storm of 429s that took four organisations offline for hours.
+"""
+
+PAGES: Final = {
+    "FLEET001": FLEET001, "FLEET002": FLEET002, "FLEET003": FLEET003, "FLEET004": FLEET004, "PROVIDER001": PROVIDER001
+}  # fmt: skip
 """By code; the first line is `CODE name: summary`."""

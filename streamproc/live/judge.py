@@ -18,12 +18,15 @@ from streamproc.core.deadlines import deadline_event
 from streamproc.core.decision import encode_decision, set_place
 from streamproc.core.kept_runs import KeptRuns
 from streamproc.core.local_accounts import LocalAccounts
+from streamproc.core.local_providers import LocalProviders
+from streamproc.core.providers import dump_breaker, load_breaker
 from streamproc.core.status import encode_status
 from streamproc.errors import Unavailable
 from streamproc.fingerprint import fingerprint, plain_turn
 from streamproc.importers.raw_turns import line_event_id, name
 from streamproc.live.store import CONTROL, TURNS, LiveLog, StoredRun
 from streamproc.model.controls import ControlEvent, RunStatus
+from streamproc.model.provider_state import PREFIX
 from streamproc.model.raw_events import parse_raw
 from streamproc.model.redaction import redact_id
 from streamproc.model.wire import Event, encode
@@ -146,7 +149,8 @@ class Judge(BaseJudge):
         self._engine = policy.engine()
         self._stored = stored
         self._runs = StoredRuns(self._engine, stored)
-        self._accounts = LocalAccounts(self._runs)
+        self._providers = LocalProviders(policy.providers, policy.ref)
+        self._accounts = LocalAccounts(self._runs, self._providers)
         self._halts: dict[str, ControlEvent | None] = {}  # of runs that were asked about
         self._now_ms = stored.newest_ms()
         self._read_accounts()
@@ -165,6 +169,7 @@ class Judge(BaseJudge):
             with self._stored.transaction():
                 for event in events:
                     found += self._step(event, at_ms)
+                found += self._record_decisions(self._providers.pass_time(at_ms), at_ms, self._stored.position)
                 self._write(at_ms, heard=heard)
         except sqlite3.Error as error:
             self._forget()
@@ -186,7 +191,8 @@ class Judge(BaseJudge):
                 events.append(deadline_event(run_id, due))
             else:
                 self._runs.changed.add(run_id)  # by another policy; what is stored must not be found again and again
-        return self._record(events, now_ms, heard=False) if self._runs.changed or events else []
+        waits = self._runs.changed or events or self._providers.is_due(now_ms)
+        return self._record(events, now_ms, heard=False) if waits else []
 
     def halted(self, run_id: str) -> ControlEvent | None:
         if run_id not in self._halts:
@@ -217,6 +223,9 @@ class Judge(BaseJudge):
         state = self._runs.read(event.run_id)
         if before is not None and state is not None and state.halted < 0:
             self._halts[event.run_id] = None  # it was resumed
+        return self._record_decisions(decisions, at_ms, position)
+
+    def _record_decisions(self, decisions: list[Decision], at_ms: int, position: int) -> list[Decision]:
         for decision in decisions:
             set_place(decision, TURNS, 0, position)
             self._stored.append(CONTROL, decision.run_id, at_ms, encode_decision(decision))
@@ -243,6 +252,9 @@ class Judge(BaseJudge):
         for account in self._accounts.changed:
             self._stored.put_account(account, dump_account(self._accounts.known[account]))
         self._accounts.changed.clear()
+        for key in self._providers.changed:
+            self._stored.put_account(key, dump_breaker(self._providers.known[key]))
+        self._providers.changed.clear()
 
     def _forget(self) -> None:
         """Go back to what the log says, after a fault."""
@@ -252,4 +264,10 @@ class Judge(BaseJudge):
 
     def _read_accounts(self) -> None:
         self._accounts.changed.clear()
-        self._accounts.known = {name: load_account(state) for name, state in self._stored.accounts().items()}
+        stored = self._stored.accounts()
+        self._accounts.known = {
+            name: load_account(state) for name, state in stored.items() if not name.startswith(PREFIX)
+        }
+        self._providers.restore(
+            {name: load_breaker(state) for name, state in stored.items() if name.startswith(PREFIX)}
+        )

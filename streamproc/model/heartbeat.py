@@ -10,6 +10,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from streamproc.errors import InvalidEvent, Problem, shown
+from streamproc.model.provider_state import ProviderState
 
 WorkerState = Literal["deciding", "restoring", "stopped"]
 
@@ -17,6 +18,7 @@ PARTITIONS_MAX: Final = 10_000  # as in the setting `partitions`
 NAME_MAX: Final = 255  # characters: a host's name has 253 at most
 TEXT_MAX: Final = 128  # characters of a version, a policy's name or its hash
 HEARTBEAT_BYTES_MAX: Final = 524_288  # 10 000 partitions take 210 kB; three partitions about 350 bytes
+PROVIDERS_MAX: Final = 100  # breakers of one heartbeat: those that opened last
 LAGGING_MAX: Final = 1_000  # partitions whose delay one heartbeat reports: those with the longest
 
 SHOWN_MAX: Final = 200  # characters of an unusable value that an error shows
@@ -64,6 +66,8 @@ class Heartbeat(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     partitions: Annotated[list[_Partition], msgspec.Meta(max_length=PARTITIONS_MAX)] = []
     positions: Annotated[list[_Count], msgspec.Meta(max_length=PARTITIONS_MAX)] = []
     lagging: Annotated[list[LaggingPartition], msgspec.Meta(max_length=LAGGING_MAX)] = []
+    providers: Annotated[list[ProviderState], msgspec.Meta(max_length=PROVIDERS_MAX)] = []
+    """The breakers of its partitions that hold calls back: not closed, or without retries left."""
 
 
 _decoder: Final = msgspec.json.Decoder(Heartbeat)

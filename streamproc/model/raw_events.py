@@ -144,6 +144,7 @@ class RoutingDecision(Model):
 
 
 ROUNDING: Final = 1e-6  # of a similarity
+SECONDS_MAX: Final = 1_000_000  # that a provider may ask to wait: eleven days
 
 
 def _error_list(value: Any) -> Any:
@@ -249,6 +250,35 @@ class RawTurnStarted(RawEvent):
     type: Literal["turn.started"] = "turn.started"
 
 
+def _seconds_ms(value: Any) -> Any:
+    """Return seconds, as a number or as the text of a header, in milliseconds."""
+    try:
+        seconds = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else -1.0
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= SECONDS_MAX:
+        raise Mistake("not a number of seconds", f"send 0 to {SECONDS_MAX}, or leave it out if the header is a date")
+    return int(seconds * 1000)
+
+
+class RawModelCalled(RawEvent):
+    """A call of a model that is no turn, such as one that failed; or (`waits`) a caller that waits for its provider."""
+
+    type: Literal["model.called"] = "model.called"
+    model: Name = ""
+    provider: Name = ""
+    status: Annotated[int, Field(ge=100, le=999)] | None = Field(None, description="HTTP status of the answer")
+    error: str | None = Field(None, description="why the call failed; only its class and kind leave the process")
+    error_class: Name = Field("", description="name of the error, such as APITimeoutError")
+    retryable: Retryable = None
+    retry_after: Annotated[int, BeforeValidator(_seconds_ms, json_schema_input_type=float)] = Field(
+        0, description="seconds that the provider asks to wait, from its header retry-after"
+    )
+    duration_ms: Annotated[Whole, BeforeValidator(whole_ms, json_schema_input_type=float)] = 0
+    permit: ScopeName = Field("", description="id under which the caller waited, if it did")
+    waits: bool = False
+
+
 class RawDeadline(RawEvent):
     """Log time has reached a deadline and an expected event is missing. Published by workers."""
 
@@ -263,7 +293,7 @@ RAW_KINDS: Final[dict[str, type[RawEvent]]] = {
     for model in (
         RawTurn, RawRunStarted, RawRunFinished, RawUserMessage, RawOperatorStop, RawOperatorResume, RawHaltAcknowledged,
         RawFeedback, RawTurnStarted, RawDeadline, RawTaskCreated, RawTaskDelegated, RawTaskTransition, RawTaskVerdict,
-        RawCycleCompleted, RawDecisionRecorded, RawContextCompacted, RawRunContinued,
+        RawCycleCompleted, RawDecisionRecorded, RawContextCompacted, RawRunContinued, RawModelCalled,
     )
 }  # fmt: skip
 

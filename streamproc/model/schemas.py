@@ -18,11 +18,12 @@ from pydantic import BaseModel
 
 from streamproc.errors import InvalidEvent
 from streamproc.model import wire
-from streamproc.model.controls import ControlEvent, PublishedRecord, RunStatus
+from streamproc.model.controls import ControlEvent, RunStatus
 from streamproc.model.fleet_command import FleetCommand, read_command
 from streamproc.model.heartbeat import Heartbeat, read_heartbeat
 from streamproc.model.notification import Notice
 from streamproc.model.printed import PRINTED
+from streamproc.model.published import PublishedRecord
 from streamproc.model.raw_events import RAW_KINDS, parse_line
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"

@@ -205,6 +205,24 @@ class BudgetReached(Event, tag="budget.reached", kw_only=True, omit_defaults=Tru
     reason: Scope = ""
 
 
+class ModelCalled(Event, tag="model.called", kw_only=True, omit_defaults=True):
+    """A call of a model, or (`waits`) a caller that waits until its provider may be called. No part of the run's state.
+
+    `outcome` is ANSWERED, FAILED (the provider's answer is an error) or FAILED_RETRYABLE (429, 5xx, a time-out);
+    `permit` is the id under which the caller has waited.
+    """
+
+    model: Name = ""
+    provider: Name = ""
+    outcome: Annotated[int, msgspec.Meta(ge=NO_ANSWER, le=FAILED_RUN)] = ANSWERED
+    status: Annotated[int, msgspec.Meta(ge=0, le=999)] = 0
+    error_class: Name = ""
+    retry_after_ms: Count = 0
+    duration_ms: Count = 0
+    permit: Scope = ""
+    waits: bool = False
+
+
 class TurnStarted(Event, tag="turn.started", kw_only=True, omit_defaults=True):
     """A node starts a turn: the turn's clock runs until a turn of this node (and task) ends."""
 
@@ -298,9 +316,10 @@ class DecisionRecorded(BoardEvent, tag="decision.recorded", kw_only=True, omit_d
 
 BOARD_KINDS: Final = (TaskCreated, TaskDelegated, TaskTransition, TaskVerdict, CycleCompleted, DecisionRecorded)
 OPERATOR_KINDS: Final = (OperatorStop, OperatorResume)
+ASIDE: Final = frozenset({Feedback, ModelCalled})  # what no state of a run knows of
 TYPED: Final = (
     Turn, RunStarted, RunFinished, UserMessage, TurnStarted, Deadline, BudgetReached, *OPERATOR_KINDS, HaltAcknowledged,
-    *BOARD_KINDS, Feedback, ContextCompacted, RunContinued,
+    *BOARD_KINDS, Feedback, ContextCompacted, RunContinued, ModelCalled,
 )  # fmt: skip
 KINDS: Final[dict[str, type[Event]]] = {str(kind.__struct_config__.tag): kind for kind in TYPED}
 for _tag, _kind in KINDS.items():

@@ -12,6 +12,7 @@ from streamproc.fleet.watching import watch_readings
 from streamproc.metrics import definitions
 from streamproc.metrics.readings import Reading
 from streamproc.model.addresses import run_path, trace_address
+from streamproc.model.control_types import ABOUT_NO_RUN
 from streamproc.model.newest import Newest
 from streamproc.notify.triggers import notice_of, subject_of, trigger_of
 from streamproc.tracing.trace_context import split_traceparent
@@ -104,7 +105,7 @@ class NoticeLinks(NamedTuple):
 
     def _page(self, control: ControlEvent) -> str:
         base = self.page_url.rstrip("/")
-        if not base or control.type == "fleet.state":  # it is about no run
+        if not base or control.type in ABOUT_NO_RUN:
             return f"{base}/" if base else ""
         return f"{base}{run_path(control.run_id, decision=control.id)}#evidence"
 

@@ -23,6 +23,7 @@ from streamproc.policy.locks import lock_problems
 from streamproc.policy.places import DEPTH_MAX, Places, position_of
 from streamproc.policy.plugins import Plugins, vars_of
 from streamproc.policy.prices import PRICE_REMEDY, price_problems
+from streamproc.policy.providers import ProviderSetting, provider_problems
 
 ON_STALL: Final = ("pause", "switch_to_interactive", "spawn_reviewer", "retry_with_new_provider")
 LIMIT_MAX: Final = 1_000_000_000  # a thousand USD in micro-USD; a larger value has the wrong unit
@@ -105,6 +106,7 @@ class Layer(Overlay):
     plugins: list[str] = Field([], exclude_if=_empty)
     locked: list[str] = Field([], exclude_if=_empty)
     tier_from: Literal["policy", "run"] | None = Field(None, exclude_if=_unset)
+    providers: ProviderSetting | None = Field(None, exclude_if=_unset)
     # They decide nothing, so they are no part of the policy's hash.
     lost_after_s: int | None = Field(None, ge=0, exclude=True)
     evidence_excerpts: bool | None = Field(None, exclude=True)
@@ -224,6 +226,8 @@ def _known(path: tuple[str | int, ...]) -> list[str]:
     if "board" in path:
         model = GuardSetting if "guards" in path else BoardSetting
         return [field.alias or name for name, field in model.model_fields.items()]
+    if path[0] == "providers":
+        return list(ProviderSetting.model_fields)
     overlays: dict[str, type[BaseModel]] = {"tenants": TenantOverlay, "users": UserOverlay}
     return list((Layer if len(path) == 1 else overlays.get(str(path[0]), Overlay)).model_fields)
 
@@ -249,6 +253,7 @@ def _check_values(layer: Layer, places: Places, plugins: Plugins) -> list[Proble
         found.append((("lost_after_s",), what, remedy))
     if layer.locked and not places.file.startswith("preset "):
         found.append((("locked",), "only a preset can lock", "remove the line"))
+    found += provider_problems(layer.providers)
     below = [read_preset(name) for name in layer.presets if name in known]
     found += [*_check_tiers(layer), *lock_problems(layer.overlays(), below)]
     for path, overlay in layer.overlays():

@@ -42,6 +42,7 @@ from streamproc.policy.files import (
 from streamproc.policy.plugin_detector import PluginDetector
 from streamproc.policy.plugins import Plugins, vars_of
 from streamproc.policy.prices import price_of
+from streamproc.policy.providers import provider_rules
 
 DEFAULT: Final = STANDARD
 # The longest pause of 417 recorded runs was 20 minutes: three times as long. A run that waits longer for a person is
@@ -83,6 +84,8 @@ class Policy:
         self._rules: dict[tuple[str, ...], Rules] = {}
         self.ref = PolicyRef(name=own.name, version=str(own.version), hash=hex16(xxhash.xxh3_64_intdigest(content)))
         self.tiers = _tier_rules(self.layers)
+        self.providers = provider_rules(layer.providers for layer in layers)
+        """The limits of the breakers of providers and models."""
         self.lost_after_s = next(
             (one.lost_after_s for one in reversed(self.layers) if one.lost_after_s is not None), LOST_AFTER_S
         )

@@ -15,6 +15,7 @@ import msgspec
 from streamproc.core.decision import Decision
 from streamproc.core.status import SEVERITIES
 from streamproc.fleet.record_signing import LogPlace
+from streamproc.model.control_types import ABOUT_NO_RUN
 from streamproc.model.controls import RunStatus
 from streamproc.model.raw_fields import log_ms
 from streamproc.read_model.rows import LiveRun
@@ -107,7 +108,7 @@ def status_facts(status: RunStatus, at_ms: int) -> StatusFacts:
 def finding_facts(decision: Decision, at_ms: int) -> FindingFacts | None:
     """Return what a record of `control` says about its run; None if it changes nothing that a row shows."""
     resumed = decision.type == "run.resumed"
-    if decision.type == "fleet.state" or not (resumed or decision.severity in ("warn", "halt")):
+    if decision.type in ABOUT_NO_RUN or not (resumed or decision.severity in ("warn", "halt")):
         return None
     severity = "info" if resumed else decision.severity
     return FindingFacts(

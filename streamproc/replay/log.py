@@ -14,7 +14,7 @@ from streamproc.fleet.keyring import Keyring
 from streamproc.fleet.record_signing import CHECKED_TYPES, RecordSigner, check_log_event, record_signer
 from streamproc.fleet.signing import CommandSigner, command_signer
 from streamproc.kafka.reading import Record, log_time
-from streamproc.model.wire import Event, Feedback, Turn
+from streamproc.model.wire import ASIDE, Event, Feedback, Turn
 from streamproc.settings import Settings
 
 
@@ -106,8 +106,9 @@ class LogReplay:
             if event is None or key is None:
                 self.refused += 1
                 continue
-            if type(event) is Feedback:
-                self.feedback.append(event)
+            if type(event) in ASIDE:
+                if type(event) is Feedback:
+                    self.feedback.append(event)
                 continue
             outcome = self._runs.step(key, event, log_time(record))
             if record.offset in self._here and (run := self._runs.read(key)) is not None:

@@ -8,6 +8,7 @@ from typing import Final
 
 from streamproc.core.decision import Decision
 from streamproc.detectors import BY_CODE, LAYERS
+from streamproc.model.control_types import ABOUT_NO_RUN
 from streamproc.model.controls import RunStatus
 from streamproc.model.printed import (
     AcknowledgementStatistics,
@@ -48,7 +49,7 @@ class Tally:
 
     def add_decision(self, decision: Decision) -> None:
         """Count a decision. Those about the fleet belong to no run and are left out."""
-        if decision.id in self._ids or decision.type == "fleet.state":
+        if decision.id in self._ids or decision.type in ABOUT_NO_RUN:
             return
         self._ids.add(decision.id)
         run = self._runs[decision.run_id]

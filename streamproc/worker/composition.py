@@ -33,6 +33,7 @@ from streamproc.worker.limits import (
 )
 from streamproc.worker.partition_lag import PartitionLag
 from streamproc.worker.partition_pipeline import PartitionPipelines
+from streamproc.worker.provider_clock import ProviderClock
 from streamproc.worker.publishing import Publisher
 from streamproc.worker.rocksdb_runs import keep_runs_in_rocksdb
 from streamproc.worker.runs_table import RunsTable
@@ -80,7 +81,7 @@ class Worker:
         self._tracing = tracing
         publisher = Publisher if tracing is None else partial(TracedPublisher, tracing)
         self.publisher = publisher(settings, self._changelogs, ready.partitions, self.counts)
-        self._add_processors(settings, engine, ready)
+        self._add_processors(settings, policy, engine, ready)
         self.app = new_app(settings, self._count)
         self._add_tables(settings, engine)
         self._add_transport()
@@ -94,6 +95,10 @@ class Worker:
             self.app, self._turns, self.pipelines, self.publisher.log_now_ms, live=self._uses_append_time
         )
         self.heartbeats = Heartbeats(settings, policy, _version(), self._count, self.lag, self.counts)
+        self.provider_clock = ProviderClock(
+            self.app, policy.providers, self.account_store, self.account_pipelines, self.publisher.log_now_ms
+        )
+        self.heartbeats.providers = self.provider_clock.states
         self.activity = Activity(self.app, settings, self.store, engine, self.publisher.log_now_ms)
         self.status_retention = StatusRetention(
             self.app, settings, self.store, self.pipelines, self.processor, self.publisher
@@ -116,11 +121,11 @@ class Worker:
 
     # The parts, in the order in which they are needed.
 
-    def _add_processors(self, settings: Settings, engine: Engine, ready: Ready) -> None:
+    def _add_processors(self, settings: Settings, policy: Policy, engine: Engine, ready: Ready) -> None:
         limits: dict[str, Any] = {
             "version": _version(), "dead_letter_bytes": ready.dead_letter_bytes, "counts": self.counts
         }  # fmt: skip
-        self.accounts = AccountProcessor(self._spend, **limits)
+        self.accounts = AccountProcessor(self._spend, policy=policy, **limits)
         self.fleet_commands = FleetCommands(settings, self.publisher, self._home, **limits)
         self.status_file = (
             status_file_of(settings, self.fleet_commands, self.publisher)
@@ -134,6 +139,7 @@ class Worker:
             new_runs_max=settings.new_runs_max,
             home=self._home,
             fleet_commands=self.fleet_commands,
+            calls=policy.providers.enabled,
             **limits,
         )
         # A log line takes 0.1 ms. It is written when the decision is on its way.
@@ -218,6 +224,8 @@ class Worker:
             )
         if self._uses_append_time and not self._is_shadow:
             watching.append(asyncio.ensure_future(self.deadlines.run()))
+        if self._uses_append_time:  # an imported log has no current time
+            watching.append(asyncio.ensure_future(self.provider_clock.run()))
         if self._forgets:
             watching.append(asyncio.ensure_future(self.status_retention.run()))
         patience_s = 2 * DRAIN_TIMEOUT_S

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from streamproc.core.decision import Decision
 from streamproc.metrics.definitions import DELAY_BUCKETS_S, STEP_BUCKETS_S, WORKFLOWS_MAX
 from streamproc.metrics.readings import BoundedNames, BucketCounts
+from streamproc.model.provider_state import ProviderState
 from streamproc.model.wire import Event
 
 
@@ -53,6 +54,10 @@ class WorkerCounts:
         """Runs that ended, by outcome and workflow."""
         self.dead_letters: Counter[str] = Counter()
         """By reason."""
+        self.provider_changes: Counter[tuple[str, str]] = Counter()
+        """Changes of breakers, by provider and model, and by the new state."""
+        self.permits: Counter[str] = Counter()
+        """Permits for probes, by provider and model."""
         self.decided_s = 0.0
         """When the broker acknowledged a decision last, by this machine's clock."""
         self.changelog_bytes = 0
@@ -63,6 +68,7 @@ class WorkerCounts:
         self.publishing = BucketCounts(DELAY_BUCKETS_S)
         self._live = live  # the turns topic has the broker's time, not that of an imported log
         self._workflows = BoundedNames(WORKFLOWS_MAX)
+        self._providers = BoundedNames(WORKFLOWS_MAX)
 
     def stepped(self, partition: int, records: int, seconds: float) -> None:
         """Count a slice of records, and the time that all of them took."""
@@ -78,6 +84,12 @@ class WorkerCounts:
         """Count a run that this decision has ended."""
         timed_out = decision.type == "run.timed_out" or decision.terminal_status == "timed_out"
         self.ended["timed_out" if timed_out else "halted", self._workflows.label(decision.workflow or "")] += 1
+
+    def provider_changed(self, state: ProviderState, permits: int) -> None:
+        """Count a new state of a breaker, in which so many permits were given."""
+        name = self._providers.label(state.provider)
+        self.provider_changes[name, state.state] += 1
+        self.permits[name] += permits
 
     def finished(self, workflow: str) -> None:
         """Count a run that has ended by itself."""

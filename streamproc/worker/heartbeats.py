@@ -25,10 +25,13 @@ from streamproc.worker.limits import HEARTBEAT_LAG_MS, HEARTBEAT_SWEEP_S, SIDE_L
 from streamproc.worker.side_topic import SideTopic
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aiokafka import AIOKafkaProducer
 
     from streamproc.kafka.session import Backoff
     from streamproc.model.heartbeat import WorkerState
+    from streamproc.model.provider_state import ProviderState
     from streamproc.policy import Policy
     from streamproc.settings import Settings
     from streamproc.worker.counts import WorkerCounts
@@ -60,6 +63,8 @@ class Heartbeats:
         self._side = SideTopic(settings, ROLE, "page, doctor and guards cannot see it", linger_ms=0)
         self._topic = self._side.name
         self._lag = lag
+        self.providers: Callable[[], list[ProviderState]] = list
+        """Returns the breakers that hold calls back. (The worker sets this.)"""
         self._counts = counts
         self._signer = record_signer(settings)
         self._started_s, self._started_ms = time.time(), 0
@@ -130,6 +135,7 @@ class Heartbeats:
             partitions=self._share.partitions,
             positions=self._share.positions,
             lagging=sorted(behind, key=lambda lag: -lag.delay_ms)[:LAGGING_MAX],
+            providers=self.providers() if state == "deciding" else [],
             **self._constant,
         )
 

@@ -130,6 +130,8 @@ WATCH_TICK_S: Final = 1.0  # between two checks of the loop by the watchdog
 LOOP_STUCK_SESSIONS: Final = 2
 # Time without releasing the interpreter. No step takes a hundredth of it; a frozen machine may look the same.
 INTERPRETER_STUCK_S: Final = 120.0
+PROVIDER_TICK_S: Final = 0.1  # how late an open breaker may let probes through
+PROVIDER_AGAIN_MS: Final = 2_000  # after which a breaker is told again that its time has come
 STALL_CHECK_S: Final = 5.0
 # A partition has work to do and its committed offset does not move. A lost request is repeated after REQUEST_TIMEOUT_S,
 # and a commit follows within COMMIT_INTERVAL_S.

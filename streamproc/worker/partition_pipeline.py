@@ -76,12 +76,13 @@ class PartitionPipeline:
     def _accepted(self, position: int, outgoing: list[OutgoingRecord]) -> None:
         self.position = position
         if outgoing:
-            self._give(outgoing)
+            self.give(outgoing)
         self._to_store.set()
         if self.backlog > BACKLOG_RECORDS_MAX // 2:
             self._hurry.set()
 
-    def _give(self, outgoing: list[OutgoingRecord]) -> int:
+    def give(self, outgoing: list[OutgoingRecord]) -> int:
+        """Publish records soon, in order with the others; return how many were given so far."""
         self._outgoing += outgoing
         self._given += len(outgoing)
         self._to_publish.set()
@@ -92,7 +93,7 @@ class PartitionPipeline:
 
         Return False if the pipeline was closed meanwhile: some of them may not be published then.
         """
-        given = self._give(outgoing)
+        given = self.give(outgoing)
         await self._until(lambda: self._closed or self._sent >= given)
         return not self._closed
 

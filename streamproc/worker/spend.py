@@ -1,8 +1,9 @@
-"""The table `accounts`: the spend of sessions, users and tenants, booked from the spend topic.
+"""The table `accounts`: what all runs of a session, a user or a tenant spend, and how their calls of a provider end.
 
-A run is in one partition, and the runs of its user are in many. So the pipelines of turns publish spend by account, and
-the pipelines of accounts book it (`core.accounts`). Their decisions become events in the logs of the runs. Accounts are
-published, stored and committed in the same way as runs.
+A run is in one partition, and the runs of its user are in many, as are those that call one model. So the pipelines of
+turns publish spend by account, and calls by provider and model; the pipelines of accounts book both (`core.accounts`,
+`core.providers`). What an account decides becomes events in the logs of the runs; the states of providers go to the
+control topic. Accounts are published, stored and committed in the same way as runs.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
@@ -24,19 +25,39 @@ from streamproc.core.accounts import (
     write_statement,
 )
 from streamproc.core.charges import Charge, statements
+from streamproc.core.local_providers import provider_event
+from streamproc.core.providers import (
+    BREAKER_VERSION,
+    OPEN,
+    Breaker,
+    CallStatement,
+    ProviderRules,
+    due_ms,
+    dump_breaker,
+    load_breaker,
+    read_calls,
+    step_provider,
+    write_calls,
+)
 from streamproc.errors import Problem
 from streamproc.kafka.log_limit import LogLimit
+from streamproc.model.escaping import escape
+from streamproc.model.provider_state import PREFIX, ProviderState
 from streamproc.model.wire import encode
 from streamproc.worker.counts import WorkerCounts
 from streamproc.worker.limits import ACCOUNT_KEEP_MS, ACCOUNTS_MAX, ACTIVE_ACCOUNTS_MAX, SWEEP_RUNS_MAX
 from streamproc.worker.partition_store import Change, PartitionStore, read_up_to
-from streamproc.worker.publishing import BY_KEY, POISON, OutgoingRecord, dead_letter_record
+from streamproc.worker.publishing import BY_KEY, POISON, OutgoingRecord, control_record, dead_letter_record
 from streamproc.worker.records import Fetched, PlacedRecord, Records, placed_record
 from streamproc.worker.vendor import StoreTable
+
+if TYPE_CHECKING:
+    from streamproc.policy import Policy
 
 log = logging.getLogger(__name__)
 limited = LogLimit(log)
 
+PROVIDER_KEY: Final = PREFIX.encode()  # begins the key of a breaker
 NOT_OURS: Final = "let only the workers write to this topic"
 
 
@@ -50,8 +71,16 @@ def spend_records(charges: Iterable[Charge], partition: int) -> list[OutgoingRec
     ]
 
 
+def call_records(calls: Iterable[CallStatement]) -> list[OutgoingRecord]:
+    """Return calls as records of the spend topic."""
+    return [
+        OutgoingRecord("spend", one.account.encode("utf-8", "replace"), write_calls(one), partition=BY_KEY)
+        for one in calls
+    ]
+
+
 class AccountPartition:
-    """The accounts of one partition of the spend topic: all encoded, active ones also decoded."""
+    """The accounts and breakers of one partition of the spend topic: all encoded, active ones also decoded."""
 
     def __init__(self, partition: int, now_ms: Callable[[], int]) -> None:
         self.partition = partition
@@ -60,7 +89,9 @@ class AccountPartition:
         self.share, self.active_share = ACCOUNTS_MAX, ACTIVE_ACCOUNTS_MAX  # of the accounts that a worker may hold
         self._now_ms = now_ms
         self._stored: dict[bytes, bytes] = {}
-        self._active: dict[bytes, Account] = {}
+        self._active: dict[bytes, Account | Breaker] = {}
+        self.breakers: dict[bytes, None] = {}
+        """The keys of the breakers that may have to change without a call."""
         self._dirty: dict[bytes, None] = {}  # changed and not taken yet, oldest first (values unused)
         self.overwritten: set[bytes] = set()  # accounts whose last record in the changelog is older than their state
         self._restored: set[bytes] = set()
@@ -70,12 +101,12 @@ class AccountPartition:
     def __len__(self) -> int:
         return len(self._stored)
 
-    def load(self, key: bytes) -> Account:
+    def load(self, key: bytes) -> Account | Breaker:
         """Return an account for changes; a new one if it is unknown."""
         account = self._active.get(key)
         if account is None:
             raw = self._stored.get(key)
-            account = Account() if raw is None else load_account(raw)
+            account = _new(key) if raw is None else _load(key, raw)
             if key in self._restored:
                 self._restored.remove(key)
                 ends = self._ends
@@ -96,7 +127,13 @@ class AccountPartition:
 
     def undo(self, key: bytes, before: bytes) -> None:
         """Restore an account as it was before a failed step."""
-        self._active[key] = load_account(before)
+        self._active[key] = _load(key, before)
+
+    def peek(self, key: bytes) -> Breaker | None:
+        """Return a breaker, to read it; None if there is none."""
+        raw = self._stored.get(key)
+        found = self._active.get(key) or (_read(key, raw) if raw is not None else None)
+        return found if isinstance(found, Breaker) else None
 
     @property
     def changed(self) -> int:
@@ -108,7 +145,7 @@ class AccountPartition:
         changes: list[Change] = []
         taken = list(islice(self._dirty, most))
         for key in taken:
-            raw = dump_account(self._active[key])
+            raw = _dump(self._active[key])
             self._stored[key] = raw  # only `load` reads it, so it may precede the acknowledgement
             changes.append((key, raw))
             self._age(key)
@@ -129,7 +166,7 @@ class AccountPartition:
         Of two states of an account, the one that has booked more wins and is written again, as with runs.
         """
         self.changelog_offset = offset
-        account, before = _read(raw), _read(self._stored.get(key))
+        account, before = _read(key, raw), _read(key, self._stored.get(key))
         if account is not None and before is not None and account.offset < before.offset:
             self.overwritten.add(key)
             return
@@ -137,9 +174,12 @@ class AccountPartition:
         self._active.pop(key, None)
         self._stored.pop(key, None)
         self._touched.pop(key, None)
+        self.breakers.pop(key, None)
         if raw is not None and account is not None:
             self._stored[key] = raw
             self._age(key)
+            if isinstance(account, Breaker):
+                self.breakers[key] = None
 
     def restore_batch(self, records: Iterable[Fetched]) -> None:
         """Apply records of the changelog, oldest first."""
@@ -167,16 +207,30 @@ class AccountPartition:
             del self._touched[key]
             self._stored.pop(key, None)
             self._active.pop(key, None)
+            self.breakers.pop(key, None)
         return gone
 
 
-def _read(raw: bytes | None) -> Account | None:
+def _new(key: bytes) -> Account | Breaker:
+    return Breaker() if key.startswith(PROVIDER_KEY) else Account()
+
+
+def _load(key: bytes, raw: bytes) -> Account | Breaker:
+    return load_breaker(raw) if key.startswith(PROVIDER_KEY) else load_account(raw)
+
+
+def _dump(account: Account | Breaker) -> bytes:
+    return dump_breaker(account) if isinstance(account, Breaker) else dump_account(account)
+
+
+def _read(key: bytes, raw: bytes | None) -> Account | Breaker | None:
     """Decode a stored account; None if there is none, or it has another version."""
     try:
-        account = load_account(raw) if raw is not None else None
+        account = _load(key, raw) if raw is not None else None
     except msgspec.DecodeError:
         return None
-    return account if account is not None and account.version == ACCOUNT_VERSION else None
+    version = BREAKER_VERSION if isinstance(account, Breaker) else ACCOUNT_VERSION
+    return account if account is not None and account.version == version else None
 
 
 class AccountStore(PartitionStore[AccountPartition]):
@@ -210,8 +264,18 @@ class AccountsTable(StoreTable):
 class AccountProcessor:
     """Books records of the spend topic."""
 
-    def __init__(self, topic: str, *, version: str, dead_letter_bytes: int, counts: WorkerCounts | None = None) -> None:
+    def __init__(
+        self,
+        topic: str,
+        *,
+        version: str,
+        dead_letter_bytes: int,
+        counts: WorkerCounts | None = None,
+        policy: Policy | None = None,
+    ) -> None:
         self._counts = counts or WorkerCounts()
+        self.rules = ProviderRules() if policy is None else policy.providers
+        self._policy = policy
         self.records = 0
         self.refused = 0
         self.published = 0
@@ -238,11 +302,11 @@ class AccountProcessor:
         return self._refused(placed_record(record, self._topic, partition), RuntimeError(POISON.what))
 
     def _book(self, accounts: AccountPartition, record: Fetched) -> list[OutgoingRecord]:
+        if (record.key or b"").startswith(PROVIDER_KEY):
+            return self._book_calls(accounts, record)
         statement = read_statement(record.value or b"")
-        key = statement.account.encode("utf-8", "replace")
-        if key != record.key:
-            raise ValueError(f"the key is {record.key!r:.80}, the account {statement.account[:80]!r}")
-        account = accounts.load(key)
+        key = _key(record, statement.account)
+        account = cast(Account, accounts.load(key))
         before = dump_account(account)
         try:
             events = step_account(account, statement)
@@ -256,6 +320,28 @@ class AccountProcessor:
             for partition, event in events
         ]
 
+    def _book_calls(self, accounts: AccountPartition, record: Fetched) -> list[OutgoingRecord]:
+        statement = read_calls(record.value or b"")
+        key = _key(record, statement.account)
+        breaker = cast(Breaker, accounts.load(key))
+        before, permits = dump_breaker(breaker), set(breaker.permits)
+        try:
+            states = step_provider(breaker, self.rules, statement)
+        except Exception:
+            accounts.undo(key, before)
+            raise
+        breaker.offset = max(breaker.offset, record.offset)
+        if due_ms(breaker, self.rules):
+            accounts.breakers[key] = None
+        else:
+            accounts.breakers.pop(key, None)
+        for state in states:
+            self._counts.provider_changed(state, len(set(state.permits) - permits))
+            permits = set(state.permits)
+            log.log(logging.WARNING if state.state == OPEN else logging.INFO, "%s is %s: %s", *_shown(state))
+        self.published += len(states)
+        return [control_record(key, provider_event(state, self._policy.ref)) for state in states if self._policy]
+
     def _refused(self, record: PlacedRecord, problem: Exception) -> OutgoingRecord:
         self.refused += 1
         self._counts.dead_letters["statement"] += 1
@@ -263,3 +349,15 @@ class AccountProcessor:
         limited(logging.WARNING, place, "refused %s[%d]@%d: %s", record.topic, record.partition, record.offset, problem)
         what = Problem("statement", f"{type(problem).__name__}: {problem}", NOT_OURS)
         return dead_letter_record(record, (what,), version=self._version, bytes_max=self._dead_letter_bytes)
+
+
+def _key(record: Fetched, account: str) -> bytes:
+    """Return the key of an account, which must be that of the record."""
+    key = account.encode("utf-8", "replace")
+    if key != record.key:
+        raise ValueError(f"the key is {record.key!r:.80}, the account {account[:80]!r}")
+    return key
+
+
+def _shown(state: ProviderState) -> tuple[str, str, str]:
+    return escape(state.provider), state.state.replace("_", "-"), state.reason

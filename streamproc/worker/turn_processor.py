@@ -15,6 +15,7 @@ import msgspec
 
 from streamproc.core.board.ends import may_resume_tasks
 from streamproc.core.decision import Decision, set_place
+from streamproc.core.provider_calls import CallCollector
 from streamproc.core.refusal import STRANGER
 from streamproc.core.run_state import RunState
 from streamproc.core.status import encode_status
@@ -28,8 +29,9 @@ from streamproc.kafka.partitioning import EVERYWHERE, Home
 from streamproc.kafka.reading import log_time
 from streamproc.model.guard_report import is_guard_report
 from streamproc.model.wire import (
-    Feedback,
+    ASIDE,
     HaltAcknowledged,
+    ModelCalled,
     OperatorResume,
     OperatorStop,
     RunFinished,
@@ -51,7 +53,7 @@ from streamproc.worker.publishing import (
 )
 from streamproc.worker.records import placed_record
 from streamproc.worker.resumes import note_lifted, resumed_by
-from streamproc.worker.spend import spend_records
+from streamproc.worker.spend import call_records, spend_records
 from streamproc.worker.strays import Strays
 
 if TYPE_CHECKING:
@@ -94,7 +96,10 @@ class TurnProcessor:
         home: Home | None = None,
         fleet_commands: FleetCommands | None = None,
         counts: WorkerCounts | None = None,
+        calls: bool = False,
     ) -> None:
+        """With `calls`, what turns and events say about calls of providers goes to the spend topic."""
+        self._calls = CallCollector(enabled=calls)
         self.counts = ProcessorCounts()
         self._seen = counts or WorkerCounts()
         self.soon: Callable[..., object] = lambda work, *arguments: work(*arguments)
@@ -122,6 +127,7 @@ class TurnProcessor:
         engine, active, dirty = self._engine, runs.active, runs.dirty
         step, states = engine.step, runs.states
         charges: list[Charge] = []
+        calls = self._calls
         killing = self._fleet_commands.killing if self._fleet_commands is not None else None
         stopped: set[bytes] = set()  # runs for which this slice already has a stop event
         for record in records:
@@ -161,6 +167,7 @@ class TurnProcessor:
                 why = "token" if outcome.refused is STRANGER else "outdated"
                 outgoing.append(self._refused(why, record, runs.partition, outcome.refused))
                 continue
+            calls.add(event, log_time(record), offset)
             if killing is not None and state.halted < 0 and key not in stopped:
                 stopped.update(self._kill(state, event, offset, killing, outgoing))
             unseen = unseen or before_ms // STATUS_EVERY_MS != state.at_ms // STATUS_EVERY_MS
@@ -169,6 +176,7 @@ class TurnProcessor:
                 changed[key] = event
         self.counts.records += len(records)
         outgoing += spend_records(charges, runs.partition)
+        outgoing += call_records(calls.take(runs.partition))
         outgoing += self._statuses(runs, changed, again)
         self._traceparents.clear()
         self._seen.stepped(runs.partition, len(records), time.perf_counter() - began_s)
@@ -242,7 +250,9 @@ class TurnProcessor:
             if type(event) is not Turn:
                 why = "signature"
                 self._check(event, record, partition)
-                if type(event) is Feedback or is_guard_report(event):
+                if type(event) is ModelCalled:
+                    self._calls.add(event, log_time(record), record.offset)
+                if type(event) in ASIDE or is_guard_report(event):
                     return None
         except InvalidEvent as problem:
             outgoing.append(self._refused(why, record, partition, *problem.problems))

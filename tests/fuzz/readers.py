@@ -48,6 +48,7 @@ from streamproc.worker.status_file import parse
 from streamproc.worker.tables import Runs
 from streamproc.worker.turn_processor import TurnProcessor
 from tests.fuzz.log_readers import LOG_READERS
+from tests.fuzz.provider_readers import PROVIDER_READERS
 from tests.fuzz.reader import NOTHING, Reader
 from tests.fuzz.signed_readers import SIGNED_READERS
 from tests.fuzz.text_readers import TEXT_READERS
@@ -326,6 +327,7 @@ READERS: Final = {
         lambda raw: parse(raw.decode("utf-8", "replace")), (InvalidEvent,), restructured=False,
     ),
     **LOG_READERS,
+    **PROVIDER_READERS,
     **SIGNED_READERS,
     **TEXT_READERS,
 }  # fmt: skip

@@ -84,6 +84,7 @@ OTHERS: Final[tuple[Raw, ...]] = (
     {"type": "run.continued", "by": "Stop hook", "reason": "Run the tests."},
     {"type": "run.continued"},
     {"type": "run.started", "parent_run_id": "root", "session_id": "root", "prompt": "Look."},
+    {"type": "model.called", "provider": "p", "model": "m", "status": 429, "retry_after": 30, "duration_ms": 12},
 )
 
 
