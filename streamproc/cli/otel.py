@@ -76,8 +76,7 @@ def otel(
     names = [name.strip() for name in run_by.split(",")]
     if unknown := [name for name in names if name not in RUN_NAMES]:
         raise InvalidSettings(f"--run-by {unknown[0]}: choose among {', '.join(RUN_NAMES)}")
-    if find_spec("aiohttp") is None or find_spec("opentelemetry") is None or find_spec("opentelemetry.proto") is None:
-        raise InvalidSettings("this needs packages that are not installed: pip install 'streamproc[otel]'")
+    need_otel()
 
     from streamproc.otel.assembly import AssemblyLimits
     from streamproc.otel.process import SpanSources, serve
@@ -89,3 +88,9 @@ def otel(
     group = group or f"{settings.topic_prefix}-otel"
     sources = SpanSources(host, port, topic or "", group, before_trace, halts)
     asyncio.run(serve(settings, sources, AssemblyLimits(reorder_s=reorder_ms / 1000, quiet_s=quiet_s)))
+
+
+def need_otel() -> None:
+    """Raise `InvalidSettings` if the packages are missing that read spans."""
+    if find_spec("aiohttp") is None or find_spec("opentelemetry") is None or find_spec("opentelemetry.proto") is None:
+        raise InvalidSettings("this needs packages that are not installed: pip install 'streamproc[otel]'")

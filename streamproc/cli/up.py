@@ -29,6 +29,11 @@ Listen = Annotated[
     str, typer.Option(metavar="HOST:PORT", help="A port of this machine to listen on, beside the socket, with a token.")
 ]
 
+Otlp = Annotated[
+    str,
+    typer.Option(metavar="HOST:PORT", help="Also receive OpenTelemetry spans there, as `streamproc otel` does."),
+]
+
 
 @app.command(
     epilog=examples("streamproc up", "streamproc up --policy loop-safety", "streamproc up --listen 127.0.0.1:8415")
@@ -40,6 +45,7 @@ def up(
     idle_exit: IdleExit = 0,
     keep_days: KeepDays = 30,
     listen: Listen = "",
+    otlp: Otlp = "",
     log_level: LogLevel = "info",
     log_style: Annotated[Literal["text", "json"], typer.Option(help="Log lines for people, or JSON objects.")] = "text",
 ) -> None:
@@ -50,6 +56,7 @@ def up(
     """
     import os
 
+    from streamproc.cli.otel import need_otel
     from streamproc.live.places import places
     from streamproc.live.process import LiveOptions, serve, settings_of
     from streamproc.policy import load_policy
@@ -58,7 +65,9 @@ def up(
     where = places(data)
     settings = settings_of(where, os.environ)
     named = policy or (settings.policy if settings is not None else os.environ.get("STREAMPROC_POLICY"))
-    options = LiveOptions(observe=observe, idle_s=idle_exit, keep_days=keep_days, listen=listen)
+    options = LiveOptions(observe=observe, idle_s=idle_exit, keep_days=keep_days, listen=listen, otlp=otlp)
+    if otlp:
+        need_otel()
     asyncio.run(
         serve(where, load_policy(named or "standard"), options, lambda one: line(f"listening on {one}"), settings)
     )

@@ -155,12 +155,12 @@ class EdgeServer(BaseServer[EdgeJudge]):
 
     async def _hook(self, request: web.Request) -> web.StreamResponse:
         found = await super()._hook(request)
-        self._judge.note_doubt(request.match_info["cli"], self._faults)
+        self.judge.note_doubt(request.match_info["cli"], self._faults)
         return found
 
     async def _turns(self, request: web.Request) -> web.StreamResponse:
         events = await self._events(request)
-        self._judge.feed(events, now_ms())
+        self.judge.feed(events, now_ms())
         return answer(
             {"accepted": len(events), "event_ids": [one.event_id for one in events]} | self._doubt(), status=202
         )
@@ -169,24 +169,24 @@ class EdgeServer(BaseServer[EdgeJudge]):
         return answer(await self._verdict(request) | self._doubt())
 
     async def _runs(self, _: web.Request) -> web.StreamResponse:
-        newest = sorted(self._judge.heard_ms.items(), key=lambda one: one[1], reverse=True)[:SHOWN_MAX]
+        newest = sorted(self.judge.heard_ms.items(), key=lambda one: one[1], reverse=True)[:SHOWN_MAX]
         return answer({"runs": [
-            {"run_id": run_id, "heard_ms": heard_ms, "halt": self._judge.halted(run_id)} for run_id, heard_ms in newest
+            {"run_id": run_id, "heard_ms": heard_ms, "halt": self.judge.halted(run_id)} for run_id, heard_ms in newest
         ]})  # fmt: skip
 
     async def _run(self, request: web.Request) -> web.StreamResponse:
         from streamproc.replay.published import decisions_of_run, status_of_run
 
         run_id = stored_id(request.match_info["run"])
-        status = await status_of_run(self._judge.settings, run_id)
+        status = await status_of_run(self.judge.settings, run_id)
         if status is None:
             raise web.HTTPNotFound(text=f"run {run_id!r} is not known")
-        return answer({"status": status, "decisions": await decisions_of_run(self._judge.settings, run_id)})
+        return answer({"status": status, "decisions": await decisions_of_run(self.judge.settings, run_id)})
 
     def _health_fields(self) -> dict[str, Any]:
-        own = {"brokers": self._judge.settings.brokers, "waiting": self._judge.waiting}
+        own = {"brokers": self.judge.settings.brokers, "waiting": self.judge.waiting}
         return super()._health_fields() | own | self._doubt()
 
     def _doubt(self) -> dict[str, str]:
-        doubt = self._judge.doubt
+        doubt = self.judge.doubt
         return {"doubt": doubt} if doubt else {}

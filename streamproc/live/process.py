@@ -41,7 +41,9 @@ DAY_MS: Final = 86_400_000
 SHUTDOWN_S: Final = 2.0
 RETRY_S: Final = 5.0  # after a fault of the log
 TOKEN_CHARS: Final = 43  # of 32 random bytes
-CONCERNING: Final = tuple(f"STREAMPROC_{name}" for name in ("ENV_FILE", "BROKERS", "NOTIFY", "NOTIFY_FILE"))
+CONCERNING: Final = tuple(
+    f"STREAMPROC_{name}" for name in ("ENV_FILE", "BROKERS", "NOTIFY", "NOTIFY_FILE", "OTEL_TOKEN")
+)
 
 log = logging.getLogger(__name__)
 
@@ -49,12 +51,13 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveOptions:
     """What `streamproc up` was told. `idle_s`: end after so long without an open session; 0: never. `keep_days`: how
-    long runs are kept. `listen`: a port on this machine, beside the socket; empty: none."""
+    long runs are kept. `listen`: a port on this machine, beside the socket; `otlp`: one for spans; empty: none."""
 
     observe: bool = False
     idle_s: float = 0.0
     keep_days: float = 30.0
     listen: str = ""
+    otlp: str = ""
 
 
 def settings_of(places: LivePlaces, environment: Mapping[str, str]) -> Settings | None:
@@ -101,6 +104,11 @@ async def serve(
         announce(str(places.socket))
         if options.listen:
             announce(await _listen(stack, server, places, options.listen))
+        if options.otlp:
+            from streamproc.live.spans import receive
+
+            token = "" if settings is None else settings.otel_token.get_secret_value()
+            announce(await receive(stack, server.judge, options.otlp, token))
         waiting = asyncio.create_task(_end_when_idle(sessions, options.idle_s, stop))
         await stop.wait()
         waiting.cancel()

@@ -43,7 +43,7 @@ class BaseServer(ABC, Generic[OwnJudge]):
     """The routes, wherever it is judged."""
 
     def __init__(self, judge: OwnJudge, sessions: CliSessions, *, began_ms: int) -> None:
-        self._judge, self._sessions, self._began_ms = judge, sessions, began_ms
+        self.judge, self._sessions, self._began_ms = judge, sessions, began_ms
         self._scopes: Newest[str, str] = Newest(SESSIONS_MAX)  # whose hooks speak for a session
 
     def app(self, token: str | None = None) -> web.Application:
@@ -86,7 +86,7 @@ class BaseServer(ABC, Generic[OwnJudge]):
         if not isinstance(raw, dict):
             raise InvalidEvent(f"[{number}]: is no JSON object: send a turn, or a list of turns")
         try:
-            return self._judge.read(raw)
+            return self.judge.read(raw)
         except InvalidEvent as error:
             raise InvalidEvent(f"[{number}].{error}") from None
 
@@ -96,7 +96,7 @@ class BaseServer(ABC, Generic[OwnJudge]):
         run_id = data.get("run_id") if isinstance(data, dict) else None
         if not isinstance(run_id, str) or not run_id:
             raise InvalidEvent('run_id: is missing: send {"run_id": "…"}')
-        halt = self._judge.halted(stored_id(run_id))
+        halt = self.judge.halted(stored_id(run_id))
         return {"run_id": run_id, "allowed": halt is None, "halt": halt}
 
     async def _decisions(self, request: web.Request) -> web.StreamResponse:
@@ -104,19 +104,19 @@ class BaseServer(ABC, Generic[OwnJudge]):
         names when it connects again; else new ones."""
         run_id = stored_id(request.query["run"]) if "run" in request.query else ""
         last = request.headers.get("Last-Event-ID", "")
-        position = int(last) if last.isascii() and last.isdigit() else self._judge.position
+        position = int(last) if last.isascii() and last.isdigit() else self.judge.position
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
         woken = asyncio.Event()
 
         def told(_: object) -> None:
             woken.set()
 
-        self._judge.on_decisions.append(told)
+        self.judge.on_decisions.append(told)
         try:
             await response.prepare(request)
             while True:
                 woken.clear()
-                while found := self._judge.decisions_after(position):
+                while found := self.judge.decisions_after(position):
                     position = found[-1].position
                     lines = [_sent(one) for one in found if run_id in ("", one.run_id)]
                     await response.write(b"".join(lines))
@@ -126,7 +126,7 @@ class BaseServer(ABC, Generic[OwnJudge]):
                 except TimeoutError:
                     await response.write(b":\n\n")  # finds out whether the client is still there
         finally:
-            self._judge.on_decisions.remove(told)
+            self.judge.on_decisions.remove(told)
 
     @abstractmethod
     async def _turns(self, request: web.Request) -> web.StreamResponse: ...
@@ -161,7 +161,7 @@ class LiveServer(BaseServer[Judge]):
 
     async def _turns(self, request: web.Request) -> web.StreamResponse:
         events = await self._events(request)
-        decisions = self._judge.feed(events, now_ms())
+        decisions = self.judge.feed(events, now_ms())
         return answer({"accepted": len(events), "event_ids": [one.event_id for one in events], "decisions": decisions})
 
     async def _decide(self, request: web.Request) -> web.StreamResponse:
@@ -175,14 +175,14 @@ class LiveServer(BaseServer[Judge]):
 
     async def _run(self, request: web.Request) -> web.StreamResponse:
         run_id = stored_id(request.match_info["run"])
-        status = self._judge.status(run_id)
+        status = self.judge.status(run_id)
         if status is None:
             raise web.HTTPNotFound(text=f"run {run_id!r} is not known")
         decisions = [msgspec.Raw(one.value) for one in self._stored.records(run_id) if one.role == CONTROL]
         return answer({"status": status, "decisions": decisions})
 
     def _health_fields(self) -> dict[str, Any]:
-        return super()._health_fields() | {"policy": self._judge.policy.name}
+        return super()._health_fields() | {"policy": self.judge.policy.name}
 
 
 def _sent(one: DecisionRecord) -> bytes:

@@ -7,15 +7,15 @@ import logging
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from streamproc.importers.genai_spans import SpanRecord, is_known, step_of
 from streamproc.kafka.session import run_until_one_ends
 from streamproc.otel.assembly import Event, TraceAssembly
 
 if TYPE_CHECKING:
-    from streamproc.client import TurnPublisher
+    from streamproc.errors import Unavailable
     from streamproc.otel.assembly import AssemblyLimits
 
 log = logging.getLogger(__name__)
@@ -37,6 +37,20 @@ class Taken(NamedTuple):
     why: str = ""
 
 
+class SpanPublisher(Protocol):
+    """Where turns go: a `TurnPublisher`, or what judges them in this process."""
+
+    @property
+    def waiting(self) -> int: ...
+
+    @property
+    def trouble(self) -> Unavailable | None: ...
+
+    async def send(self, event: Mapping[str, Any], *, traceparent: str = "") -> str: ...
+
+    async def flush(self, timeout_s: float = 5.0) -> bool: ...
+
+
 class SpanBridge:
     """Maps spans to raw turns and publishes their fingerprints. Content stays in this process.
 
@@ -46,7 +60,7 @@ class SpanBridge:
 
     def __init__(
         self,
-        publisher: TurnPublisher,
+        publisher: SpanPublisher,
         *,
         limits: AssemblyLimits | None = None,
         run_by: Sequence[str] = ("conversation", "session"),

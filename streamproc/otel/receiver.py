@@ -12,7 +12,7 @@ import asyncio
 import hmac
 import logging
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import orjson
 from aiohttp import web
@@ -27,7 +27,7 @@ from streamproc.otel.decoding import SPANS_MAX, Encoding, TooManyValues, Unreada
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streamproc.client import HaltListener
+    from streamproc.errors import Halted
     from streamproc.importers.genai_spans import SpanRecord
     from streamproc.otel.bridge import SpanBridge, Taken
 
@@ -45,6 +45,18 @@ PATH: Final = "/halted/{run:[\\s\\S]+}"  # ids may have slashes and line breaks
 NOT_CURRENT: Final = "halts are not received now: see the log, or run `streamproc doctor`"
 
 
+class KnownHalts(Protocol):
+    """Who knows halts: a `HaltListener`, or what judges in this process."""
+
+    @property
+    def connected(self) -> bool: ...
+
+    @property
+    def caught_up(self) -> asyncio.Event: ...
+
+    def error(self, run_id: str) -> Halted | None: ...
+
+
 class SpanReceiver:
     """Serves OTLP/HTTP on one address, and with `halts` their answers.
 
@@ -57,7 +69,7 @@ class SpanReceiver:
         *,
         token: str = "",
         body_bytes_max: int = BODY_BYTES_MAX,
-        halts: HaltListener | None = None,
+        halts: KnownHalts | None = None,
     ) -> None:
         self.refused = 0
         """Requests that were refused as a whole."""
@@ -179,7 +191,7 @@ def _status_message(text: str) -> bytes:
     return ExportTracePartialSuccess(error_message=text).SerializeToString()
 
 
-def halt_answer(listener: HaltListener, run_id: str) -> web.Response:
+def halt_answer(listener: KnownHalts, run_id: str) -> web.Response:
     """Return 200 with ``{"run_id": …, "halted": …}``, and for a halted run `message` and, if it is known, `control`.
 
     A halt that is known is told without a broker, too. Otherwise, as long as no halts are received, the answer is 503:

@@ -103,7 +103,7 @@ def test_what_a_hook_starts_reads_its_folder_and_not_the_environment(
     """A project chooses the environment of a CLI."""
     other = Receiver().start()
     monkeypatch.setenv("STREAMPROC_NOTIFY", other.json_url)
-    up.places.settings.write_text(f"STREAMPROC_NOTIFY={receiver.json_url}\n")
+    (up.places.folder / "settings.env").write_text(f"STREAMPROC_NOTIFY={receiver.json_url}\n")
     output = up.places.output.open("ab")
     command = [sys.executable, "-P", "-m", "streamproc.live", str(up.places.folder)]
     up.process = subprocess.Popen(command, stdout=output, stderr=output)
@@ -123,7 +123,7 @@ def test_settings_are_read_only_where_some_concern_it(
     assert settings_of(places, {"STREAMPROC_POLICY": "standard"}) is None
     for name in CONCERNING[1:]:
         assert settings_of(places, {name: "x"}) is not None
-    places.settings.write_text("STREAMPROC_LAG_WARN_S=x\n")
+    (places.folder / "settings.env").write_text("STREAMPROC_LAG_WARN_S=x\n")
     with pytest.raises(InvalidSettings, match="LAG_WARN_S"):
         settings_of(places, {})
 
