@@ -26,6 +26,7 @@ NO_SIGN: Final = frozenset({"ERROR003", "STALL007", "LOOP013"})
 ONE_SIGN: Final = (
     frozenset({"LOOP002", "LOOP009"}),
     frozenset({"LOOP003", "LOOP009"}),
+    frozenset({"LOOP009", "STALL010"}),
     frozenset({"LOOP001", "LOOP006", "LOOP008", "LOOP010", "LOOP011"}),
 )
 """Warnings of one phenomenon: known answers of calls, and texts that are alike."""

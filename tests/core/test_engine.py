@@ -56,7 +56,7 @@ def test_reported_loops_are_kept_up_to_a_cap() -> None:
 def test_hashes_of_codes_do_not_collide() -> None:
     codes = [
         f"{prefix}{n:03}"
-        for prefix in ("LOOP", "STALL", "ERROR", "BUDGET", "TASK", "GRAPH", "INFRA", "OPERATOR", "TREE")
+        for prefix in ("LOOP", "STALL", "ERROR", "BUDGET", "TASK", "GRAPH", "INFRA", "OPERATOR", "TREE", "CLAIM")
         for n in range(30)
     ]
     assert {*BY_CODE} <= {*codes}

@@ -25,7 +25,14 @@ RANK = {"info": 0, "warn": 1, "halt": 2}
 EXAMPLES_MIN = 2
 TREES = {code for code in CODES if code.startswith("TREE")}  # runs of one session, several in an example
 LEVELLED = ("BUDGET008", "BUDGET009", "BUDGET010")  # all levels, including the last, are `budget.level` events
-BOARD = {code for code in CODES if code != "BUDGET009" and BY_CODE[code].DETECTOR.kinds & kind.BOARD}
+NOT_OF_TASKS = ("BUDGET009", "STALL011")
+BOARD = {code for code in CODES if code not in NOT_OF_TASKS and BY_CODE[code].DETECTOR.kinds & kind.BOARD}
+BETWEEN_TURNS = (
+    "STALL007",
+    "STALL009",
+    "LOOP014",
+    "TREE006",
+)  # about events after a turn, of which several may follow one turn
 FORCING = {"TASK001", "TASK008", "ERROR002", "STALL005"}  # these name the new status of the task
 BLOCKED = "transition.blocked"
 ADVICE: dict[str, tuple[str | None, ...]] = {  # actions of warnings
@@ -118,7 +125,7 @@ def test_a_decision_has_every_field_that_the_contract_promises(code: str, exampl
         if control.halt_reason not in ("budget_exceeded", "user_stop"):
             # A graph is wrong before the first turn, and a cycle of the board is not a turn.
             if control.code not in ("GRAPH001", "STALL006"):
-                began_before = control.code not in ("STALL007", "TREE006")  # not about turns
+                began_before = control.code not in BETWEEN_TURNS
                 assert control.onset is not None
                 assert 0 <= control.onset <= turn_of(control) - began_before
             assert control.evidence.kind == BY_CODE[control.code].DETECTOR.name
@@ -158,7 +165,9 @@ def test_every_limit_is_a_whole_number_or_a_choice_with_a_default(module: Module
 
 def test_codes_have_the_form_of_the_catalogue_and_are_unique() -> None:
     assert len(BY_CODE) == len(MODULES)
-    assert all(re.fullmatch(r"(LOOP|STALL|ERROR|BUDGET|GRAPH|INFRA|TASK|OPERATOR|TREE)\d{3}", code) for code in CODES)
+    assert all(
+        re.fullmatch(r"(LOOP|STALL|ERROR|BUDGET|CLAIM|GRAPH|INFRA|TASK|OPERATOR|TREE)\d{3}", code) for code in CODES
+    )
     assert len({module.DETECTOR.name for module in MODULES}) == len(MODULES)
 
 

@@ -191,7 +191,7 @@ def test_it_sets_nothing_in_the_rules_but_its_own_limits() -> None:
 def test_its_class_will_do_and_ours_decide_first() -> None:
     policy = load_policy(detectors=[Counter])
     rules = policy.rules("", "", "")
-    assert [one.code for one, _ in rules.detectors(0xFFFFFFFF)] == [*dict.fromkeys(DETECTORS), CODE]
+    assert [one.code for one, _ in rules.detectors((1 << 64) - 1)] == [*dict.fromkeys(DETECTORS), CODE]
 
 
 @pytest.mark.parametrize("scope", ["workflows", "tenants"])

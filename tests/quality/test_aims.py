@@ -9,7 +9,7 @@ import pytest
 from benchmarks.quality import scoring
 from benchmarks.quality.catalogue import TITLES
 from benchmarks.quality.tally import Tally
-from benchmarks.quality.traces import LOOPS, Kind, honest, name_of, presets, trace_of
+from benchmarks.quality.traces import LOOPS, Kind, between_turns, honest, name_of, presets, trace_of
 from benchmarks.quality.watchers import breaker_of_preset
 from streamproc.detectors import BY_CODE
 
@@ -31,7 +31,7 @@ def tally(kind: Kind, seeds: int) -> Tally:
     return found
 
 
-@pytest.mark.parametrize("fragment", honest.FRAGMENTS, ids=name_of)
+@pytest.mark.parametrize("fragment", [*honest.FRAGMENTS, *between_turns.FRAGMENTS, *between_turns.HONEST], ids=name_of)
 def test_healthy_work_is_not_halted(fragment: Kind) -> None:
     assert not tally(fragment, SEEDS).false_halts
 

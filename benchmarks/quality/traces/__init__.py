@@ -11,6 +11,7 @@ from typing import Final
 
 from benchmarks.quality.labels import Trace
 from benchmarks.quality.traces import (
+    between_turns,
     boards,
     budgets,
     disguised,
@@ -53,18 +54,21 @@ LOOPS: Final[tuple[Kind, ...]] = (
         _hidden(loop)
         for module in (
             repeated_output, oscillation, repeated_call, stagnation, hand_overs, no_progress, unfinished, failures,
-            disguised, boards, endless, framing, talking, others_words, requests,
+            disguised, boards, endless, framing, talking, others_words, requests, between_turns,
         )
         for loop in module.KINDS
     ),
     *budgets.KINDS,
     *trees.KINDS,
     *presets.KINDS,
+    *between_turns.ENDINGS,
 )  # fmt: skip
 HONEST: Final[tuple[Kind, ...]] = (
     work.plain_steps, work.talk, budgets.within_every_limit,
-    *map(honest.around, (*honest.FRAGMENTS, *requests.FRAGMENTS, *teamwork.APART)), honest.mixed_day, honest.long_run,
-    *presets.HONEST, *trees.HONEST,
+    *map(honest.around, (
+        *honest.FRAGMENTS, *requests.FRAGMENTS, *teamwork.APART, *between_turns.FRAGMENTS,
+    )), honest.mixed_day, honest.long_run,
+    *presets.HONEST, *trees.HONEST, *between_turns.HONEST,
 )  # fmt: skip
 
 
