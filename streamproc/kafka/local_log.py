@@ -88,18 +88,32 @@ class LocalFollower(Follower):
         path, roles = local_log(self._settings.brokers), {self._settings.topic(role): role for role in ROLES}
         assert path is not None
         self.missing = tuple(sorted(self._topics.keys() - roles.keys()))
+        followed: tuple[int, int] | None = None
         while True:
             try:
+                file = _identity(path)
                 with open_local(self._settings, path, "turns") as reader:
+                    if followed not in (None, file):
+                        await self._begin_again(path)
+                    followed = file
                     self.connected = True
                     self._outage.over()
-                    while True:
+                    while _identity(path) == file:
                         await self._look(reader, roles)
                         await asyncio.sleep(self._poll_ms / 1000)
             except Unavailable as error:
                 self._outage.lost(error)
                 self.connected = False
                 await asyncio.sleep(LOST_S)
+
+    async def _begin_again(self, path: Path) -> None:
+        """Read a file from its beginning that is there in place of the one before: `streamproc up` moves a damaged one
+        aside."""
+        self._outage.log.warning("%s is another file than before, and read from the beginning", path)
+        self.caught_up = False
+        self.positions.clear()
+        if self._on_recreated is not None:
+            await self._on_recreated()
 
     async def _look(self, reader: LocalTopicReader, roles: Mapping[str, str]) -> None:
         """Pass on what has come since the last look."""
@@ -121,3 +135,12 @@ class LocalFollower(Follower):
             self.caught_up = True
             if self._on_caught_up is not None:
                 self._on_caught_up()
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from another one at the same place; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

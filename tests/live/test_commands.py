@@ -120,6 +120,25 @@ async def test_the_page_follows_it(stuck: Up) -> None:
     model.close()
 
 
+async def test_the_page_follows_the_log_that_takes_the_place_of_a_damaged_one(stuck: Up) -> None:
+    model = ReadModel()
+    reader = ModelReader(local(stuck), model, since_ms=0)
+    await reader.start()
+    await until(lambda: model.run("r1") and model.run("r2"), what="the runs are read")
+    stuck.kill()
+    for ending in ("-wal", "-shm"):  # the first of them still has all that was written
+        stuck.places.log.with_name(f"{stuck.places.log.name}{ending}").unlink(missing_ok=True)
+    stuck.places.log.write_bytes(b"no database at all" * 1_000)
+    await asyncio.to_thread(stuck.start)
+    assert "was damaged" in stuck.output()
+    await asyncio.to_thread(stuck.ask, "POST", "/v1/turns", call("ls", "c") | {"run_id": "r3"})
+    await until(lambda: model.run("r3"), what="the new log is read")
+    assert model.run("r1") is None
+    await until(lambda: reader.caught_up, what="all of it is read")
+    await reader.stop()
+    model.close()
+
+
 async def test_a_log_that_is_not_there_is_said(up: Up) -> None:
     with pytest.raises(Unavailable, match="start `streamproc up`"):
         async with open_topic(local(up), "turns"):
