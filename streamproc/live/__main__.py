@@ -20,7 +20,8 @@ OWN: Final = ("STREAMPROC_CORE", "STREAMPROC_HOME", "STREAMPROC_POLICY")
 for name in [name for name in os.environ if name.startswith("STREAMPROC_") and name not in OWN]:
     del os.environ[name]
 if not PLACES.settings.exists():
-    sys.modules["ssl"] = None  # type: ignore[assignment]  # asyncio and aiohttp do without, as in a Python without it
+    # asyncio, aiohttp and hashlib do without, as in a Python that was built without it.
+    sys.modules["ssl"] = sys.modules["_hashlib"] = None  # type: ignore[assignment]
 
 import asyncio  # noqa: E402
 
