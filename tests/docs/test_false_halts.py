@@ -1,4 +1,4 @@
-"""What benchmarks/quality/false_halts.md names as keeping a false halt away exists."""
+"""What docs/false_halts.md names as keeping a false halt away exists."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from benchmarks.quality.traces import HONEST, name_of
 from tests.docs.pages import ROOT
 
-PAGE = (ROOT / "benchmarks" / "quality" / "false_halts.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "false_halts.md").read_text("utf-8")
 ROWS = [line for line in PAGE.splitlines() if line.startswith("| ") and line.count(" | ") == 3]
 KEEPERS = sorted({name for row in ROWS for name in re.findall(r"`([^`]+)`", row.rpartition(" | ")[2])})
 
