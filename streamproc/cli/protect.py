@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -202,6 +203,7 @@ def _change(names: list[str], scope: str, *, dry_run: bool, remove: bool, observ
             _change_one(CLIS[name], scope, where, dry_run=dry_run, remove=remove)
         if dry_run or remove:
             return
+        importlib.import_module("streamproc.live.process")  # compiled now, it starts in time for the first hook
         if observe:
             where.observing.touch(mode=0o644)
             line("observing: sessions are recorded, and none is stopped")
