@@ -58,6 +58,7 @@ include "xxh3.pxi"
 include "automata.pxi"
 include "masking.pxi"
 include "murmur2.pxi"
+include "crc32c.pxi"
 
 
 cdef inline object in_utf8(str text):

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import cramjam
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
-from aiokafka.record.util import calc_crc32c
+
+from streamproc.kafka.checksums import Checksums, crc32c
 
 BATCH_BYTES_MAX: Final = 32 << 20  # unpacked; publishers fill batches of 16 KB to 1 MB
 RESPONSE_BYTES_MAX: Final = 64 << 20  # all unpacked batches of a response; the others are fetched again
@@ -25,6 +26,7 @@ _REST: Final = 18
 _LENGTH_AT: Final = 8
 _LENGTH_ENDS: Final = 12
 _FORMAT_AT: Final = 16
+_CHECKSUM_AT: Final = 17
 _ATTRIBUTES_AT: Final = 21
 _UNTIL_ATTRIBUTES: Final = Struct(">qiibI")
 _PLACE: Final = Struct(">qii")  # its first three
@@ -34,14 +36,16 @@ _UNPACKERS: Final[dict[int, Any]] = {1: cramjam.gzip, 2: cramjam.snappy, 3: cram
 _XERIAL: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEAD: Final = 16
 _length_of: Final = Struct(">i").unpack_from
+_checksum_of: Final = Struct(">I").unpack_from
 
 
 class UnpackBudget:
     """The bytes that the batches of one response may still unpack to. The first one is always unpacked, so that readers
     advance."""
 
-    def __init__(self) -> None:
+    def __init__(self, checksums: Checksums | None = None) -> None:
         self._left = RESPONSE_BYTES_MAX
+        self._checksums = checksums
 
     def unpacked(self, records: bytes) -> bytes:
         """Return the batches of a partition without compression; without those behind the end of the budget."""
@@ -50,7 +54,11 @@ class UnpackBudget:
         while at + _HEAD.size + _REST <= len(records):
             end = at + _LENGTH_ENDS + _length_of(records, at + _LENGTH_AT)[0]
             if end <= at or end > len(records) or records[at + _FORMAT_AT] != 2:
+                if self._checksums is not None and end > at:
+                    self._checksums.intact = self._checksums.intact and records[at + _FORMAT_AT] == 2
                 break  # cut off, or of a format from before Kafka 0.11: aiokafka knows what to do
+            if self._checksums is not None:
+                self._checksums.check(records, at + _ATTRIBUTES_AT, end, *_checksum_of(records, at + _CHECKSUM_AT))
             if records[at + _ATTRIBUTES_AT + 1] & _CODEC:
                 parts.append(records[kept:at])
                 if self._left <= 0:
@@ -66,7 +74,7 @@ class UnpackBudget:
 def _unpacked(batch: bytes) -> bytes:
     """Return a compressed batch without compression."""
     first, _, epoch, version, checksum, attributes, last, *times = _HEAD.unpack_from(batch)
-    if calc_crc32c(batch[_ATTRIBUTES_AT:]) != checksum:
+    if crc32c(batch, _ATTRIBUTES_AT, len(batch)) != checksum:
         return batch  # aiokafka reports it
     body = _HEAD.size + _REST
     try:
@@ -77,7 +85,7 @@ def _unpacked(batch: bytes) -> bytes:
         return _replacement(first, epoch, last, times[1], f"unpacks to more than {BATCH_BYTES_MAX >> 20} MiB")
     plain = b"".join((_ATTRIBUTES.pack(attributes & ~_CODEC), batch[_ATTRIBUTES_AT + 2 : body], content))
     size = _ATTRIBUTES_AT + len(plain) - _LENGTH_ENDS
-    return b"".join((_UNTIL_ATTRIBUTES.pack(first, size, epoch, version, calc_crc32c(plain)), plain))
+    return b"".join((_UNTIL_ATTRIBUTES.pack(first, size, epoch, version, crc32c(plain, 0, len(plain))), plain))
 
 
 def _replacement(first: int, epoch: int, last: int, at_ms: int, what: str) -> bytes:

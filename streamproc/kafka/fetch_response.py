@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from io import BytesIO
 from struct import Struct
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from aiokafka.protocol.fetch import FetchRequest_v11, FetchResponse_v11
 
 from streamproc.kafka.batch_limits import UnpackBudget
+from streamproc.kafka.checksums import Checksums
 
 _HEAD: Final = Struct(">ihii")  # throttle time, error, session, number of topics
 _SHORT: Final = Struct(">h")  # bytes of a topic's name
@@ -24,14 +25,17 @@ _ABORTED: Final = Struct(">qq")  # producer, first offset
 _RECORDS: Final = Struct(">ii")  # preferred replica, bytes of records
 
 
-def decode_quickly(request: Any) -> None:
-    """Let the response to an `aiokafka.protocol.fetch.FetchRequest` be decoded by this module."""
+def decode_quickly(request: Any, response: Any = None) -> None:
+    """Let the response to an `aiokafka.protocol.fetch.FetchRequest` be decoded by this module, as a `response`."""
     build = request.build
+    response = response or QuickFetchResponse
 
     def build_quick(version: type[Any]) -> Any:
         built = build(version)
         if version is FetchRequest_v11:
-            built.RESPONSE_TYPE = QuickFetchResponse
+            built.RESPONSE_TYPE = response
+        elif response.checksums is not None:
+            response.checksums.intact = False  # nothing checks them but aiokafka
         return built
 
     request.build = build_quick
@@ -40,6 +44,8 @@ def decode_quickly(request: Any) -> None:
 class QuickFetchResponse(FetchResponse_v11):
     """A fetch response of version 11, equal to the one that aiokafka decodes, but for compressed batches."""
 
+    checksums: ClassVar[Checksums | None] = None
+
     @classmethod
     def decode(cls, data: BytesIO | bytes) -> Self:
         """Return the response. Raises `ValueError` or `struct.error` if it is cut off."""
@@ -47,7 +53,7 @@ class QuickFetchResponse(FetchResponse_v11):
         throttle_ms, error, session, topic_count = _HEAD.unpack_from(raw, at)
         at += _HEAD.size
         topics = []
-        budget = UnpackBudget()
+        budget = UnpackBudget(cls.checksums)
         for _ in range(topic_count):
             (size,) = _SHORT.unpack_from(raw, at)
             at += _SHORT.size + size

@@ -15,7 +15,8 @@ from aiokafka.conn import AIOKafkaConnection, CloseReason
 from aiokafka.consumer.fetcher import READ_COMMITTED, FetchResult
 from aiokafka.errors import ConsumerStoppedError, CorruptRecordException, KafkaConnectionError, KafkaError
 
-from streamproc.kafka.fetch_response import decode_quickly
+from streamproc.kafka.checksums import Checksums
+from streamproc.kafka.fetch_response import QuickFetchResponse, decode_quickly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -130,12 +131,15 @@ def untaken(consumer: Any) -> Collection[TopicPartition]:
 
 
 def decode_fetches(consumer: AIOKafkaConsumer) -> None:
-    """Let all fetches of a started consumer be decoded by `fetch_response`."""
+    """Let all fetches of a started consumer be decoded by `fetch_response`, which checks their batches. `take_fetched`
+    does not check them again."""
     fetcher: Any = consumer._fetcher
     fetch = fetcher._proc_fetch_request
+    fetcher.checksums = Checksums()
+    response = type("CheckedFetchResponse", (QuickFetchResponse,), {"checksums": fetcher.checksums})
 
     async def decoding(assignment: Any, node_id: int, request: Any) -> bool:
-        decode_quickly(request)
+        decode_quickly(request, response)
         found: bool = await fetch(assignment, node_id, request)
         return found
 
@@ -255,7 +259,8 @@ def take_fetched(fetcher: Any, places: Any) -> dict[Any, list[Any]]:
         if type(result) is not FetchResult:
             result.check_raise()
             continue
-        records = unpack(result)
+        checksums = getattr(fetcher, "checksums", None)
+        records = unpack(result, check=checksums is None or not checksums.intact)
         if result.has_more():
             fetcher._records[place] = result  # no fetch is sent for this partition until all is taken
         if records:
@@ -265,7 +270,7 @@ def take_fetched(fetcher: Any, places: Any) -> dict[Any, list[Any]]:
     return found
 
 
-def unpack(result: Any) -> list[Any]:
+def unpack(result: Any, *, check: bool = True) -> list[Any]:
     """Return the next records of a partition's fetch: whole batches, for `UNPACK_S`. The rest stays in the result.
 
     Raises `CorruptRecordException` for a wrong checksum.
@@ -280,7 +285,7 @@ def unpack(result: Any) -> list[Any]:
     end_s = time.monotonic() + UNPACK_S
     while more := batches.has_next():
         batch = batches.next_batch()
-        if partition._check_crcs and not batch.validate_crc():
+        if check and partition._check_crcs and not batch.validate_crc():
             raise CorruptRecordException(f"Invalid CRC - {result._topic_partition}")
         if not batch.is_control_batch:
             before, wanted = len(records), partition.next_fetch_offset
