@@ -37,7 +37,7 @@ PARTS: Final = (
         "spend", "pace", "reruns",
     )), *(f"streamproc.core.{name}" for name in (
         "escalation", "run_state", "episodes", "size_budget", "packed_states", "outcome", "view", "observe_results",
-        "observe_spend", "observe_texts", "observer", "decide", "engine",
+        "observe_spend", "observe_texts", "observer", "decide", "engine", "slice_steps",
     )),
 )  # fmt: skip
 """The modules that become one C module, each after those it imports from."""

@@ -91,8 +91,7 @@ class Engine:
         self.policy, self.names, self.known_rules = policy, Names(), {}
         self.tag, self.view = self.names.tag, View(self.names)
         self.states = cast("PackedStates", new_states())
-        self.faults, self.on_fault = {}, None
-        self.position, self.charges, self.refused = NO_POSITION, [], None
+        self.faults, self.on_fault, self.position, self.charges, self.refused = {}, None, NO_POSITION, [], None
 
     @ccall
     def rules_of(self, run: RunState) -> Rules:
@@ -118,6 +117,12 @@ class Engine:
         adds to a count. Raises `StateError` for bytes that are no state.
         """
         run: RunState = self.states.open(state)
+        decisions = self.apply(run, event, at_ms, position)
+        return Outcome(self.states.close(run), decisions, self.charges, self.refused)
+
+    @ccall
+    def apply(self, run: RunState, event: Event, at_ms: int | None, position: i64) -> list[Decision]:
+        """Apply one event to an opened state, and return the decisions; `charges` and `refused` have the rest."""
         self.position, self.charges, self.refused = position, [], None
         try:
             decisions = self._apply(run, event, at_ms)
@@ -126,7 +131,7 @@ class Engine:
             raise
         if run.charged and (decisions or self.charges):
             tell_tree(run, event, decisions, self.charges, self.rules_of(run).accounts, self.position)
-        return Outcome(self.states.close(run), decisions, self.charges, self.refused)
+        return decisions
 
     def skip(self, state: Held, position: i64) -> Held:
         """Return a state that counts the event at this position as applied."""
@@ -355,9 +360,7 @@ class Engine:
 
     def next_deadline(self, run: RunState) -> Due | None:
         """Return the first deadline of a run that sends no further event; None if it has none."""
-        if run.finished or run.halted >= 0:
-            return None
-        return next_due(run, self.rules_of(run), self._fault)
+        return None if run.finished or run.halted >= 0 else next_due(run, self.rules_of(run), self._fault)
 
     def _fault(self, code: str, problem: Exception) -> None:
         times = self.faults[code] = self.faults.get(code, 0) + 1
@@ -371,16 +374,14 @@ class Engine:
         return found
 
     def _deadline(self, run: RunState, event: Deadline) -> list[Decision]:
-        """Decide on the silence so far. The run's own time stays: a deadline is not activity of the run. One that comes
-        before its log time is dropped with its id, so it can come again."""
+        """Decide on the silence so far, which is no activity. One that comes early is dropped: it may come again."""
         now_ms, last_event_ms = run.at_ms, self.view.last_event_ms
         if event.due_ms > now_ms:
             if event.event_id:
                 run.event_ids.drop_last()  # its own id, added last
             run.at_ms = last_event_ms
             return []
-        over = run.finished or run.halted >= 0  # such a run has no deadlines
-        found = [] if over else self._ask_about(run, event, kind.CLOCK)
+        found = [] if run.finished or run.halted >= 0 else self._ask_about(run, event, kind.CLOCK)
         run.checked_ms = max(run.checked_ms, now_ms)
         run.at_ms = last_event_ms or now_ms
         return found
@@ -392,8 +393,7 @@ class Engine:
             self.refused = None if refused is KNOWN else refused
             return []
         if type(event) is OperatorResume and run.halted >= 0:
-            limits = self.rules_of(run).budgets | run.scope.budgets
-            resume(run, event.grant or {}, limits, self.view.last_event_ms)
+            resume(run, event.grant or {}, self.rules_of(run).budgets | run.scope.budgets, self.view.last_event_ms)
         elif type(event) is OperatorResume:  # nothing to resume
             run.ignored_events += 1
             return []

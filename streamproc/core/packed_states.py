@@ -1,15 +1,16 @@
 """States of runs kept as bytes between their events: what `states` uses once the core is compiled.
 
 The bytes are those that are stored. They are read into one object, which stays in the processor's cache, and written
-from it after the event.
+from it after the event, or after several. Between those, a state is measured only where so much was added to it that
+it may be too large.
 """
 
 from __future__ import annotations
 
 from typing import TypeAlias
 
-from streamproc.core.records import ccall, cclass, final
-from streamproc.core.run_state import RunState, check, dump, load
+from streamproc.core.records import ccall, cclass, final, grown, i64
+from streamproc.core.run_state import STATE_VERSION, RunState, check, dump, load
 from streamproc.core.size_budget import FULL_BYTES, shrink
 
 Held: TypeAlias = bytes | RunState
@@ -21,11 +22,13 @@ Held: TypeAlias = bytes | RunState
 class PackedStates:
     """States kept as bytes; see `states.States`."""
 
+    size: i64  # bytes of the state that is stepped, when it was measured last
+    grown_before: i64  # `grown` at that time
     run: RunState  # the one that states are read into
     held: Held | None  # the state that it holds
 
     def __init__(self) -> None:
-        self.run, self.held = RunState(), None
+        self.run, self.held, self.size, self.grown_before = RunState(), None, 0, 0
 
     @ccall
     def begin(self, partition: int) -> Held:
@@ -46,6 +49,24 @@ class PackedStates:
         else:
             self.run.clear()
         return self.run
+
+    @ccall
+    def open_to_step(self, held: Held) -> RunState:
+        run: RunState = self.open(held)
+        self.held = None  # the object is about to differ from it
+        self.size, self.grown_before = FULL_BYTES, grown()
+        if isinstance(held, bytes) and held and not run.stub and run.version == STATE_VERSION:
+            self.size = len(held)  # others grow by being written
+        run.room = 1
+        return run
+
+    @ccall
+    def settle(self, run: RunState) -> None:
+        if run.room and self.size + grown() - self.grown_before <= FULL_BYTES:
+            return
+        self.size = shrink(run)
+        self.grown_before = grown()
+        run.room = 1
 
     @ccall
     def close(self, run: RunState) -> Held:

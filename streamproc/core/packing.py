@@ -136,8 +136,13 @@ GROWTH: Final = _Growth()
 
 
 def grow(size: int) -> None:
-    """Count bytes by which a record grows or shrinks. Compiled, each state is measured, and nothing is counted."""
+    """Count bytes by which a record grows or shrinks."""
     GROWTH.bytes += size
+
+
+def grown() -> int:
+    """Return by how many bytes the records of this thread have grown so far, at most."""
+    return GROWTH.bytes
 
 
 class Part:

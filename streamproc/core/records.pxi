@@ -63,8 +63,18 @@ cdef inline void move(char* to, const char* source, Py_ssize_t size) noexcept:
             at += 1
 
 
-cdef inline void grow(Py_ssize_t _) noexcept:
-    """Count nothing: a state is measured each time it is packed."""
+cdef i64 GROWN = 0  # bytes by which records have grown, at most: what was dropped is not subtracted
+
+cdef inline void grow(Py_ssize_t size) noexcept:
+    """Count bytes by which a record grows."""
+    global GROWN
+    if size > 0:
+        GROWN += size
+
+
+cdef inline i64 grown() noexcept:
+    """Return how many there were so far, in all records of this process."""
+    return GROWN
 
 
 def check_places():
@@ -324,6 +334,7 @@ cdef class Table(Part):
     cdef PyObject** order  # those in use, oldest first, then the others
     cdef Py_ssize_t size  # how many are in use
     cdef Py_ssize_t width  # bytes of the numbers of a row
+    cdef Py_ssize_t blank  # bytes that a new row adds
     cdef bint flat  # whether the rows have no parts
     cdef readonly Py_ssize_t cap
 
@@ -340,7 +351,7 @@ cdef class Table(Part):
             self.order[i] = PyTuple_GET_ITEM(self.kept, i)
         if self.cap:
             row = self.kept[0]
-            self.width, self.flat = row.width, not row.parts
+            self.width, self.flat, self.blank = row.width, not row.parts, 1 + row.size_bytes()
 
     def __dealloc__(self):
         PyMem_Free(self.order)
@@ -396,6 +407,7 @@ cdef class Table(Part):
         else:
             self.size += 1
             row = <Row>self.order[self.size - 1]
+            grow(self.blank)
         row.clear()
         row.key = key
         return row
@@ -496,6 +508,8 @@ cdef class Trail(Part):
             close_gap(self.numbers_, 0, self.size)
             close_gap(self.turns_, 0, self.size)
             self.size -= 1
+        else:
+            grow(9)
         self.numbers_[self.size] = number
         self.turns_[self.size] = turn
         self.size += 1
@@ -605,6 +619,8 @@ cdef class Tags(Part):
         if self.size == self.cap:
             close_gap(self.values, 0, self.size)
             self.size -= 1
+        else:
+            grow(4)
         self.values[self.size] = tag
         self.size += 1
         return True
@@ -660,6 +676,8 @@ cdef class Values(Part):
         if self.size == self.cap:
             memmove(self.values_, self.values_ + 1, (self.size - 1) * sizeof(u64))
             self.size -= 1
+        else:
+            grow(9)
         self.values_[self.size] = value
         self.size += 1
 
@@ -728,6 +746,7 @@ cdef class Name(Part):
 
     cpdef set(self, str text):
         cdef bytes raw = text[:NAME_CHARS].encode("utf-8", "surrogatepass")
+        grow(PyBytes_GET_SIZE(raw) - <Py_ssize_t>self.size)
         self.size = PyBytes_GET_SIZE(raw)
         memcpy(self.raw, PyBytes_AS_STRING(raw), self.size)
 
@@ -767,6 +786,12 @@ cdef inline char* write_name(PyObject* part, char* at, char* stop) except NULL:
     cdef u32 size = (<Name>part).size
     at = put_count(at, stop, size)
     return put_few(at, stop, (<Name>part).raw, size)
+
+
+cdef inline bint is_utf8(str text, object raw) except -1:
+    cdef Py_ssize_t size
+    cdef const char* at = PyUnicode_AsUTF8AndSize(text, &size)
+    return type(raw) is bytes and PyBytes_GET_SIZE(raw) == size and not memcmp(PyBytes_AS_STRING(raw), at, size)
 
 
 cdef inline u32 tag32(u64 value) noexcept:

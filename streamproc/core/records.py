@@ -29,6 +29,7 @@ from streamproc.core.packing import (
     f64 as f64,
     flag as flag,
     grow as grow,
+    grown as grown,
     i32 as i32,
     i64 as i64,
     u32 as u32,
@@ -91,7 +92,7 @@ class Table(dict[int, Any], Part):
             row.clear()
         else:
             row = self.kind()
-            grow(row.size_bytes())
+            grow(1 + row.size_bytes())
         row.key = key
         self[key] = row
         return row
@@ -162,7 +163,7 @@ class Trail(Part):
             numbers, turns = numbers[1:], turns[1:]
         else:
             self.size += 1
-            grow(8)
+            grow(9)
         self.numbers, self.turns = numbers + (number,), turns + (turn,)  # noqa: RUF005 (unpacking is slower)
 
     def ago(self, count: int) -> int:
@@ -285,7 +286,7 @@ class Values(Part):
         if len(values) >= self.cap:
             values = values[1:]
         else:
-            grow(8)
+            grow(9)
         self.values = values + (value,)  # noqa: RUF005 (unpacking is slower)
 
     def full(self) -> bool:
@@ -365,6 +366,11 @@ class Name(Part):
     def dump(self, writer: Writer) -> None:
         raw = self.text.encode("utf-8", "surrogatepass")
         writer.pieces += (COUNTS[len(raw)], raw)
+
+
+def is_utf8(text: str, raw: bytes | None) -> bool:
+    """Whether these bytes are the text as UTF-8. Raises `UnicodeEncodeError` for a text that has none."""
+    return text.encode() == raw
 
 
 def hash64(value: int) -> int:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from streamproc.core.compiled import core_kind
 from streamproc.core.packed_states import Held as Held, PackedStates
-from streamproc.core.packing import GROWTH
+from streamproc.core.packing import grown
 from streamproc.core.run_state import RunState, begin_run, check, dump, load
 from streamproc.core.size_budget import FULL_BYTES, shrink
 
@@ -24,6 +24,12 @@ class States(Protocol):
 
     def open(self, held: Held) -> RunState:
         """Return a state to read or to step, valid until the next one is opened."""
+
+    def open_to_step(self, held: Held) -> RunState:
+        """Return a state to step several times, with `settle` after each, until it is closed."""
+
+    def settle(self, run: RunState) -> None:
+        """Bound the size of a state that was stepped, as `close` does."""
 
     def close(self, run: RunState) -> Held:
         """Return how to keep an opened state that was changed."""
@@ -45,20 +51,26 @@ class ObjectStates:
         return begin_run(partition)
 
     def __init__(self) -> None:
-        self._grown = 0  # `GROWTH` when the last state was opened
+        self._grown = 0  # `grown` when the last state was opened
 
     def open(self, held: Held) -> RunState:
-        self._grown = GROWTH.bytes
+        self._grown = grown()
         if isinstance(held, RunState):
             return held
         return load(held) if held else RunState()
 
-    def close(self, run: RunState) -> Held:
-        """Keep the object. Measuring it takes a quarter of a turn: it is done only once so much was added that the
-        state may be too large."""
-        run.room -= GROWTH.bytes - self._grown
+    def open_to_step(self, held: Held) -> RunState:
+        return self.open(held)
+
+    def settle(self, run: RunState) -> None:
+        """Measure the state, which takes a quarter of a turn, once so much was added that it may be too large."""
+        run.room -= grown() - self._grown
+        self._grown = grown()
         if run.room <= 0:
             run.room = FULL_BYTES - shrink(run)
+
+    def close(self, run: RunState) -> Held:
+        self.settle(run)
         return run
 
     def drop(self) -> None:

@@ -14,7 +14,7 @@ KINDS_MAX: Final = 200  # kinds, such as partitions times reasons; the ones afte
 OTHERS: Final = "other records"
 LINE_MAX: Final = 1_000  # characters of a line: a record can name anything
 
-_limits: WeakSet[LogLimit] = WeakSet()
+_limits: WeakSet[LogLimit | LineRate] = WeakSet()
 
 
 class LogLimit:
@@ -51,6 +51,37 @@ class LogLimit:
             if known.left_out:
                 self._log.log(known.level, "%d more lines like those about %s were left out", known.left_out, kind)
                 known.left_out = 0
+
+
+class LineRate:
+    """Logs at most so many lines a second, and counts the others in the next line."""
+
+    def __init__(self, log: logging.Logger, lines_a_second: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._log, self._most, self._clock = log, lines_a_second, clock
+        self._second = self._lines = self._left_out = 0
+        _limits.add(self)
+
+    def admits(self) -> bool:
+        """Return whether there may be another line in this second; if not, it is counted."""
+        second = int(self._clock())
+        if second != self._second:
+            self._second, self._lines = second, 0
+        self._lines += 1
+        self._left_out += self._lines > self._most
+        return self._lines <= self._most
+
+    def __call__(self, level: int, text: str, *args: Any) -> None:
+        """Log a line that was admitted."""
+        if self._left_out:
+            text, args = f"{text} (and %d more before it)", (*args, self._left_out)
+            self._left_out = 0
+        self._log.log(level, text, *args)
+
+    def flush(self) -> None:
+        """Log the number of lines that were left out so far."""
+        if self._left_out:
+            self._log.info("%d more such lines were left out", self._left_out)
+            self._left_out = 0
 
 
 class _Kind:

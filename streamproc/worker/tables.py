@@ -195,8 +195,6 @@ class Runs:
         self.overwritten.clear()
         for key in taken:
             del self.dirty[key]
-            if isinstance(self.active[key], bytes):
-                del self.active[key]  # it is read again from what is written now
         self._under_way.update(changes)
         instead = self._evict(SWEEP_RUNS_MAX + len(changes))  # at least as many as arrive
         self._under_way.update(instead)

@@ -8,9 +8,17 @@ from __future__ import annotations
 
 import time
 from itertools import chain
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from streamproc.worker.limits import LARGE_RECORD_BYTES, SLICE_CHECK_RECORDS, SLICE_S
+from streamproc.core.compiled import core_kind
+from streamproc.core.slice_steps import piece_end
+from streamproc.worker.limits import (
+    LARGE_RECORD_BYTES,
+    PIECE_BYTES_MAX,
+    SLICE_CHECK_RECORDS,
+    SLICE_RECORDS_MAX,
+    SLICE_S,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,13 +26,14 @@ if TYPE_CHECKING:
     from streamproc.worker.records import Fetched
 
 R = TypeVar("R", bound="Fetched")
+PIECE_RECORDS_MAX: Final = SLICE_RECORDS_MAX if core_kind() == "compiled" else SLICE_CHECK_RECORDS
 
 
 class TimedRecords(Generic[R]):
     """Records, oldest first, for as long as they may hold the event loop: at least one of them.
 
-    The clock is checked after every `SLICE_CHECK_RECORDS` records and after each large one. In between, the records
-    pass at the speed of a list. Its length is the number of records that were passed on.
+    They come in pieces, and the clock is checked after each: after some records, and after each large one. Its length
+    is the number of records that were passed on.
     """
 
     def __init__(self, records: Sequence[R]) -> None:
@@ -35,18 +44,14 @@ class TimedRecords(Generic[R]):
         return self._taken
 
     def __iter__(self) -> Iterator[R]:
-        return chain.from_iterable(self._pieces())
+        return chain.from_iterable(self.pieces())
 
-    def _pieces(self) -> Iterator[Sequence[R]]:
+    def pieces(self) -> Iterator[Sequence[R]]:
+        """Yield the records in pieces."""
         records, end_s = self._records, time.monotonic() + SLICE_S
         while self._taken < len(records):
-            piece = records[self._taken : self._taken + SLICE_CHECK_RECORDS]
-            for number, record in enumerate(piece, start=1):
-                value = record.value
-                if value is not None and len(value) > LARGE_RECORD_BYTES:
-                    piece = piece[:number]
-                    break
-            self._taken += len(piece)
-            yield piece
+            begin = self._taken
+            self._taken = piece_end(records, begin, PIECE_RECORDS_MAX, PIECE_BYTES_MAX, LARGE_RECORD_BYTES)
+            yield records[begin : self._taken]
             if time.monotonic() >= end_s:
                 return

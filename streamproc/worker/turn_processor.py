@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
-from streamproc.core.board.ends import may_resume_tasks
 from streamproc.core.decision import Decision, set_place
 from streamproc.core.provider_calls import CallCollector
 from streamproc.core.refusal import STRANGER
 from streamproc.core.run_state import RunState
+from streamproc.core.slice_steps import FAULT, LAST, NOT_ACTIVE, STEPPED, UNREAD, SliceSteps
 from streamproc.core.status import encode_status
 from streamproc.detectors import LAYERS
 from streamproc.errors import InvalidEvent, Problem
@@ -37,11 +37,12 @@ from streamproc.model.wire import (
     RunFinished,
     RunStarted,
     Turn,
+    decode,
     encode,
 )
 from streamproc.tracing.trace_context import TURN_HEADER, find_traceparent
 from streamproc.worker.counts import ProcessorCounts, WorkerCounts
-from streamproc.worker.decision_log import log_decision
+from streamproc.worker.decision_log import log_decisions
 from streamproc.worker.new_runs import too_many_new_runs
 from streamproc.worker.publishing import (
     NO_HEADERS,
@@ -53,13 +54,14 @@ from streamproc.worker.publishing import (
 )
 from streamproc.worker.records import placed_record
 from streamproc.worker.resumes import note_lifted, resumed_by
+from streamproc.worker.slice_effects import SliceEffects
 from streamproc.worker.spend import call_records, spend_records
 from streamproc.worker.strays import Strays
+from streamproc.worker.timed_records import TimedRecords
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
-    from streamproc.core.charges import Charge
     from streamproc.core.engine import Engine
     from streamproc.core.states import Held
     from streamproc.fleet.state import Fleet
@@ -108,6 +110,7 @@ class TurnProcessor:
         self._engine = engine
         self._topic = topic
         self._traceparents: dict[bytes, str] = {}  # of the turns that halted runs in this slice
+        self._to_log: list[tuple[Decision, str]] = []  # with the traceparents of the turns that caused them
         self._event_bytes_max = event_bytes_max
         self._new_runs_max = new_runs_max
         self._home = home or EVERYWHERE
@@ -121,74 +124,75 @@ class TurnProcessor:
         A record that its run has already applied, by offset, is skipped.
         """
         began_s = time.perf_counter()
-        outgoing: list[OutgoingRecord] = []
-        changed: dict[bytes, Event] = {}  # runs whose status is published, once, after this slice
-        again: dict[bytes, Event] = {}  # those whose last record was applied before
-        engine, active, dirty = self._engine, runs.active, runs.dirty
-        step, states = engine.step, runs.states
-        charges: list[Charge] = []
-        calls = self._calls
-        killing = self._fleet_commands.killing if self._fleet_commands is not None else None
-        stopped: set[bytes] = set()  # runs for which this slice already has a stop event
-        for record in records:
-            event = self._read(record, runs.partition, outgoing)
-            if event is None:
-                continue
-            key, offset = cast(bytes, record.key), record.offset
-            held = active.get(key)
-            if held is None:
-                held = self._load(runs, event, record, changed, outgoing)
-                active = runs.active
-                if held is None:
-                    continue
-            state = states.open(held)
-            if offset <= state.offset:
-                self.counts.repeated += 1
-                if offset == state.offset:
-                    # Another worker may not have known its state yet, published an older status, and ended.
-                    again[key] = event
-                continue
-            unseen = not state.owner or may_resume_tasks(state, event)  # by any publisher: its status says so
-            before_ms = state.at_ms  # a run without decisions must not seem to be lost
-            try:
-                outcome = step(held, event, log_time(record), offset)
-            except Exception as problem:  # noqa: BLE001 (a fault of the engine costs one event, not the stream)
-                outgoing.append(self._failed(runs, record, event, problem))
-                continue
-            active[key] = held = outcome.kept
-            state = states.open(held)
-            charges += outcome.charges
-            applied = dirty.get(key)
-            if applied is None:
-                dirty[key] = [record]
-            else:
-                applied.append(record)
-            if outcome.refused is not None:
-                why = "token" if outcome.refused is STRANGER else "outdated"
-                outgoing.append(self._refused(why, record, runs.partition, outcome.refused))
-                continue
-            calls.add(event, log_time(record), offset)
-            if killing is not None and state.halted < 0 and key not in stopped:
-                stopped.update(self._kill(state, event, offset, killing, outgoing))
-            unseen = unseen or before_ms // STATUS_EVERY_MS != state.at_ms // STATUS_EVERY_MS
-            if outcome.decisions or unseen or type(event) in STATUS_EVENTS:
-                self._decided(runs, record, event, outcome.decisions, outgoing)
-                changed[key] = event
-        self.counts.records += len(records)
-        outgoing += spend_records(charges, runs.partition)
-        outgoing += call_records(calls.take(runs.partition))
-        outgoing += self._statuses(runs, changed, again)
+        effects = SliceEffects(self._calls)
+        for piece in records.pieces() if isinstance(records, TimedRecords) else [list(records)]:
+            self._step_piece(runs, piece, effects)
+            effects.end_piece(len(piece))
+        self.counts.records += effects.records
+        outgoing = [*effects.outgoing, *spend_records(effects.charges, runs.partition)]
+        outgoing += call_records(self._calls.take(runs.partition))
+        outgoing += self._statuses(runs, effects.changed, effects.again)
         self._traceparents.clear()
-        self._seen.stepped(runs.partition, len(records), time.perf_counter() - began_s)
+        if self._to_log:
+            to_log, self._to_log = self._to_log, []
+            self.soon(log_decisions, to_log)
+        self._seen.stepped(runs.partition, effects.records, time.perf_counter() - began_s)
         return outgoing
+
+    def _step_piece(self, runs: Runs, records: Sequence[Fetched], effects: SliceEffects) -> None:
+        """Step records, those of one run after the other; what follows from them is in the order of the records."""
+        steps = SliceSteps(self._engine, decode, records, effects.called, self._event_bytes_max, STATUS_EVERY_MS)
+        while (place := steps.sort_on(runs.active)) >= 0:
+            event = self._read(records[place], runs.partition, effects, place)
+            if event is not None and (
+                records[place].key in runs.active or self._load(runs, event, records[place], effects, place) is not None
+            ):
+                steps.take(place, event)
+        watched = self._fleet_commands is not None and self._fleet_commands.killing is not None
+        while (place := steps.step_on(runs.active, runs.dirty, effects.charged, watched)) >= 0:
+            record, event, why = records[place], steps.event, steps.why
+            if why == STEPPED:
+                self._stepped(runs, record, event, steps, effects, place)
+            elif why == UNREAD:
+                event = self._read(record, runs.partition, effects, place, event)
+                steps.know(place, event) if event is not None else steps.pass_over()
+            elif why == FAULT:
+                effects.at(place).append(self._failed(runs, record, event, cast(Exception, steps.problem)))
+            elif why == NOT_ACTIVE:
+                event = steps.known.get(place) or self._read(record, runs.partition, effects, place)
+                ready = event is not None and self._load(runs, event, record, effects, place) is not None
+                steps.know(place, event) if ready else steps.pass_over()
+            else:
+                self.counts.repeated += 1
+                if why == LAST:
+                    # Another worker may not have known its state yet, published an older status, and ended.
+                    effects.repeated.append((place, cast(bytes, record.key), event))
+
+    def _stepped(
+        self, runs: Runs, record: Fetched, event: Event, steps: SliceSteps, effects: SliceEffects, place: int
+    ) -> None:
+        """Publish what follows from a step."""
+        key, outgoing = cast(bytes, record.key), effects.at(place)
+        if steps.refused is not None:
+            why = "token" if steps.refused is STRANGER else "outdated"
+            outgoing.append(self._refused(why, record, runs.partition, steps.refused))
+            return
+        killing = self._fleet_commands.killing if self._fleet_commands is not None else None
+        if killing is not None and key not in effects.stopped:
+            state = cast(RunState, runs.state(key))
+            if state.halted < 0:
+                effects.stopped.update(self._kill(state, event, record.offset, killing, outgoing))
+        if steps.decisions or steps.unseen or type(event) in STATUS_EVENTS:
+            self._decided(runs, record, event, steps.decisions, outgoing)
+            effects.changes.append((place, key, event))
 
     def _load(
         self,
         runs: Runs,
         event: Event,
         record: Fetched,
-        changed: dict[bytes, Event],
-        outgoing: list[OutgoingRecord],
+        effects: SliceEffects,
+        place: int,
     ) -> Held | None:
         """Return the state of a run that is not active; create that of a new run. None: the record is not at home, or
         its publisher begins too many runs.
@@ -197,17 +201,18 @@ class TurnProcessor:
         """
         key = cast(bytes, record.key)
         if not self._home.holds(key, runs.partition):
-            outgoing += self._away(runs, event, record)
+            effects.at(place).extend(self._away(runs, event, record))
             return None
         state = runs.load(key)
         if state is None:
             limit = self._new_runs_max
             if limit and type(event) not in CHECKED_TYPES and not runs.new_runs.admit(record, log_time(record), limit):
-                outgoing.append(self._refused("new_runs", record, runs.partition, too_many_new_runs(record, limit)))
+                refused = self._refused("new_runs", record, runs.partition, too_many_new_runs(record, limit))
+                effects.at(place).append(refused)
                 return None
             state = runs.states.begin(runs.partition)
             runs.keep(key, state)
-            changed[key] = event
+            effects.changes.append((place, key, event))
             self._strays.began(key, runs.partition)
         return state
 
@@ -233,9 +238,12 @@ class TurnProcessor:
         del runs.active[key]
         return outgoing
 
-    def _read(self, record: Fetched, partition: int, outgoing: list[OutgoingRecord]) -> Event | None:
-        """Return the event of a record; for an unusable one add a dead letter and return None. Feedback is checked, and
-        changes nothing, as a guard's report does: no state is loaded for them, and no new run begins."""
+    def _read(
+        self, record: Fetched, partition: int, effects: SliceEffects, place: int, known: Event | None = None
+    ) -> Event | None:
+        """Return the event of a record, which may be `known`; for an unusable one add a dead letter and return None.
+        Feedback is checked, and changes nothing, as a guard's report does: no state is loaded for them, and no new run
+        begins."""
         value, why = record.value, "unreadable"
         try:
             if value is None:
@@ -243,7 +251,7 @@ class TurnProcessor:
             if len(value) > self._event_bytes_max:
                 why = "too_large"
                 raise InvalidEvent((self._too_large(value),))
-            event = read_event(value)
+            event = known if known is not None else read_event(value)
             if event.run_id.encode() != record.key:
                 why = "key"
                 raise InvalidEvent((_wrong_key(event, record.key),))
@@ -251,14 +259,14 @@ class TurnProcessor:
                 why = "signature"
                 self._check(event, record, partition)
                 if type(event) is ModelCalled:
-                    self._calls.add(event, log_time(record), record.offset)
+                    effects.called.append((place, record, event))
                 if type(event) in ASIDE or is_guard_report(event):
                     return None
         except InvalidEvent as problem:
-            outgoing.append(self._refused(why, record, partition, *problem.problems))
+            effects.at(place).append(self._refused(why, record, partition, *problem.problems))
         except Exception as problem:  # noqa: BLE001 (a parser's own limits: nesting, numbers, surrogates)
             what = Problem("event", f"{type(problem).__name__}: {problem}", UNREADABLE)
-            outgoing.append(self._refused(why, record, partition, what))
+            effects.at(place).append(self._refused(why, record, partition, what))
         else:
             return event
         self._seen.invalid[partition] += 1
@@ -294,11 +302,8 @@ class TurnProcessor:
         return (event.run_id.encode(),)
 
     def _too_large(self, value: bytes) -> Problem:
-        return Problem(
-            "event",
-            f"{len(value)} bytes, more than {self._event_bytes_max}",
-            "publish fingerprints instead of content, or raise STREAMPROC_EVENT_BYTES_MAX",
-        )
+        what = f"{len(value)} bytes, more than {self._event_bytes_max}"
+        return Problem("event", what, "publish fingerprints instead of content, or raise STREAMPROC_EVENT_BYTES_MAX")
 
     def _refused(self, why: str, refused: Fetched, partition: int, *problems: Problem) -> OutgoingRecord:
         record, first = placed_record(refused, self._topic, partition), problems[0]
@@ -351,7 +356,7 @@ class TurnProcessor:
                 outgoing_record.headers.append((RESUME_HEADER, resume))
             outgoing.append(outgoing_record)
             if decision.severity == "halt" or decision.code in LAYERS:
-                self.soon(log_decision, decision, traceparent)
+                self._to_log.append((decision, traceparent))
             if decision.severity == "halt":
                 self.counts.halts += 1
                 self._traceparents[key] = traceparent

@@ -19,11 +19,13 @@ from streamproc.model.wire import Event
 from streamproc.policy import Policy, load_policy
 from tests.feeding import STANDARD, Feed, Raw, event_of
 from tests.laws.traces import EVENTS, identified
+from tests.worker.slices import effects, made_slice, sizes
 
 GOLDEN: Final = Path(__file__).parents[1] / "golden"
 POLICIES: Final = tuple(load_policy(name) for name in ("standard", "loop-safety", "deliberation", "tickets"))
 DRAWN: Final = 600  # traces of random blocks, some of them repeated
 LONG_TURNS: Final = 3_000
+SLICES: Final = 400  # of whole and broken records, in a worker
 
 
 def golden() -> Iterator[tuple[str, list[Raw], Policy]]:
@@ -66,6 +68,10 @@ def lines() -> Iterator[str]:
     for name, turns in (("real", real_turns), ("made-up", made_up_turns)):
         trace = run_of(LONG_TURNS, turns("r", 7))
         yield f"{name} {verdict(Feed(), [(one.event, one.at_ms) for one in trace])}"
+    for seed in range(SLICES):
+        rng = random.Random(seed)
+        found = sorted((name, repr(value)) for name, value in effects(made_slice(rng), sizes(rng)).items())
+        yield f"a worker's slices: {seed} {hashlib.sha256(repr(found).encode()).hexdigest()}"
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -54,6 +55,7 @@ from tests.fuzz.signed_readers import SIGNED_READERS
 from tests.fuzz.text_readers import TEXT_READERS
 from tests.laws.traces import EVENTS, START_MS
 from tests.worker.records import records_of
+from tests.worker.slices import difference, made_slice, sizes
 
 PRESETS: Final = Path(wire.__file__).parents[1] / "policy" / "presets"
 POLICY: Final = {"budgets": {"maxTenantTokensPerDay": 1_000, "maxUserTokensPerHour": 500, "maxSessionTokens": 700}}
@@ -289,6 +291,18 @@ def _policies() -> list[bytes]:
 
 
 STATES: Final = lambda: [encode_run(state, halt, 5) for state in _stepped()[0] for halt in (None, _stepped()[1][0])]  # noqa: E731
+
+
+def _raw_and_wire_lines() -> list[bytes]:
+    return [*_wire_lines(), *_raw_lines()]
+
+
+def _in_a_slice(raw: bytes) -> None:
+    """A slice with this record among others has the effects of its records one by one."""
+    rng = random.Random(raw)
+    assert not (found := difference(made_slice(rng, raw), sizes(rng))), found
+
+
 READERS: Final = {
     "an event, fingerprinted": Reader(_wire_lines, read_event, (InvalidEvent,), _step),
     "an event, raw": Reader(_raw_lines, read_event, (InvalidEvent,), _step),
@@ -316,6 +330,7 @@ READERS: Final = {
         lambda: list(map(dump, _stepped()[0])), _checked_state, (msgspec.DecodeError,), _go_on, restructured=False
     ),
     "a stored run, in the worker": Reader(STATES, _restored, NOTHING, restructured=False),
+    "a slice of records": Reader(_raw_and_wire_lines, _in_a_slice, NOTHING, share=0.05),
     "a stored account": Reader(_accounts, load_account, (msgspec.DecodeError,), _spent, msgpack=True),
     "a stored account, in the worker": Reader(_accounts, _restored_account, NOTHING, msgpack=True, restructured=False),
     "a policy file": Reader(
