@@ -99,7 +99,8 @@ class BaseAdmission:
     async def _balances(self, payer: Payer) -> list[Balance]:
         return payer.accounts.balances(await self._script.run("look", payer.accounts))
 
-    def _birth(self, run_id: str, check: Callable[[], Awaitable[None] | None], fields: BirthFields) -> Birth:
+    def new_birth(self, run_id: str, check: Callable[[], Awaitable[None] | None], fields: BirthFields) -> Birth:
+        """Return a birth in this admission's Redis, with its limits."""
         limits = {**self._birth_limits, **read_births(fields.get("limits"))}
         return Birth(self, run_id, limits, self.settings.topic_prefix, fields, check)
 
@@ -295,7 +296,7 @@ class Admission(BaseAdmission, AsyncClient):
         parent is the root, and counts. The run is alive until the body ends; if this process dies, until `ttl_s` has
         passed. Asking again for the same run counts once. Raises `SpawnRefused`.
         """
-        return self._birth(run_id, check, fields)
+        return self.new_birth(run_id, check, fields)
 
     async def start(self) -> None:
         """Connect to Redis. If it is unavailable, raises `Unavailable`, or logs it with ``on_unavailable="open"``."""
@@ -347,4 +348,4 @@ class Payer:
         """``async with payer.birth("c1"):`` around a run that this one starts, for code without a guard."""
         scope = self.accounts.scope
         own: BirthFields = {"session": scope.session or scope.run, "parent": scope.run, "tenant": scope.tenant}
-        return self._admission._birth(run_id, check, {**own, **fields})
+        return self._admission.new_birth(run_id, check, {**own, **fields})

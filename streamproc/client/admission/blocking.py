@@ -37,7 +37,7 @@ class BlockingAdmission(BaseAdmission, BlockingClient):
         self, run_id: str, check: Callable[[], None] = lambda: None, /, **fields: Unpack[BirthFields]
     ) -> BlockingBirth:
         """``with admission.birth("c1", session="s", parent="root"):``, as `Admission.birth`."""
-        return BlockingBirth(self, self._birth(run_id, lambda: None, fields), check)
+        return BlockingBirth(self, self.new_birth(run_id, lambda: None, fields), check)
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the admission's loop and wait for its result."""
