@@ -34,6 +34,7 @@ from benchmarks import (
     signing,
     state_size,
     throughput,
+    tree_stop,
     wire_speed,
 )
 from benchmarks.machine import ROOT, busy_note, header
@@ -50,6 +51,7 @@ IN_PROCESS: Final[dict[str, Callable[[Sizes], Iterator[Row]]]] = {
 ON_KAFKA: Final[dict[str, Callable[[Sizes, Settings], Awaitable[list[Row]]]]] = {
     "worker": throughput.rows, "recovery": recovery.rows, "latency": latency.rows,
     "failover": failover.rows, "replay": replay_speed.rows, "page": page.rows, "scaling": scaling.rows,
+    "tree": tree_stop.rows,
 }  # fmt: skip
 PARTS: Final = [*IN_PROCESS, *ON_KAFKA]
 
