@@ -289,3 +289,15 @@ def test_new_errors_are_news_without_any_words() -> None:
     assert decisions(raws, load_policy("standard")) == []
     same = [turn for _ in range(6) for turn in ({"node": "e", "output": "No."}, {"node": "r", "output": "Done."})]
     assert [one.code for one in decisions(same, load_policy("standard")) if one.severity == "halt"]
+
+
+def test_an_error_that_comes_back_after_another_one_is_compared_with_the_attempt_before() -> None:
+    # "Compares with current error signature"; "User sees 'Same error after repair attempt, stopping'"
+    def calls(*errors: str) -> list[Raw]:
+        made = [{"name": "run_workflow", "args": {}, "error": error} for error in errors]
+        return [turn for call in made for turn in ({"node": "executor", "tool_calls": [call]}, EDIT)]
+
+    assert [one for one in decisions(calls(*["no such file", "bad key"] * 3), REPAIR) if one.severity == "halt"] == []
+    found = decisions(calls(*["no such file", "bad key"] * 2, "no such file", "no such file"), REPAIR)
+    [halt] = [one for one in found if one.severity == "halt"]
+    assert (halt.code, halt.message.partition(":")[0]) == ("ERROR001", "Same error after repair attempt, stopping")
