@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from tests.live.real.clis import CODEX_TRUST, RealCli
 from tests.live.real.fake_model import FakeModel
-from tests.live.real.scenarios import ALL, STUCK, STUCK_MAX, Play
+from tests.live.real.scenarios import ALL, DELEGATES, STUCK, STUCK_MAX, Play
 from tests.live.real.worlds import Done, Failure, World, world
 
 STOPPED: Final = 75
@@ -211,6 +211,57 @@ def resumed(stage: Stage, cli: RealCli) -> Seen:
     return Seen(expected, f"{', '.join(found)}; {sessions} session{'s' * (sessions > 1)}", ms)
 
 
+def delegates(stage: Stage, cli: RealCli) -> Seen:
+    """Let a session start a sub-agent that is stuck: it is stopped, where a scan of both transcripts says, and the
+    session goes on to its end."""
+    place = f"{cli.name}-{DELEGATES}"
+    with stage.world(place) as here:
+        play = Play(DELEGATES, here.work)
+        address = stage.address(place, play)
+        here.set_up(cli, address)
+        here.streamproc("protect", cli.name)
+        done = here.session(cli.command(address), cli.variables(address))
+        [session] = here.sessions(cli)
+        helper = _only_helper(here, session["session_id"])
+        live = [one["id"] for one in here.decisions(helper)]
+        files = map(str, (*here.transcripts(cli), *here.home.glob(cli.helpers)))
+        lines = here.streamproc("scan", "--json", "--quiet", *files, codes=(0, 1)).splitlines()
+        scanned = [one["id"] for one in map(json.loads, lines) if one["run_id"] == helper]
+        same = "as a scan says" if scanned == live else "not as a scan says"
+        own = _halt(here.decisions(session["session_id"])) or "the session ends"
+        seen = f"exit {done.code}, {_halt(here.decisions(helper))} of the sub-agent, {same}; {own}"
+        here.check_removal(cli)
+    expected = f"exit {STOPPED}, {Halt('LOOP003', 2)} of the sub-agent, as a scan says; the session ends"
+    return Seen(expected, seen, done.ms)
+
+
+def _only_helper(here: World, session_id: str) -> str:
+    """Return the run of the only sub-agent of a session."""
+    with sqlite3.connect(f"file:{here.places.log}?mode=ro", uri=True) as log:
+        rows = log.execute("SELECT run_id FROM runs WHERE run_id LIKE ? || '/%'", (session_id,)).fetchall()
+    if len(rows) != 1:
+        raise Failure(f"{len(rows)} sub-agents are in the log")
+    return str(rows[0][0])
+
+
+def compacted(stage: Stage, cli: RealCli) -> Seen:
+    """Compact the context of a session, and let it be stuck afterwards: both are in the log."""
+    place = f"{cli.name}-compacted"
+    with stage.world(place) as here:
+        address = stage.address(place, Play("honest", here.work))
+        here.set_up(cli, address)
+        here.streamproc("protect", cli.name)
+        done = [here.session(cli.command(address), cli.variables(address))]
+        session = here.sessions(cli)[-1]["session_id"]
+        done.append(here.session(cli.compact(address, session), cli.variables(address)))
+        address = stage.address(f"{place}-again", Play("loops", here.work))
+        done.append(here.session(cli.resume(address, session), cli.variables(address)))
+        count = sum(event["type"] == "context.compacted" for event in _turns(here, session))
+        here.check_removal(cli)
+    seen = f"exits {[one.code for one in done]}, compacted {count} time"
+    return Seen(f"exits {[0, 0, STOPPED]}, compacted 1 time", seen, sum(one.ms for one in done))
+
+
 def untrusted(stage: Stage, cli: RealCli) -> Seen:
     """Run a CLI that nobody has told to trust our hooks: it does not run them, and `protect run` says so."""
     place = f"{cli.name}-untrusted"
@@ -262,9 +313,13 @@ CHECKS: Final[Mapping[str, Callable[[Stage, RealCli], Seen]]] = {
     "killed": killed,
     "observed": observed,
     "resumed": resumed,
+    "delegates": delegates,
+    "compacted": compacted,
     "untrusted": untrusted,
 }
-ONLY_FOR: Final[Mapping[str, Sequence[str]]] = {"untrusted": ("codex",)}
+ONLY_FOR: Final[Mapping[str, Sequence[str]]] = {
+    "untrusted": ("codex",), "delegates": ("claude",), "compacted": ("claude",),
+}  # fmt: skip
 
 
 def _missed(here: World, cli: RealCli) -> int:

@@ -34,6 +34,8 @@ class RealCli:
     variables: Callable[[str], Mapping[str, str]]
     set_up: Callable[[Path, str], None] = _nothing
     more: Mapping[str, Any] = field(default_factory=dict)  # of its settings
+    helpers: str = ""  # transcripts of sub-agents, below the home
+    compact: Callable[[str, str], Sequence[str]] = lambda *_: ()  # of the address of the model and the session
     keeps_results: bool = True  # whether the transcript has the last result, where a session is stopped
 
 
@@ -72,6 +74,8 @@ _CLAUDE: Final = RealCli(
     transcripts=".claude/projects/*/*.jsonl",
     command=lambda address: _claude(),
     resume=lambda address, session: _claude(("--resume", session)),
+    helpers=".claude/projects/*/*/subagents/*.jsonl",
+    compact=lambda address, session: ("claude", "-p", "/compact", "--output-format", "json", "--resume", session),
     variables=lambda address: {
         "ANTHROPIC_BASE_URL": address, "ANTHROPIC_API_KEY": "x", "DISABLE_AUTOUPDATER": "1",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",

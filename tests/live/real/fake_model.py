@@ -14,10 +14,11 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final, NamedTuple
 
-from tests.live.real.scenarios import PROMPT, Heard, Play, Step
+from tests.live.real.scenarios import HELP, PROMPT, Heard, Play, Step
 
 Json = dict[str, Any]
 SHELLS: Final = ("Bash", "exec_command", "shell_command", "shell", "run_shell_command")
+AGENTS: Final = ("Agent", "Task")  # what Claude Code has called the tool that starts a sub-agent
 NO_SPEAKER: Final = '{"reasoning": "it has ended", "next_speaker": "user"}'  # to what Gemini CLI asks beside
 _numbers = itertools.count(1)
 
@@ -109,19 +110,24 @@ def _of_anthropic(play: Play, request: Json) -> Reply:
     tools = [tool.get("name") for tool in request.get("tools") or []]
     step = play.step(_heard_by_anthropic(request)) if SHELLS[0] in tools else Step(text="A session")
     number = next(_numbers)
+    block: Json
     if step.command:
         inner = {"command": step.command, "description": "Look"}
-        block: Json = {"type": "tool_use", "id": f"toolu_{number:020d}", "name": SHELLS[0], "input": inner}
+        block = {"type": "tool_use", "id": f"toolu_{number:020d}", "name": SHELLS[0], "input": inner}
+    elif step.agent:
+        tool = next(name for name in AGENTS if name in tools)
+        inner = {"description": "Help", "prompt": step.agent, "subagent_type": "general-purpose"}
+        block = {"type": "tool_use", "id": f"toolu_{number:020d}", "name": tool, "input": inner}
     else:
         block = {"type": "text", "text": step.text}
-    reason = "tool_use" if step.command else "end_turn"
+    reason = "tool_use" if step.command or step.agent else "end_turn"
     head = {
         "id": f"msg_{number:020d}", "type": "message", "role": "assistant", "model": request.get("model", "model"),
         "content": [], "stop_reason": None, "stop_sequence": None, "usage": {"input_tokens": 10, "output_tokens": 5},
     }  # fmt: skip
     if not request.get("stream"):
         return Reply(head | {"content": [block], "stop_reason": reason})
-    if step.command:
+    if step.command or step.agent:
         start, delta = block | {"input": {}}, {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
     else:
         start, delta = block | {"text": ""}, {"type": "text_delta", "text": step.text}
@@ -139,14 +145,15 @@ def _of_anthropic(play: Play, request: Json) -> Reply:
 
 def _heard_by_anthropic(request: Json) -> Heard:
     results: list[str] = []
+    helps = False
     for message in request.get("messages") or []:
         content = message.get("content")
         for block in [{"type": "text", "text": content}] if isinstance(content, str) else content or []:
             if block.get("type") == "tool_result":
                 results.append(_text(block.get("content")))
             elif message.get("role") == "user" and PROMPT in _text(block.get("text")):
-                results = []
-    return Heard(tuple(results))
+                results, helps = [], HELP in _text(block.get("text"))
+    return Heard(tuple(results), helps)
 
 
 # -- OpenAI Responses

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+HELP: Final = "Do the work. Help the other agent."  # what a sub-agent is asked
 PROMPT: Final = "Do the work."  # what each session is asked; what came before the last prompt does not count
 STOPPED: Final = "streamproc stopped this session"
 STUCK_MAX: Final = 25  # calls of a stuck session that nothing stops, or texts: then it ends
@@ -20,13 +21,16 @@ END: Final = "The work is done."
 
 STUCK: Final = ("loops", "swings", "fails", "ignores", "says")
 ALL: Final = (*STUCK, "honest", "waits")
+DELEGATES: Final = "delegates"  # starts a sub-agent, which is stuck
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What a request says of the session: the results of calls since the last prompt, oldest first."""
+    """What a request says of the session: the results of calls since the last prompt, oldest first, and whether it is
+    that of a sub-agent."""
 
     results: tuple[str, ...]
+    helps: bool = False
 
     @property
     def is_denied(self) -> bool:
@@ -36,9 +40,10 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What the model answers: a shell command to run, or a text."""
+    """What the model answers: a shell command to run, a sub-agent to start, or a text."""
 
     command: str = ""
+    agent: str = ""
     text: str = ""
 
 
@@ -58,6 +63,8 @@ class Play:
         done = len(heard.results)
         self.before(done)
         self.requests += 1
+        if self.scenario == DELEGATES and not heard.helps:
+            return Step(text=END) if heard.results else Step(agent=HELP)
         if self.scenario == "says":
             return Step(text=SAYING)
         if self.scenario == "waits":
