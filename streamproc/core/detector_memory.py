@@ -13,7 +13,7 @@ import msgspec
 from streamproc.core.run_state import RunState
 
 MEMORY_BYTES: Final = 512  # of one detector; counters and a dozen hashes
-MEMORIES_BYTES: Final = 1_024  # of all detectors, with their codes: a quarter of a state
+MEMORIES_BYTES: Final = 1_536  # of all detectors, with their codes; our own need up to 800
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(dict[str, Any]).decode

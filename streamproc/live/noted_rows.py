@@ -16,10 +16,15 @@ RawEvent = dict[str, Any]
 
 
 class NotedRows:
-    """Reads rows of the transcript of Claude Code or Codex, and keeps what they say until it is taken."""
+    """Reads rows of the transcript of Claude Code or Codex, and keeps what they say until it is taken.
+
+    What comes after the last answer is kept back: hooks of a CLI run beside each other, and what one of them says about
+    an answer may be written before another one has heard of that answer.
+    """
 
     def __init__(self) -> None:
         self._found: list[RawEvent] = []
+        self._ready = 0  # of those, how many came before the last answer
         self._context = 0  # tokens that the model read last
         self._response = ""  # of Claude Code: the last one, ...
         self._has_said = False  # ... whether it has a text or a call ...
@@ -33,6 +38,7 @@ class NotedRows:
             return
         if kind == "assistant":
             self._answered(mapping(row.get("message")))
+            self._ready = len(self._found)
         elif kind == "system" and row.get("subtype") == "compact_boundary":
             sizes = mapping(row.get("compactMetadata"))
             found = _compacted(sizes.get("trigger"), sizes.get("preTokens"), sizes.get("postTokens"))
@@ -42,7 +48,9 @@ class NotedRows:
             self._context = at_path(row, "payload.info.last_token_usage.input_tokens") or self._context
         elif kind == "compacted":
             found = _compacted("", self._context, None)
-        elif kind == "response_item" and at_path(row, "payload.role") == "user":
+        elif kind == "response_item" and at_path(row, "payload.role") != "user":
+            self._ready = len(self._found)
+        elif kind == "response_item":
             reasons = HOOK_PROMPT.findall(text_of(at_path(row, "payload.content")))
             found = _continued("Stop hook", "\n".join(reason for _, reason in reasons)) if reasons else None
         if found is not None and len(self._found) < NOTED_MAX:
@@ -58,8 +66,9 @@ class NotedRows:
         self._ended = string(message.get("stop_reason")) or self._ended
 
     def take(self) -> list[RawEvent]:
-        """Return the events that were not taken before, without their run."""
-        found, self._found = self._found, []
+        """Return the events before the last answer that were not taken before, without their run."""
+        found, self._found = self._found[: self._ready], self._found[self._ready :]
+        self._ready = 0
         return found
 
     def take_ended(self) -> str:

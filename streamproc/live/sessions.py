@@ -170,8 +170,9 @@ class CliSessions:
             return
         asked, session.asked = session.asked, None
         if data["hook_event_name"] == "AfterAgent" and data.get("stop_hook_active") is True:
-            session.sent_on[scope.run_id] += 1
-            self._feed([scope.event("", type="run.continued", node=scope.node, by="AfterAgent hook", reason=asked)])
+            if string(data.get("prompt_response")) != session.said:  # after ten times, nothing tells what it has said
+                sent_on = {"by": "AfterAgent hook", "reason": asked}
+                self._feed([scope.event("", type="run.continued", node=scope.node, **sent_on)])
         else:
             session.said = ""
             self._person_spoke(session, scope)
@@ -262,7 +263,7 @@ class CliSessions:
         if self.observes() or self._judge.halted(scope.run_id) is None:
             turn = self._turn(session, scope, "", data, output=text)
             events = self._noted(session)
-            if data.get("stop_hook_active") is True:
+            if data.get("stop_hook_active") is True and session.cli != "gemini":
                 if session.sent_on[scope.run_id] <= 0:
                     events.append(scope.event("", type="run.continued", node=scope.node, by="Stop hook"))
                 session.sent_on[scope.run_id] -= 1

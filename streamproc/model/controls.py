@@ -125,7 +125,7 @@ class ControlEvidence(PublishedRecord, kw_only=True, frozen=True):
     query: Annotated[str | None, about("redacted excerpt of a repeated query, where content is published")] = None
     details: Annotated[
         dict[str, str | int | float] | None,
-        about("facts of a plug-in, at most 16; texts are redacted excerpts of up to 256 characters"),
+        about("further facts, at most 16; of a plug-in, texts are redacted excerpts of up to 256 characters"),
     ] = None
 
 

@@ -158,8 +158,9 @@ TRIGGERS: Final[tuple[NotificationTrigger, ...]] = (
             or _warns("TASK")(control)),
     Row("loop_warning", "LOOP_DETECTED", LOW, "a warning for a loop", "the agent gets a nudge first",
             _warns("LOOP", "GRAPH")),
-    Row("stall_warning", "STALL", LOW, "a warning for a stall or an error", "the agent gets a nudge first",
-            _warns("STALL", "ERROR", "INFRA")),
+    Row("stall_warning", "STALL", LOW, "a warning for a stall, an error or an unproven success",
+            "the agent gets a nudge first",
+            _warns("STALL", "ERROR", "INFRA", "CLAIM")),
     Row("budget_warning", "BUDGET_WARNING", LOW, "a lower level of a budget is reached",
             "the agent gets a nudge first", _warns("BUDGET")),
 )  # fmt: skip

@@ -73,8 +73,7 @@ def test_a_sub_agent_is_born_once_with_its_parent_and_the_prompt_of_the_call_tha
 def test_what_a_stop_hook_said_is_recorded_once_with_its_reason(opened: Opened, transcript: Path) -> None:
     hooks = Hooks("claude", opened, transcript)
     for number in range(3):
-        if number:
-            hooks.write(FEEDBACK)
+        hooks.write(said(number, {"type": "text", "text": f"Step {number}."}), FEEDBACK)  # of another, faster hook
         hooks.hear("Stop", stop_hook_active=number > 0, last_assistant_message=f"Step {number}.")
     found = hooks.recorded(RunContinued)
     assert len(found) == 2
@@ -84,9 +83,18 @@ def test_what_a_stop_hook_said_is_recorded_once_with_its_reason(opened: Opened, 
 def test_a_hook_that_is_faster_than_the_transcript_is_recorded_once(opened: Opened, transcript: Path) -> None:
     hooks = Hooks("claude", opened, transcript)
     hooks.hear("Stop", stop_hook_active=True, last_assistant_message="One.")
-    hooks.write(FEEDBACK)
+    hooks.write(FEEDBACK, said(2, {"type": "text", "text": "Two."}))
     hooks.hear("Stop", stop_hook_active=False, last_assistant_message="Two.")
     assert [one.reason for one in hooks.recorded(RunContinued)] == [None]
+
+
+def test_what_another_hook_says_about_an_answer_comes_after_that_answer(opened: Opened, transcript: Path) -> None:
+    hooks = Hooks("claude", opened, transcript)
+    for number in range(3):
+        hooks.write(said(number, {"type": "text", "text": f"Step {number}."}), FEEDBACK)
+        hooks.hear("Stop", stop_hook_active=number > 0, last_assistant_message=f"Step {number}.")
+    kinds = [type(one) for one in hooks.recorded(RunContinued, Turn)]
+    assert kinds == [Turn, RunContinued, Turn, RunContinued, Turn]
 
 
 @pytest.mark.parametrize("cli", ["claude", "codex"])
@@ -101,7 +109,9 @@ def test_codex_is_sent_on_for_the_reason_in_its_rollout(opened: Opened, transcri
     hooks = Hooks("codex", opened, transcript)
     text = '<hook_prompt hook_run_id="stop:1:x">Test it.</hook_prompt>'
     content = [{"type": "input_text", "text": text}]
-    hooks.write({"type": "response_item", "payload": {"type": "message", "role": "user", "content": content}})
+    said_so = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Done."}]}
+    for payload in ({"type": "message", "role": "user", "content": content}, said_so):
+        hooks.write({"type": "response_item", "payload": payload})
     hooks.hear("Stop", stop_hook_active=True, last_assistant_message="Done.")
     [continued] = hooks.recorded(RunContinued)
     assert continued.reason.size == len("Test it.")
@@ -119,7 +129,8 @@ def test_gemini_is_sent_on_for_the_prompt_of_its_hook(opened: Opened) -> None:
 def test_compactions_are_recorded_before_the_turn_that_follows(opened: Opened, transcript: Path) -> None:
     hooks = Hooks("claude", opened, transcript)
     sizes = {"trigger": "auto", "preTokens": 160_000, "postTokens": 9_000}
-    hooks.write(said(1), {"type": "system", "subtype": "compact_boundary", "compactMetadata": sizes})
+    boundary = {"type": "system", "subtype": "compact_boundary", "compactMetadata": sizes}
+    hooks.write(said(1, {"type": "text", "text": "Hm."}), boundary, said(2, {"type": "tool_use", "id": "c"}))
     hooks.hear("PostToolBatch", tool_calls=[{"tool_name": "Bash", "tool_use_id": "c", "tool_response": "x"}])
     compacted, turn = hooks.recorded(ContextCompacted, Turn)
     assert (compacted.before_tokens, compacted.after_tokens) == (160_000, 9_000)

@@ -405,13 +405,13 @@ def test_memory_has_limits_and_counts_as_size() -> None:
     feed = Feed()
     run = feed.state
     before = run.size_bytes()
-    for n in range(2):
+    for n in range(3):
         store_memory(run, f"acme/{n}", {"x": "x" * 480})
-    assert before + 2 * 480 < run.size_bytes() < before + 2 * 512
+    assert before + 3 * 480 < run.size_bytes() < before + 3 * 512
     with pytest.raises(ValueError, match=f"the limit of all detectors together is {MEMORIES_BYTES}"):
-        store_memory(run, "acme/2", {"x": "x" * 40})
+        store_memory(run, "acme/3", {"x": "x" * 60})
     store_memory(run, "acme/1", {})
-    assert [*run.cold.plugins] == ["acme/0"]
+    assert [*run.cold.plugins] == ["acme/0", "acme/2"]
     with pytest.raises(TypeError):
         store_memory(run, "acme/0", {"x": object()})
     assert load_memory(run, "acme/0") == {"x": "x" * 480}
