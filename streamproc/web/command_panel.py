@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 STEPS: Final = {"sent": "sent", "standing": "active", "accepted": "accepted", "obeyed": "done"}
 REACHED: Final = {"sent": 1, "refused": 1, "standing": 2, "replaced": 2, "accepted": 3, "obeyed": 4}
 UNDONE_BY: Final = {"halt": "resume", "kill": "clear", "stop": "clear", "pause": "clear"}
-LISTED: Final = 20  # of many orders, those that are not done
+LISTED: Final = 20  # of many commands, those that are not done
 
 
 def new_command_path(verb: str, scope: str, back: str = "") -> str:
@@ -81,7 +81,7 @@ def _one(command: Command, progress: CommandProgress, back: str) -> list[Html]:
 
 
 def _many(found: Found) -> list[Html]:
-    """Return how many of many orders are done, and which are not."""
+    """Return how many of many commands are done, and which are not."""
     command = found[0][0]
     stages = Counter(progress.stage for _, progress in found)
     done = stages["obeyed"]

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 ISSUER: Final = "page"  # the key that signs, if there is one of this name
 COMMANDS_MAX: Final = 1_000  # that are followed; older ones are on the topic only
-LOOK_S: Final = 0.05  # for the progress of many orders at a time
+LOOK_S: Final = 0.05  # for the progress of many commands at a time
 ANSWERS_S: Final = 10.0  # in which a guard that has never reported may still say that it has stopped its run
 SENT_AT_ONCE: Final = 8
 SEND_WAIT_S: Final = 5.0  # of a POST for the broker; afterwards its page says that the command is being sent

@@ -45,12 +45,6 @@ class Records(Protocol[R_co]):
 def placed_record(record: Fetched, topic: str, partition: int) -> PlacedRecord:
     """Return the record together with its topic and partition."""
     return PlacedRecord(
-        topic,
-        partition,
-        record.offset,
-        record.timestamp,
-        record.key,
-        record.value,
-        record.timestamp_type,
+        topic, partition, record.offset, record.timestamp, record.key, record.value, record.timestamp_type,
         record.headers,
-    )
+    )  # fmt: skip

@@ -68,7 +68,7 @@ def test_helm_finds_nothing_to_complain_about(values: Path | None) -> None:
     ("notify.enabled=true", "no destination is given: name a Secret in notify.secrets.notify or notify.fileSecret"),
     ("page.enabled=true", "page.publicUrl is empty"),
     ("page.enabled=true,page.publicUrl=https://ops.example.com", "people could not log in: set page.usersSecret"),
-    ("page.enabled=true,page.orders=true", "name the Secret with the page's key in page.secrets.command_key"),
+    ("page.enabled=true,page.commands=true", "name the Secret with the page's key in page.secrets.command_key"),
 ])  # fmt: skip
 def test_a_wrong_value_gets_an_error_with_its_name_and_a_remedy(wrong: str, said: str) -> None:
     done = run("template", "streamproc", str(render.CHART), *DEFAULT, "--set", wrong)

@@ -52,8 +52,8 @@
   {{- if and (not $v.page.usersSecret.name) (not $v.page.args) }}
     {{- $faults = append $faults "page.enabled is on, and people could not log in: set page.usersSecret, or the options of another way in page.args, such as --oidc-issuer" }}
   {{- end }}
-  {{- if and $v.page.orders (not (hasKey $v.page.secrets "command_key")) }}
-    {{- $faults = append $faults "page.orders is on: name the Secret with the page's key in page.secrets.command_key (`streamproc keys new page`)" }}
+  {{- if and (or $v.page.commands $v.page.orders) (not (hasKey $v.page.secrets "command_key")) }}
+    {{- $faults = append $faults "page.commands is on: name the Secret with the page's key in page.secrets.command_key (`streamproc keys new page`)" }}
   {{- end }}
 {{- end }}
 {{- if $faults }}
