@@ -134,6 +134,8 @@ class CliSessions:
         hook = self._hooks.get(name)
         scope = session_scope(session_id, agent, node)
         scope = scope._replace(run_id=stored_id(scope.run_id))
+        if agent and name == "SubagentStop" and not data.get("agent_type") and scope.run_id not in session.born:
+            return Answer()  # Claude Code's own agent, which has compacted the context
         if agent and scope.run_id not in session.born:
             self._born(session, scope)
         self._settle(session, scope, data)

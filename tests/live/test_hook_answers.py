@@ -135,3 +135,13 @@ def test_a_session_whose_cli_was_killed_is_not_open_for_ever(opened: Opened) -> 
     assert sessions.are_open()
     sessions.answer("codex", event("SessionEnd", reason="other"))
     assert not sessions.are_open()
+
+
+def test_the_agent_with_which_a_cli_compacts_the_context_is_no_run(opened: Opened) -> None:
+    judge, stored = opened()
+    sessions = CliSessions(judge)
+    stopped = event("SubagentStop", agent_id="a1", last_assistant_message="A summary.")
+    sessions.answer("claude", stopped | {"agent_type": ""})
+    assert stored.runs(9) == []
+    sessions.answer("claude", stopped | {"agent_type": "general-purpose"})
+    assert [run.run_id for run in stored.runs(9)] == ["s1/a1"]
