@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from streamproc.core.accounts import Account, step_account
+from streamproc.core.accounts import Account, step_account, tree_name
 from streamproc.core.charges import statements
+from streamproc.core.scope import short_name
+from streamproc.core.tree_step import refusal_of
 from streamproc.model.wire import ModelCalled
 
 if TYPE_CHECKING:
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from streamproc.core.decision import Decision
     from streamproc.core.kept_runs import KeptRuns
     from streamproc.core.local_providers import LocalProviders
+    from streamproc.core.session_tree import TreeEntry
     from streamproc.model.wire import Event
 
 ACCOUNTS_MAX: Final = 100_000  # accounts kept; past it, the least recently charged one is dropped
@@ -46,6 +49,11 @@ class LocalAccounts:
         outcome = self._runs.step(event.run_id, event, at_ms, self._steps if position is None else position)
         decisions = outcome.decisions + self._book(outcome.charges) if outcome.charges else outcome.decisions
         return decisions + states if states else decisions
+
+    def spawn_refusal(self, session: str, entry: TreeEntry, pending: int = 0) -> str:
+        """Return why a session, whose runs show no proof, may not start a run now; empty if it may."""
+        account = self.known.get(tree_name(short_name(session), 0))
+        return "" if account is None or account.tree is None else refusal_of(account.tree, entry, pending)
 
     def _book(self, charges: list[Charge]) -> list[Decision]:
         found: list[Decision] = []

@@ -67,6 +67,24 @@ def step_tree(tree: SessionTree, account: str, source: int, entry: TreeEntry) ->
     return told.found
 
 
+def refusal_of(tree: SessionTree, entry: TreeEntry, pending: int = 0) -> str:
+    """Return why a birth would be refused now, as a sentence; empty if it would be taken. `pending` are other runs that
+    are about to be born. It changes nothing."""
+    above = tree.runs.get(tag_of(entry.parent))
+    run = TreeRun(entry.run_id, 0, tag_of(entry.parent), 1 if above is None else above.depth + 1)
+    counts = _counts(tree, run, entry)
+    counts |= {unit: counts[unit] + pending for unit in (RUNS, ALIVE, BIRTHS) if counts[unit]}
+    refusal = _refusal(tree, run, counts, _in_force(tree, entry))
+    if refusal is None:
+        return ""
+    unit, used, limit, about = refusal
+    if about:
+        return f"{about} is halted, and may start no other runs."
+    budget = BUDGETS.get(unit)
+    why = f"it would be {used} of {limit} ({budget})" if budget else "its runs repeat themselves"
+    return f"The session may start no other run: {why}."
+
+
 class _Events:
     """Makes the events of one step."""
 

@@ -20,9 +20,11 @@ from streamproc.core.kept_runs import KeptRuns
 from streamproc.core.local_accounts import LocalAccounts
 from streamproc.core.local_providers import LocalProviders
 from streamproc.core.providers import dump_breaker, load_breaker
+from streamproc.core.session_tree import WORKING, TreeEntry
 from streamproc.core.status import encode_status
 from streamproc.errors import Unavailable
 from streamproc.fingerprint import fingerprint, plain_turn
+from streamproc.fingerprint.hash import content
 from streamproc.importers.raw_turns import line_event_id, name
 from streamproc.live.store import CONTROL, TURNS, LiveLog, StoredRun
 from streamproc.model.controls import ControlEvent, RunStatus
@@ -117,6 +119,11 @@ class BaseJudge(ABC):
             return turn
         return fingerprint(parse_raw(raw), include_content=include_content, key=self.key, local=self.local)
 
+    def spawn_refusal(self, session_id: str, parent: str, prompt: str, pending: int, now_ms: int) -> str:  # noqa: ARG002
+        """Return why a run of a session may not start another one now; empty if it may, or if only its birth shows
+        that. `pending` others are about to be born."""
+        return ""
+
     def tell(self, decisions: Sequence[ControlEvent]) -> None:
         """Call `on_decisions`."""
         for told in tuple(self.on_decisions):
@@ -180,6 +187,15 @@ class Judge(BaseJudge):
         if found:
             self.tell(found)
         return found
+
+    def spawn_refusal(self, session_id: str, parent: str, prompt: str, pending: int, now_ms: int) -> str:
+        state = self._runs.read(parent) or self._runs.read(session_id)
+        rules = self.policy.rules("", "", "") if state is None else self._engine.rules_of(state)
+        asked = content(prompt, self.key).norm if prompt else 0
+        if rules.accounts.tree is None:
+            return ""
+        entry = TreeEntry("", -1, now_ms, WORKING, born=True, parent=parent, prompt=asked, rules=rules.accounts.tree)
+        return self._accounts.spawn_refusal(session_id, entry, pending)
 
     def expire(self, now_ms: int) -> list[ControlEvent]:
         """Decide on the runs whose deadline is reached, for instance because nothing was heard of them."""

@@ -226,6 +226,8 @@ class CliSessions:
             asked = mapping(data.get("tool_input"))
             session.orders.append((string(asked.get("subagent_type")), string(asked.get("prompt"))))
         halt = self._judge.halted(scope.run_id) or self._judge.halted(session.session_id)
+        if halt is None and data.get("tool_name") in AGENT_TOOLS:
+            return self._before_birth(session, scope)
         if halt is None or self._spares(session, halt):
             return None
         session.denied += 1
@@ -235,6 +237,17 @@ class CliSessions:
         denied = {"permissionDecision": "deny", "permissionDecisionReason": reason}
         body = {"hookSpecificOutput": {"hookEventName": "PreToolUse", **denied}}
         return Answer(body, interrupt=session.cli == "codex" and session.denied >= DENIALS)
+
+    def _before_birth(self, session: CliSession, scope: RunScope) -> Answer | None:
+        """Deny a sub-agent that the session may not start, with the reason."""
+        waiting, (_, prompt) = len(session.orders) - 1, session.orders[-1]
+        why = self._judge.spawn_refusal(session.session_id, scope.run_id, prompt, waiting, self._clock_ms())
+        if not why or self.observes():
+            return None
+        session.orders.pop()
+        log.warning("%s session %s: %s", session.cli, escape(session.session_id), escape(why))
+        denied = {"permissionDecision": "deny", "permissionDecisionReason": f"streamproc: {escape(why)}"}
+        return Answer({"hookSpecificOutput": {"hookEventName": "PreToolUse", **denied}})
 
     def _call_failed(self, session: CliSession, _: RunScope, data: Data) -> None:
         session.errors[string(data.get("tool_use_id"))] = text_of(data.get("error"))
