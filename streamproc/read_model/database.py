@@ -15,7 +15,7 @@ from streamproc.errors import InvalidSettings
 from streamproc.read_model.series import SERIES_SCHEMA, SERIES_TABLES
 
 APPLICATION: Final = 0x73706D31  # `PRAGMA application_id`: no other file is ever thrown away
-VERSION: Final = 4  # of the tables and of what they hold; a file of another version is built again
+VERSION: Final = 5  # of the tables and of what they hold; a file of another version is built again
 SQLITE: Final = b"SQLite format 3\0"
 HEADER_BYTES: Final = 100
 PAGE_CACHE_KIB: Final = 65_536
@@ -27,13 +27,14 @@ CREATE TABLE offsets (role TEXT, partition INTEGER, next INTEGER NOT NULL, last_
     PRIMARY KEY (role, partition)) WITHOUT ROWID;
 CREATE TABLE runs (run_id TEXT PRIMARY KEY, shown INTEGER NOT NULL, rank INTEGER NOT NULL, at_ms INTEGER NOT NULL,
     started_ms INTEGER NOT NULL, workflow TEXT NOT NULL, tenant TEXT NOT NULL, user TEXT NOT NULL, code TEXT NOT NULL,
-    message TEXT NOT NULL, turns INTEGER NOT NULL, cost INTEGER NOT NULL, loop INTEGER NOT NULL,
-    failing INTEGER NOT NULL, state BLOB NOT NULL);
+    message TEXT NOT NULL, session TEXT NOT NULL, turns INTEGER NOT NULL, cost INTEGER NOT NULL,
+    loop INTEGER NOT NULL, failing INTEGER NOT NULL, state BLOB NOT NULL);
 CREATE INDEX runs_by_rank ON runs (shown, rank DESC, run_id);
 CREATE INDEX runs_by_workflow ON runs (workflow);
 CREATE INDEX runs_by_tenant ON runs (tenant);
 CREATE INDEX runs_by_user ON runs (user);
 CREATE INDEX runs_by_code ON runs (code);
+CREATE INDEX runs_by_session ON runs (session);
 CREATE INDEX runs_at_work ON runs (shown, at_ms) WHERE shown BETWEEN 2 AND 3;
 CREATE TABLE controls (id TEXT PRIMARY KEY, time_ms INTEGER NOT NULL, run_id TEXT NOT NULL, at_ms INTEGER NOT NULL,
     code TEXT NOT NULL, severity TEXT NOT NULL, action TEXT NOT NULL, message TEXT NOT NULL, turn INTEGER,

@@ -187,6 +187,16 @@ class Queries:
         row = self._one("SELECT state FROM runs WHERE run_id = ?", bound(run_id))
         return None if row is None else self._shown(run_id, row[0], self._lost_ms())
 
+    def session_runs(self, session: str, limit: int) -> list[LiveRun]:
+        """Return the runs of a session, the oldest first. `session` is its name as statuses have it."""
+        rows = self._all(
+            "SELECT run_id, state FROM runs WHERE session = ? ORDER BY started_ms, run_id LIMIT ?",
+            bound(session),
+            limit,
+        )
+        found = [self._shown(run_id, state, self._lost_ms()) for run_id, state in rows]
+        return [run for run in found if run is not None]
+
     def decisions(self, filter: DecisionFilter, *, limit: int = 200) -> tuple[DecisionRow, ...]:  # noqa: A002
         """Return decisions, the newest first."""
         where, values = decision_filter(filter)

@@ -35,6 +35,8 @@ class LiveRun:
     capped_budgets: tuple[str, ...] = ()
     trace_id: str = ""  # of the last of its events that was published in a span
     doing: str = ""  # of a running one: node and last call of its last turn, such as `coder: bash`
+    session: str = ""  # that it belongs to; empty: it is the root of its own
+    parent: str = ""  # the run that has started it
     lost: bool = False  # its publisher seems to be gone: no event for the time of the policy
 
     @property

@@ -49,6 +49,8 @@ class StatusFacts(msgspec.Struct, array_like=True, frozen=True):
     halt_message: str
     halted_at_ms: int
     unpublished: bool = False
+    session: str = ""
+    parent: str = ""
 
 
 class FindingFacts(msgspec.Struct, array_like=True, frozen=True):
@@ -101,7 +103,7 @@ def status_facts(status: RunStatus, at_ms: int) -> StatusFacts:
         status.tenant or "", status.user or "", status.badge or "", tuple(status.failing_trend), amount(status.turns),
         amount(status.total_tokens), amount(status.cost_usd_micro), log_ms(status.at), tuple(status.capped_budgets),
         halt.code if halt else "", halt.message[:MESSAGE_MAX] if halt else "", log_ms(halt.at) if halt else 0,
-        status.unpublished,
+        status.unpublished, status.session or "", status.parent_run_id or "",
     )  # fmt: skip
 
 
@@ -209,7 +211,8 @@ def _row(run_id: str, run: RunFacts, partition: int) -> LiveRun | None:
         at_ms=max(status.at_ms, run.heard_ms, finding.at_ms if finding else 0),
         halted_at_ms=halted_at_ms or (status.at_ms if state == "halted" else 0),
         partition=place.partition, offset=place.offset, capped_budgets=status.capped_budgets, trace_id=run.trace_id,
-        started_ms=run.first_ms, doing=run.doing if state == "running" else "",
+        started_ms=run.first_ms, doing=run.doing if state == "running" else "", session=status.session,
+        parent=status.parent,
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from streamproc.core.scope import short_name
 from streamproc.model.fleet_command import FLEET, FleetCommand
 from streamproc.model.time_range import time_or_age_ms, wall_ms
 from streamproc.read_model.rows import DecisionFilter, LiveRun, RunFilter
@@ -71,7 +72,9 @@ def fits(run: LiveRun, wanted: RunFilter) -> bool:
 def in_scope(scope: str) -> tuple[str, list[str]]:
     """Return the condition for the runs of a command's scope, and its values; no run fits a scope without a name."""
     target = FleetCommand(w=1, id="count", status="STOP", scope=scope, at=0)
-    names = {"run_id": target.name if target.part == "run" else "", "user": target.user, "tenant": target.tenant}
+    session = short_name(target.session) if target.session else ""
+    run_id = target.name if target.part == "run" else ""
+    names = {"run_id": run_id, "user": target.user, "tenant": target.tenant, "session": session}
     where, values = _equal(names)
     return " AND ".join(where) or ("1" if target.part == FLEET else "0"), values
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
+from streamproc.core.scope import short_name
 from streamproc.read_model.run_facts import HIDDEN, RunFacts, figures_of, live_run, order_of
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ T = TypeVar("T")
 _pack = msgspec.msgpack.Encoder().encode
 unpack_facts = msgspec.msgpack.Decoder(RunFacts).decode
 
-_INSERT: Final = f"INSERT OR REPLACE INTO runs VALUES ({', '.join('?' * 15)})"
+_INSERT: Final = f"INSERT OR REPLACE INTO runs VALUES ({', '.join('?' * 16)})"
 _UPDATE: Final = (
     "UPDATE runs SET shown = ?, rank = ?, at_ms = ?, started_ms = ?, turns = ?, cost = ?, loop = ?, failing = ?, "
     "state = ? WHERE run_id = ?"
@@ -51,7 +52,7 @@ class RunTable:
         known: dict[str, RunFacts] = {}
         texts: dict[str, tuple[str, ...]] = {}
         for row in self._rows(ids):
-            known[row[0]], texts[row[0]] = unpack_facts(row[6]), row[1:6]
+            known[row[0]], texts[row[0]] = unpack_facts(row[7]), row[1:7]
         for run_id, one in listed:
             fold(known.setdefault(run_id, RunFacts()), one)
         for run_id in ids:
@@ -59,7 +60,10 @@ class RunTable:
             row = live_run(run_id, facts)
             shown, rank = order_of(row, facts)
             at_ms = row.at_ms if row is not None else facts.heard_ms
-            found = (row.workflow, row.tenant, row.user, row.code, row.message) if row is not None else ("",) * 5
+            found = ("",) * 6
+            if row is not None:
+                session = row.session or short_name(run_id)
+                found = (row.workflow, row.tenant, row.user, row.code, row.message, session)
             figures = figures_of(row)
             if texts.get(run_id) == found:  # then only one index changes
                 self._updated.append((shown, rank, at_ms, facts.first_ms, *figures, _pack(facts), run_id))
@@ -99,6 +103,5 @@ class RunTable:
         left = iter(ids)
         while some := list(islice(left, KEYS_AT_ONCE)):
             marks = ",".join("?" * len(some))
-            yield from self._db.execute(
-                f"SELECT run_id, workflow, tenant, user, code, message, state FROM runs WHERE run_id IN ({marks})", some
-            )
+            columns = "run_id, workflow, tenant, user, code, message, session, state"
+            yield from self._db.execute(f"SELECT {columns} FROM runs WHERE run_id IN ({marks})", some)

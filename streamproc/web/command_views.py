@@ -133,7 +133,8 @@ def kill_form(session: Session, commands: PageCommands) -> Html:
         hidden("verb", "kill"),
         _input("user", "User", required=None, maxlength=NAME_MAX),
         _input("tenant", "Tenant", required=None, maxlength=NAME_MAX),
-        tag("button", "Halt the runs of this user or tenant…"),
+        _input("session", "Session", required=None, maxlength=NAME_MAX),
+        tag("button", "Halt the runs of this user, tenant or session…"),
         method="get",
         action="/commands/new",
         class_="command",
@@ -182,7 +183,7 @@ class _CommandViews:
         session = own_session(request)
         try:
             if not scope:
-                scope = read_scope(request.query.get("user", ""), request.query.get("tenant", ""))
+                scope = read_scope(*(request.query.get(name, "") for name in ("user", "tenant", "session")))
             if verb not in RULES or scope.partition(":")[0] not in RULES[verb].parts:
                 raise CommandRefused("There is no such command.")
             if not self._commands.allows(session, verb):

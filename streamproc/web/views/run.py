@@ -31,6 +31,7 @@ from streamproc.web.layout import missing, page
 from streamproc.web.moments import moment
 from streamproc.web.views.run_rows import run_state
 from streamproc.web.views.small import identicon, loop_badge, sparkline
+from streamproc.web.views.tree import tree_section
 
 ROWS_MAX: Final = 24
 CALLS_MAX: Final = 4  # of a turn
@@ -95,6 +96,7 @@ async def run(request: web.Request) -> web.Response:
         now_line(live),
         _downloads(run_id, trace_address(request.app[SETTINGS].trace_url, live.trace_id)),
         _commands(request, live),
+        tree_section(request, live),
     ]
     if history is None or not history.turns:
         body.insert(0, _plain_head(live))
