@@ -139,7 +139,7 @@ def test_the_same_decision_of_another_policy_is_no_difference() -> None:
     found = diff([at_turn(7)], [on_topic(7)])
 
     assert (found.same, len(found.renamed), found.agrees) == (0, 1, True)
-    assert Causes(OURS, [on_topic(7)]).renamed(found.renamed) == {f"standard 2 ({STANDARD.hash})": 1}
+    assert Causes(OURS, [on_topic(7)]).renamed(found.renamed) == {f"standard {STANDARD.version} ({STANDARD.hash})": 1}
 
 
 def test_a_decision_that_moved_is_one_difference_and_the_nearest_ones_are_paired() -> None:
@@ -159,7 +159,7 @@ def test_where_both_policies_are_known_the_settings_that_differ_are_named() -> N
     [(kind, why, detail)] = explained([at_turn(9)], [on_topic(7)])
 
     assert (kind, why) == ("later", "policy")
-    assert detail == f"published under standard 2 ({STANDARD.hash}): LOOP003.halt 3 there and 5 here"
+    assert detail == f"published under standard {STANDARD.version} ({STANDARD.hash}): LOOP003.halt 3 there and 5 here"
     [(_, _, off)] = explained([], [on_topic(7, code="LOOP002")])
     assert off.endswith(": LOOP002 on there and off here")
     [(_, _, other)] = explained([], [on_topic(7, code="LOOP009")])
