@@ -16,6 +16,7 @@ from streamproc.cli.terminal import complain, examples, json_row, line, note, qu
 
 if TYPE_CHECKING:
     from streamproc.client import TurnPublisher
+    from streamproc.fingerprint import HashKey
     from streamproc.live.exporting import ExportedLog
     from streamproc.model.printed import PublishedCounts
     from streamproc.replay.pacing import SendingPace
@@ -95,6 +96,7 @@ async def _publish(
     sources: Sequence[Source | ExportedLog], pace: SendingPace, settings: Settings, include_content: bool
 ) -> PublishedCounts:
     from streamproc.client import TurnPublisher
+    from streamproc.fingerprint import HashKey
     from streamproc.kafka.reading import partition_count
     from streamproc.model.printed import PublishedCounts
 
@@ -107,23 +109,27 @@ async def _publish(
         block_ms_max=int(BROKER_WAIT_S * 1000),
         close_timeout_s=BROKER_WAIT_S,
     )
-    events = 0
+    events, key = 0, HashKey.of(settings.hash_key.get_secret_value())
     async with publisher:
         for source in sources:
-            events += await _send_all(source, pace, publisher)
+            events += await _send_all(source, pace, publisher, key, content=include_content)
     return PublishedCounts(
         events=events, delivered=publisher.delivered, lost=publisher.dropped, seconds=time.monotonic() - began
     )
 
 
-async def _send_all(source: Source | ExportedLog, pace: SendingPace, publisher: TurnPublisher) -> int:
+async def _send_all(
+    source: Source | ExportedLog, pace: SendingPace, publisher: TurnPublisher, key: HashKey | None, *, content: bool
+) -> int:
     from streamproc.errors import InvalidEvent
     from streamproc.model.wire import Event
     from streamproc.replay.pacing import timed
+    from streamproc.replay.source import Source
 
     began = said = time.monotonic()
     events = 0
-    for due_s, found in timed(source, pace):
+    lines = source.to_publish(key) if isinstance(source, Source) and not content else source
+    for due_s, found in timed(lines, pace):
         if not watched() and time.monotonic() - said >= PROGRESS_S:
             said = time.monotonic()
             note(f"{source.path}: {events} events read, {publisher.delivered} delivered of all files")

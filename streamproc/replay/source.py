@@ -74,6 +74,20 @@ class Source:
         for number, raw in self._read_each(self._raw):
             yield Line(number, raw)
 
+    def to_publish(self, key: HashKey | None) -> Iterator[Line]:
+        """Yield the same for a publisher with this key, which sends no content: ordinary turns are fingerprinted."""
+
+        def made(line: bytes) -> RawEvent | Event:
+            data = read_json(line)
+            turn = plain_turn(data, key)
+            if turn is None:
+                return self._raw(line)
+            self.identify(turn, data["run_id"])
+            return turn
+
+        for number, event in self._read_each(made):
+            yield Line(number, event)
+
     def fingerprints(self, key: HashKey | None = None) -> Iterator[Event]:
         """Yield the events fingerprinted, as `fingerprint` does for this process. Raises the same."""
         for found in self.read(key):
@@ -197,6 +211,10 @@ class Source:
 
 class ImportedSource(Source):
     """The events of a log of another tool."""
+
+    def to_publish(self, key: HashKey | None) -> Iterator[Line]:  # noqa: ARG002 (events of the importer are parsed)
+        """Yield the events, parsed."""
+        return iter(self)
 
     def __init__(self, log: LogFile, format_: Format, reading: Import, *, ordinals: Counter[str] | None = None) -> None:
         super().__init__(log, lenient=reading.lenient, ordinals=ordinals, unknown_fields=UnknownFields(strict=True))

@@ -6,17 +6,21 @@ import gzip
 import io
 import json
 import sys
+import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, strategies as st
 
 from streamproc.errors import InvalidEvent
-from streamproc.fingerprint import fingerprint
+from streamproc.fingerprint import HashKey, fingerprint
 from streamproc.importers.raw_turns import line_event_id
 from streamproc.model.unknown_fields import UnknownFields
+from streamproc.model.wire import Event, Turn, encode
 from streamproc.replay.source import STDIN, Source
+from tests.laws.traces import EVENTS
 
 
 def write(path: Path, *events: Any) -> Path:
@@ -177,3 +181,23 @@ def test_an_item_of_a_list_that_no_library_can_write_again_is_refused_with_its_f
     with pytest.raises(InvalidEvent, match=r"list\.json:1: usage: nested deeper than 100 levels"):
         list(Source(log).fingerprints())
     assert len(list(Source(log, lenient=True).fingerprints())) == 1
+
+
+MORE: list[dict[str, Any]] = [{"event_id": "e"}, {"at": "2026-01-01T00:00:00Z"}, {"unknown": 1}, {"labels": {"a": "b"}}]
+
+
+@given(st.lists(st.tuples(st.sampled_from(EVENTS), st.sampled_from(MORE)), max_size=9), st.sampled_from(["", "key"]))
+def test_what_is_published_is_the_same_whether_a_turn_is_ordinary(raws: list[Any], secret: str) -> None:
+    """`to_publish` skips the model of forty fields, and nothing else."""
+    key = HashKey.of(secret)
+    with tempfile.TemporaryDirectory() as folder:
+        file = write(Path(folder, "turns.jsonl"), *({"run_id": "r", **raw, **more} for raw, more in raws))
+        checked = [fingerprint(line.raw, key=key) for line in Source(file)]
+        lines = [line.raw for line in Source(file).to_publish(key)]
+    published = [line if isinstance(line, Event) else fingerprint(line, key=key) for line in lines]
+    assert [encode(event) for event in published] == [encode(event) for event in checked]
+
+
+def test_an_ordinary_turn_is_published_without_its_model(tmp_path: Path) -> None:
+    file = write(tmp_path / "turns.jsonl", turn("a"), turn("a", unknown=1), {"type": "run.finished", "run_id": "a"})
+    assert [isinstance(line.raw, Turn) for line in Source(file).to_publish(None)] == [True, False, False]
