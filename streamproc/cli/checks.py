@@ -260,8 +260,10 @@ async def _workers(settings: Settings) -> AsyncIterator[DoctorCheck]:
     elif found.level == "unknown":
         remedy = "start one (`streamproc worker`); older versions give no heartbeats"
         yield DoctorCheck("warn", f"{sentence}{f' ({found.refused})' * bool(found.refused)}", remedy)
-    elif found.level == "warn":
+    elif found.lagging:
         yield DoctorCheck("warn", sentence, "add workers, or find the run that fills it (docs/runbook.md)")
+    elif found.providers:
+        yield DoctorCheck("warn", sentence, "wait, or use another provider (docs/providers.md)")
 
 
 async def _redis(settings: Settings) -> DoctorCheck:

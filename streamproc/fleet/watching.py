@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from streamproc.fleet.workers import Lag, UnwatchedPartition, Waiting, WatchState, WorkerRow, Workers
+    from streamproc.model.provider_state import ProviderState
 
 NAMED_MAX: Final = 5  # partitions that a sentence names
 
@@ -45,13 +46,17 @@ class Watching(NamedTuple):
     rows: tuple[WorkerRow, ...]
     refused: str = ""
     """How many records of the topic were refused, and why the last one was; empty if none was."""
+    providers: tuple[ProviderState, ...] = ()
+    """The breakers of providers that hold calls back."""
 
     @property
     def level(self) -> Level:
         """How bad it is. ``fail``: what some agents do, no worker decides on, or this reader knows nothing about it."""
         if self.state.name in ("unwatched", "disconnected") or self.unwatched:
             return "fail"
-        return "unknown" if self.state.name == "unknown" else "warn" if self.lagging else "ok"
+        if self.state.name == "unknown":
+            return "unknown"
+        return "warn" if self.lagging or self.providers else "ok"
 
     def sentence(self, clock: Callable[[int], str], now_ms: int = 0) -> str:
         """Return what is wrong, in one sentence without a full stop; empty if nothing is.
@@ -69,7 +74,7 @@ class Watching(NamedTuple):
             return "no worker has given a heartbeat yet"
         if self.lagging:
             return _lagging(self.lagging)
-        return ""
+        return _providers(self.providers, clock) if self.providers else ""
 
     def _with_waiting(self, text: str) -> str:
         if self.waiting is None or not self.waiting.turns:
@@ -91,6 +96,7 @@ def watching_of(
         workers.partitions,
         tuple(workers.rows()),
         _refused(workers),
+        tuple(workers.providers()),
     )
 
 
@@ -115,6 +121,13 @@ def _lagging(found: tuple[Lag, ...]) -> str:
     first = found[0]
     text = f"partition {first.partition} is {duration(first.delay_ms)} late (worker {escape(first.worker)})"
     return text if len(found) == 1 else f"{text}, and {plural(len(found) - 1, 'other partition')} over the limit"
+
+
+def _providers(found: tuple[ProviderState, ...], clock: Callable[[int], str]) -> str:
+    first = found[0]
+    until = f"; probes go at {clock(first.until_ms)}" if first.state == "open" else ""
+    text = f"{escape(first.provider)} is {first.state.replace('_', '-')}: {escape(first.reason)}{until}"
+    return text if len(found) == 1 else f"{text}; and {plural(len(found) - 1, 'other provider')}"
 
 
 def _time(ms: int, clock: Callable[[int], str]) -> str:

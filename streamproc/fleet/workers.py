@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from streamproc.fleet.record_signing import RecordSigner, SignedRecord
+    from streamproc.model.provider_state import ProviderState
 
 ROLE: Final = "workers"
 """The short name of the topic, also in signatures."""
@@ -208,6 +209,16 @@ class Workers:
     def living(self) -> list[Heartbeat]:
         """Return the last heartbeats of the workers that live, by name."""
         return [row.heartbeat for _, row in sorted(self._rows.items()) if self._lives(row)]
+
+    def providers(self) -> list[ProviderState]:
+        """Return the breakers of providers that hold calls back, by living workers' last heartbeats, by name."""
+        newest: dict[str, ProviderState] = {}
+        for heartbeat in self.living():
+            for state in heartbeat.providers:
+                known = newest.get(state.provider)
+                if known is None or state.version > known.version:
+                    newest[state.provider] = state
+        return [newest[name] for name in sorted(newest)]
 
     def lagging(self, delay_ms: int) -> list[Lag]:
         """Return the partitions of living workers in which a turn waits for this long, the longest first."""

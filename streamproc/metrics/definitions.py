@@ -1,7 +1,8 @@
 """The metrics of all programs: name, kind, labels and meaning. Tables, alerts and collectors take them from here.
 
 Labels are bounded: a partition, or a value of a closed list. Runs, users, tasks and nodes are never labels, because
-every run would add series for ever. `workflow` has the first 50 values that a process sees, and `other` for the rest.
+every run would add series for ever. `workflow` and `provider` have the first 50
+values that a process sees, and `other` for the rest.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class MetricDefinition(NamedTuple):
 
 
 UNITS: Final = {"seconds": "s", "bytes": "By"}
-AREAS: Final = ("decision", "fleet", "lag", "listener", "otel", "publisher")
+AREAS: Final = ("decision", "fleet", "lag", "listener", "otel", "provider", "publisher")
 
 
 def _counter(name: str, labels: tuple[str, ...], meaning: str, *programs: Program) -> MetricDefinition:
@@ -150,6 +151,21 @@ DEADLINES: Final = _counter(
 )
 CHANGELOG_BYTES: Final = _counter(
     "streamproc_changelog_bytes_total", (), "Bytes of states written to the changelogs, compressed", "worker"
+)
+PROVIDERS: Final = _gauge(
+    "streamproc_provider_state",
+    ("provider", "state"),
+    "Breakers of providers and models that hold calls back, by the worker that has it: 1 while in this state",
+    "worker",
+)
+PROVIDER_CHANGES: Final = _counter(
+    "streamproc_provider_changes_total",
+    ("provider", "state"),
+    "New states of breakers of providers and models: `open`, `half_open`, `closed`",
+    "worker",
+)
+PROVIDER_PERMITS: Final = _counter(
+    "streamproc_provider_permits_total", ("provider",), "Permits that were given for probes of a provider", "worker"
 )
 FLEET_STATUS: Final = _gauge(
     "streamproc_fleet_status", ("status",), "The standing fleet command: 1 for one of the three", "worker", "page"

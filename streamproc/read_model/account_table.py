@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from streamproc.core.accounts import TOTAL, UNITS, WINDOWS, Account, AccountRef, Mark, SpendWindow, load_account
+from streamproc.model.provider_state import PREFIX
 from streamproc.read_model.rows import AccountRow
 from streamproc.read_model.run_facts import amount
 
@@ -55,9 +56,11 @@ _pack = msgspec.msgpack.Encoder().encode
 _unpack_marks = msgspec.msgpack.Decoder(tuple[Mark, ...]).decode
 
 
-def account_news(record: Record) -> AccountNews:
-    """Read a record of the changelog of accounts. Raises `ValueError`."""
+def account_news(record: Record) -> AccountNews | None:
+    """Read a record of the changelog of accounts; None for the breaker of a provider. Raises `ValueError`."""
     name, value = (record.key or b"").decode(), record.value
+    if name.startswith(PREFIX):
+        return None
     if value is None:
         return AccountNews(name, record.offset, record.timestamp)
     if len(value) > STATE_BYTES_MAX:
@@ -68,6 +71,8 @@ def account_news(record: Record) -> AccountNews:
 
 def limit_news(record: Record) -> AccountNews | None:
     """Read the limits of an account from a statement; None if it has none. Raises `ValueError`."""
+    if (record.key or b"").startswith(PREFIX.encode()):
+        return None  # calls of a provider
     statement = _read_statement(record.value or b"")
     if statement.account.encode() != record.key:
         raise ValueError("the key is not the account")

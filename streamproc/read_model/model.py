@@ -208,7 +208,7 @@ class ReadModel(Queries):
             self._signer.check_about(role, record, run_id)
         return status_facts(status, record.timestamp)
 
-    def _turn(self, record: Record) -> TurnHead:
+    def _turn(self, record: Record) -> TurnHead | None:
         if not self.home.holds(record.key, record.partition):
             raise ValueError("not at home")
         return turn_head(record)

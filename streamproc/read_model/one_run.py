@@ -96,4 +96,4 @@ def _is_turn(record: Record) -> bool:
         head = turn_head(record)
     except ValueError:
         return False
-    return bool(head.turn)
+    return head is not None and bool(head.turn)

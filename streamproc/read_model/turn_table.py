@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from streamproc.model.guard_report import GUARD, HOST, STATES, TEXT_MAX
-from streamproc.model.wire import HaltAcknowledged, Usage
+from streamproc.model.wire import HaltAcknowledged, ModelCalled, Usage
 from streamproc.read_model.run_facts import AMOUNT_MAX, RunFacts
 from streamproc.tracing.trace_context import TURN_HEADER, find_traceparent, split_traceparent
 
@@ -87,14 +87,16 @@ _read_raw_calls = msgspec.json.Decoder(list[_RawCallName]).decode
 _read_raw_usage = msgspec.json.Decoder(_RawUsage).decode
 
 
-def turn_head(record: Record) -> TurnHead:
-    """Read the head of an event, fingerprinted or raw. Raises `ValueError`.
+def turn_head(record: Record) -> TurnHead | None:
+    """Read the head of an event, fingerprinted or raw; None for one that is no part of a run. Raises `ValueError`.
 
     Workers price raw turns by their policy; here their cost is 0 until a status has it.
     """
     head = _read_head(record.value or b"")
     if head.run_id.encode() != record.key:
         raise ValueError("the key is not the run")
+    if head.type == ModelCalled.type:
+        return None
     tokens = cost = 0
     if head.type == "turn":
         raw = bytes(head.usage)

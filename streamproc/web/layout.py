@@ -58,6 +58,9 @@ def bars(reader: ModelReader) -> Html:
     elif found.level == "fail":
         link = Html().join([". ", tag("a", "Workers", href="/health#workers")])
         body = tag("p", watching_sentence(found), link, class_="lost")
+    elif found.providers and not found.lagging:
+        link = Html().join([". ", tag("a", "Providers", href="/health#providers")])
+        body = tag("p", watching_sentence(found), link, class_="lost")
     else:
         body = NOTHING
     return tag("div", body, id="bars", role="alert")

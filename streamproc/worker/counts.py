@@ -85,9 +85,13 @@ class WorkerCounts:
         timed_out = decision.type == "run.timed_out" or decision.terminal_status == "timed_out"
         self.ended["timed_out" if timed_out else "halted", self._workflows.label(decision.workflow or "")] += 1
 
+    def provider_label(self, name: str) -> str:
+        """Return the name of a provider as a label: the first 50 that this worker sees."""
+        return self._providers.label(name)
+
     def provider_changed(self, state: ProviderState, permits: int) -> None:
         """Count a new state of a breaker, in which so many permits were given."""
-        name = self._providers.label(state.provider)
+        name = self.provider_label(state.provider)
         self.provider_changes[name, state.state] += 1
         self.permits[name] += permits
 

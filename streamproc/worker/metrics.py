@@ -48,6 +48,7 @@ class WorkerMetrics:
         yield from _decisions(worker)
         yield from _states(worker)
         yield from _troubles(worker)
+        yield from _providers(worker)
         for partition, records, seconds in worker.lag.lags():
             yield Reading(definitions.LAG_RECORDS, records, (str(partition),))
             yield Reading(definitions.LAG_SECONDS, seconds, (str(partition),))
@@ -102,6 +103,15 @@ def _troubles(worker: Worker) -> Iterator[Reading]:
     yield Reading(definitions.REPEATED, processor.repeated)
     yield Reading(definitions.DEADLINES, worker.deadlines.appended)
     yield Reading(definitions.CHANGELOG_BYTES, counts.changelog_bytes)
+
+
+def _providers(worker: Worker) -> Iterator[Reading]:
+    counts = worker.counts
+    for state in worker.provider_clock.states():
+        yield Reading(definitions.PROVIDERS, 1, (counts.provider_label(state.provider), state.state))
+    yield from _series(definitions.PROVIDER_CHANGES, counts.provider_changes)
+    for provider, times in sorted(counts.permits.items()):
+        yield Reading(definitions.PROVIDER_PERMITS, times, (provider,))
 
 
 def _series(metric: definitions.MetricDefinition, counts: Counter[Any]) -> Iterator[Reading]:

@@ -23,7 +23,8 @@ def test_names_and_labels_are_those_of_the_golden_file() -> None:
 def test_no_label_grows_with_runs_or_people() -> None:
     labels = {label for metric in METRICS for label in metric.labels}
     assert labels == {
-        "code", "detector", "outcome", "partition", "reason", "severity", "state", "status", "type", "workflow"
+        "code", "detector", "outcome", "partition", "provider", "reason", "severity", "state", "status", "type",
+        "workflow",
     }  # fmt: skip
 
 

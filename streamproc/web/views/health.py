@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from streamproc.model.formats import grouped
-from streamproc.report.markup import Html, foreign, tag
+from streamproc.report.markup import NOTHING, Html, foreign, tag
 from streamproc.report.tables import Cell, TableRow, folded, muted, number, section, table
 from streamproc.web.keys import MODEL, READER
 from streamproc.web.layout import page, watching_sentence
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from streamproc.fleet.watching import Watching
     from streamproc.fleet.workers import Lag, WorkerRow
+    from streamproc.model.provider_state import ProviderState
     from streamproc.read_model.rows import FleetCounts, PartitionHealth, RefusedRow
 
 SHOWN: Final = 50  # refused records
@@ -35,7 +36,7 @@ LATE_RECORDS: Final = 1_000  # behind the end of the log: more than a moment
 async def health(request: web.Request) -> web.Response:
     """Serve the workers, the positions of the page in its topics, and the refused records by reason."""
     model, reader = request.app[MODEL], request.app[READER]
-    counts = model.counts(time.time_ns() // 1_000_000)
+    counts, found = model.counts(time.time_ns() // 1_000_000), reader.watching()
     parts = [
         tag("h1", "Health"),
         tag(
@@ -46,7 +47,8 @@ async def health(request: web.Request) -> web.Response:
         tag(
             "div",
             standing(counts),
-            workers(reader.watching(), has_topic=reader.has_workers),
+            workers(found, has_topic=reader.has_workers),
+            providers(found.providers),
             partitions(model.health()),
             refused(model.refused(limit=READ_MAX)),
             id="health",
@@ -105,6 +107,22 @@ def _worker(row: WorkerRow, lag: Lag | None) -> TableRow:
         policy, foreign(beat.version), Cell(moment(beat.started)), Cell(moment(beat.decided_at, ago=True)),
         Cell(moment(row.at_ms, ago=True)),
     ])  # fmt: skip
+
+
+def providers(states: Sequence[ProviderState]) -> Html:
+    """Return the breakers of providers that hold calls back; nothing if none does."""
+    if not states:
+        return NOTHING
+    rows = [
+        TableRow([
+            tag("strong", foreign(one.provider)), tag("span", one.state.replace("_", "-"), class_="sev-warn"),
+            Cell(foreign(one.reason), "wide"), Cell(moment(one.since_ms)),
+            Cell(moment(one.until_ms)) if one.until_ms else NONE, number(grouped(one.waiting)),
+        ])
+        for one in states
+    ]  # fmt: skip
+    heads = ["Provider and model", "State", "Why", "Since", "Until", "Callers that wait"]
+    return section("Providers", table(heads, rows), id_="providers")
 
 
 def partitions(rows: Sequence[PartitionHealth]) -> Html:
