@@ -15,7 +15,7 @@ from streamproc.errors import Halted, ProviderUnavailable
 from streamproc.fingerprint import HashKey, fingerprint, plain_turn
 from streamproc.fingerprint.convergence import Convergence, Embed
 from streamproc.model.controls import ControlEvent, RunStatus
-from streamproc.model.provider_state import ProviderState
+from streamproc.model.provider_state import ProviderState, provider_name
 from streamproc.model.raw_events import parse_raw
 from streamproc.model.raw_fields import read_time_ms
 from streamproc.model.redaction import redact_id
@@ -117,11 +117,11 @@ class Monitor:
     def provider(self, name: str, *, run_id: str = "", at: str | int, permit: str = "") -> None:
         """Raise `ProviderUnavailable` if this provider and model (``anthropic/claude-sonnet-4-5``) must not be called.
 
-        `at` is the time of the call, as in events: RFC 3339, or epoch milliseconds. Call it again with the same
-        `permit`, an id of yours, to be among the first that are let through; then send it with the outcome, a
-        ``model.called`` event. Control events that time has caused come with the next event.
+        `at` is the time of the call, as in events: RFC 3339, or epoch milliseconds. While the breaker is half-open, the
+        first callers are let through, one of each run. Send their `permit`, an id of yours (default: the run's), with
+        the outcome, a ``model.called`` event. Control events that time has caused come with the next event.
         """
-        at_ms = read_time_ms(at)
+        at_ms, name = read_time_ms(at), provider_name("", name)
         state, found = self._providers.ask(name, run_id, at_ms, permit or run_id or "caller")
         self._late += found
         if state is not None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from streamproc.errors import ProviderUnavailable
 from streamproc.model.call_errors import call_fields
 from streamproc.model.newest import Newest
+from streamproc.model.provider_state import provider_name
 from streamproc.model.time_range import wall_ms
 
 if TYPE_CHECKING:
@@ -199,6 +200,7 @@ class ProviderGate:
     async def enter(
         self, name: str, run_id: str, check: Callable[[], None], *, wait: bool, timeout_s: float | None, retry: bool
     ) -> ProviderPermit:
+        name = provider_name("", name)
         caller = _Caller(self, name, run_id or self.client, timeout_s, retry=retry, waits=wait)
         check()
         while caller.why():
@@ -210,6 +212,7 @@ class ProviderGate:
     def enter_blocking(
         self, name: str, run_id: str, check: Callable[[], None], *, wait: bool, timeout_s: float | None, retry: bool
     ) -> ProviderPermit:
+        name = provider_name("", name)
         caller = _Caller(self, name, run_id or self.client, timeout_s, retry=retry, waits=wait)
         check()
         while caller.why():
@@ -246,7 +249,8 @@ class _Caller:
             self._gate.used(self._name, self._run_id)
             return ""
         now_s = time.monotonic()
-        if state is not None and state.state != "closed" and now_s >= self._ask_s:
+        asks = state is not None and (state.state == "half_open" or (state.state == "open" and self._waits))
+        if asks and now_s >= self._ask_s:  # one that does not wait may never come back
             self._ask_s = now_s + ASK_AGAIN_S
             self._gate.reports.send({"run_id": self._run_id, "model": self._name, "waits": True, "permit": ask})
         if not self._waits or (self._until_s is not None and now_s >= self._until_s):

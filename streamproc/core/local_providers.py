@@ -119,15 +119,18 @@ class LocalProviders:
     def ask(self, name: str, run_id: str, at_ms: int, permit: str) -> tuple[ProviderState | None, list[Decision]]:
         """Return what holds back a caller at this time (None: it may go), and the control events until then.
 
-        A caller that must wait asks for the permit of this id, and goes when it comes again and has got it.
+        While it is half-open, the first callers get permits of these ids. Nobody queues: who must wait comes again.
         """
         key, found = PREFIX + name, self.pass_time(at_ms)
         breaker = self.known.get(key)
         if breaker is None or breaker.state == CLOSED:
             return None, found
+        if breaker.state == OPEN or len(breaker.permits) >= self._rules.probes:
+            return self.state(name), found
         self._steps += 1
         entry = CallEntry(self._steps, self._steps, at_ms, ASK, run=run_tag(run_id), ask=permit)
         found += self.book(CallStatement(1, key, 0, [entry]))
+        breaker.asks.clear()
         return None if permit in breaker.permits else self.state(name), found
 
     def state(self, name: str) -> ProviderState | None:

@@ -15,6 +15,7 @@ from streamproc.integrations._requests import Requests
 from streamproc.integrations._steps import Steps
 from streamproc.integrations.watch import Watch, sparing
 from streamproc.model.newest import Newest
+from streamproc.model.provider_state import provider_name
 
 RUNS_MAX: Final = 1_000  # runs of one client
 RESULTS_MAX: Final = 10_000  # ids of results of one run
@@ -30,8 +31,16 @@ class Loop:
     """
 
     def __init__(
-        self, run_id: str | None, node: str, watch: Watch | None, own: str = "", *, shared: bool = False
+        self,
+        run_id: str | None,
+        node: str,
+        watch: Watch | None,
+        own: str = "",
+        *,
+        shared: bool = False,
+        provider: str = "",
     ) -> None:
+        self._about_all = {"provider": provider} if provider else {}
         self.watch = watch or Watch()
         self.given = run_id
         self.node = node
@@ -98,7 +107,14 @@ class Loop:
                 node = self._node(run_id)
                 self.watch.spent(run_id, node, **answer.usage)
                 self._steps.answered(
-                    run_id, node, answer.text, answer.calls, model=answer.model, **answer.fields(), **(about or {})
+                    run_id,
+                    node,
+                    answer.text,
+                    answer.calls,
+                    model=answer.model,
+                    **self._about_all,
+                    **answer.fields(),
+                    **(about or {}),
                 )
                 if not answer.calls:
                     self._rest(run_id)
@@ -125,15 +141,22 @@ class Loop:
         """Whether this loop waits for the result of a call."""
         return self._steps.knows(run_id, call_id)
 
+    def called_model(self, request: Mapping[str, Any]) -> str:
+        """Return the provider and model that a request goes to; empty: not known."""
+        model, provider = request.get("model"), self._about_all.get("provider", "")
+        return provider_name(provider, model) if provider and isinstance(model, str) else ""
+
     @contextmanager
-    def sending(self, run_id: str) -> Iterator[None]:
-        """Send a request inside. One that gets no answer leaves the name of this loop to the next one."""
+    def sending(self, run_id: str, model: str = "", permit: str = "") -> Iterator[None]:
+        """Send a request to a `model` inside. One that gets no answer leaves the name of this loop to the next one."""
         try:
             yield
-        except BaseException:
+        except BaseException as error:
+            self.watch.called(run_id, model, error, permit=permit)
             with sparing(self.watch):
                 self._rest(run_id)
             raise
+        self.watch.called(run_id, model, permit=permit)
 
     def _node(self, run_id: str) -> str:
         return self.node if self._shared else self.watch.instances.name(run_id, self.node, self)

@@ -133,6 +133,12 @@ def watched_copy(client: Client, methods: Mapping[str, Iterable[str]], loop: Loo
     return watched
 
 
+def provider_of(client: Any, usual: str) -> str:
+    """Return the provider that a client calls: the `usual` one, or the host of another address."""
+    host = str(getattr(getattr(client, "base_url", None), "host", "") or "")
+    return usual if not host or host.endswith(f"{usual}.com") else host
+
+
 def _watched(client: Any, methods: Mapping[str, Iterable[str]], loop: Loop) -> Any:
     for path, names in methods.items():
         resource = attrgetter(path)(client)
@@ -160,7 +166,8 @@ def _wrap(resource: Any, name: str, loop: Loop, *, is_async: bool) -> None:
     @functools.wraps(send)
     def call(*args: Any, **request: Any) -> Any:
         run_id, about, request = loop.before(request)
-        with loop.sending(run_id):
+        model = loop.called_model(request)
+        with loop.sending(run_id, model, loop.watch.enter(run_id, model)):
             response = send(*args, **request)
         listen = functools.partial(heard, run_id, about)
         return _Manager(response, listen) if name == "stream" else listen(response)
@@ -169,7 +176,8 @@ def _wrap(resource: Any, name: str, loop: Loop, *, is_async: bool) -> None:
     async def call_async(*args: Any, **request: Any) -> Any:
         await loop.waited()
         run_id, about, request = loop.before(request)
-        with loop.sending(run_id):
+        model = loop.called_model(request)
+        with loop.sending(run_id, model, await loop.watch.entered(run_id, model)):
             response = await send(*args, **request)
         return heard(run_id, about, response)
 

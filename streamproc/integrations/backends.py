@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+import time
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary, ref
 
 from streamproc.core.graph import check_graph
-from streamproc.errors import Halted, TaskEnded
+from streamproc.errors import Halted, ProviderUnavailable, TaskEnded
 from streamproc.model.control_types import ENDS_OF_TASKS
 from streamproc.model.newest import Newest
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from streamproc.monitor import Monitor
 
 REPORTED_MAX: Final = 20_000  # agents, calls or answers at work that an adapter reports
+LOOK_EVERY_S: Final = 0.25  # while a call waits for its provider
 WARNINGS_MAX: Final = 10_000  # runs with a warning that the model was not told
 
 
@@ -119,6 +122,43 @@ class MonitorBackend:
     def reporters(self) -> Reporters:
         """Return who reports what, of all that feed the same engine."""
         return _reporters.setdefault(self._monitor, Reporters())
+
+    def enter(self, name: str, run_id: str, permit: str, *, wait: bool) -> str:
+        """Return the permit of a call of a provider and model, empty if it needs none, once it may be made. Raises
+        `ProviderUnavailable` without `wait`."""
+        while True:
+            try:
+                self._ask(name, run_id, permit)
+            except ProviderUnavailable:
+                if not wait:
+                    raise
+                self.check(run_id)
+                time.sleep(LOOK_EVERY_S)
+            else:
+                return permit
+
+    async def enter_async(self, name: str, run_id: str, permit: str, *, wait: bool) -> str:
+        """Do the same in an event loop."""
+        while True:
+            try:
+                self._ask(name, run_id, permit)
+            except ProviderUnavailable:
+                if not wait:
+                    raise
+                self.check(run_id)
+                await asyncio.sleep(LOOK_EVERY_S)
+            else:
+                return permit
+
+    def _ask(self, name: str, run_id: str, permit: str) -> None:
+        with self._lock:
+            self._monitor.provider(name, run_id=run_id, at=time.time_ns() // 1_000_000, permit=permit)
+
+    def called(self, event: dict[str, Any]) -> None:
+        """Take a ``model.called`` event. The engine knows no other time than that of events."""
+        with self._lock:
+            for control in self._monitor.feed({"type": "model.called", "at": time.time_ns() // 1_000_000, **event}):
+                self._warnings.add(control)
 
     def waits(self, run_id: str) -> Waits | None:
         """Return what a step of the run waits for before it begins; None: nothing, as the engine is here."""

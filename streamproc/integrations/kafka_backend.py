@@ -157,6 +157,19 @@ class KafkaBackend:
     def reporters(self) -> Reporters:
         return self._connected().reporters
 
+    def enter(self, name: str, run_id: str, permit: str, *, wait: bool) -> str:
+        gate = self._connected().halts.gate
+        return gate.enter_blocking(name, run_id, lambda: self.check(run_id), wait=wait, timeout_s=None, retry=False).id
+
+    async def enter_async(self, name: str, run_id: str, permit: str, *, wait: bool) -> str:
+        gate = self._connected().halts.gate
+        entered = await gate.enter(name, run_id, lambda: self.check(run_id), wait=wait, timeout_s=None, retry=False)
+        return entered.id
+
+    def called(self, event: dict[str, Any]) -> None:
+        if event.get("permit") or event.get("status") or event.get("retryable"):  # else the turn of the answer says it
+            self._connected().turns.send({"type": "model.called", **event})
+
     def waits(self, run_id: str) -> Waits | None:
         connection = self._connection
         if self._on_unwatched != "pause" or connection is None or connection.pid != os.getpid():

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from streamproc.integrations._client_loop import Loop
-from streamproc.integrations._clients import watched_copy
+from streamproc.integrations._clients import provider_of, watched_copy
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, OpenAI
@@ -40,4 +40,5 @@ def watched(
     The run is `run_id`, else that of `Watch.run`, else the copy is a run. With ``Watch(on_warn="tell")`` a warning is
     added to one request, as a message of the user.
     """
-    return watched_copy(client, METHODS, Loop(run_id, node, watch))
+    loop = Loop(run_id, node, watch, provider=provider_of(client, "openai"))
+    return watched_copy(client, METHODS, loop)

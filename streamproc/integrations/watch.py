@@ -18,9 +18,10 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from streamproc.errors import Halted, StreamprocError
+from streamproc.errors import Halted, ProviderUnavailable, StreamprocError
 from streamproc.integrations._instances import Instances
 from streamproc.integrations.backends import MonitorBackend
+from streamproc.model.call_errors import call_fields
 from streamproc.model.newest import Newest
 from streamproc.tracing.guard_spans import record_halt
 
@@ -65,12 +66,13 @@ class Watch:
     ``tell`` gives the sentence of a warning to the model once. With ``fail="closed"`` a fault of ours is raised; by
     default it is logged and counted in `faults`, and the agent goes on. With ``on_unwatched="pause"`` an agent begins
     no step while no worker decides on its run or Kafka does not answer; by default it goes on
-    (`STREAMPROC_ON_UNWATCHED`).
+    (`STREAMPROC_ON_UNWATCHED`). With ``on_provider="wait"`` adapters of clients make no call of a model while the
+    breaker of its provider is open, with ``"raise"`` they raise `ProviderUnavailable`; by default they only report how
+    calls end.
 
-    All methods may be called from any thread, and block no longer than fingerprinting a turn takes, except in such a
-    pause. On Kafka, all
-    watches of a process that have the same settings share one connection. After `os.fork`, a child process connects by
-    itself at its first turn, and knows until then which runs were halted when it was forked.
+    All methods may be called from any thread, and block no longer than fingerprinting a turn takes, except in such
+    waits. On Kafka, all watches of a process that have the same settings share one connection. After `os.fork`, a child
+    process connects by itself at its first turn, and knows until then which runs were halted when it was forked.
     """
 
     def __init__(
@@ -82,7 +84,9 @@ class Watch:
         on_warn: Literal["ignore", "tell"] = "ignore",
         fail: Literal["open", "closed"] = "open",
         on_unwatched: Literal["continue", "pause"] | None = None,
+        on_provider: Literal["report", "wait", "raise"] = "report",
     ) -> None:
+        self.on_provider = on_provider
         self.on_halt = on_halt
         self.on_warn = on_warn
         self.fail = fail
@@ -200,6 +204,32 @@ class Watch:
         with sparing(self):
             return self._backend.waits(run_id)
         return None
+
+    def enter(self, run_id: str, name: str) -> str:
+        """Wait until a provider and model may be called, as `on_provider` says; return the id of a permit for `called`.
+
+        In a thread with a running event loop it does not wait: await `entered`.
+        """
+        if self.on_provider == "report" or not name or (self.on_provider == "wait" and _in_event_loop()):
+            return ""
+        with sparing(self, but=ProviderUnavailable):
+            return self._backend.enter(name, run_id, str(uuid.uuid4()), wait=self.on_provider == "wait")
+        return ""
+
+    async def entered(self, run_id: str, name: str) -> str:
+        """Do the same in an event loop."""
+        if self.on_provider == "report" or not name:
+            return ""
+        with sparing(self, but=ProviderUnavailable):
+            return await self._backend.enter_async(name, run_id, str(uuid.uuid4()), wait=self.on_provider == "wait")
+        return ""
+
+    def called(self, run_id: str, name: str, error: BaseException | None = None, *, permit: str = "") -> None:
+        """Report how a call of a provider and model ended; an `error` that says nothing about it is none."""
+        with sparing(self):
+            fields = {} if error is None else call_fields(error)
+            if name and (error is None or fields.get("status") or fields.get("retryable")):
+                self._backend.called({"run_id": run_id, "model": name, "permit": permit, **fields})
 
     def halted(self, run_id: str) -> ControlEvent | None:
         """Return the decision that halted a run; None if it may go on. With ``on_halt="end"`` this is where adapters

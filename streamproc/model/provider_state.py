@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Final, Literal
 
 from streamproc.model.published import Known, PublishedRecord, about
@@ -47,11 +48,16 @@ class ProviderState(PublishedRecord, kw_only=True, frozen=True):
         return self.at_ms, self.number
 
 
+_DATE: Final = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
+
+
 def provider_name(provider: str, model: str) -> str:
     """Return the name of a breaker: ``provider/model``, or the one of them that is known; empty: none is.
 
-    Names of models that contain their provider (``anthropic/claude-…``, as LiteLLM writes them) stay as they are.
+    Names of models that contain their provider (``anthropic/claude-…``, as LiteLLM writes them) stay as they are. A
+    date at the end of a model's name is left out: callers name an alias, and answers what it stands for.
     """
+    model = _DATE.sub("", model)
     if not provider or model.startswith(provider + "/"):
         return model
     return f"{provider}/{model}" if model else provider
