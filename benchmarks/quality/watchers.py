@@ -15,7 +15,7 @@ from typing import Any, Final
 from benchmarks.quality.labels import RawEvent
 from benchmarks.quality.scoring import ANY, Alarm
 from streamproc.monitor import Monitor
-from streamproc.policy import Policy
+from streamproc.policy import Policy, load_policy
 
 Watcher = Callable[[Sequence[RawEvent]], Iterator[Alarm]]
 
@@ -25,9 +25,10 @@ RUNS_MAX: Final = 1_000  # of one session at once, more than any trace has
 
 def breaker(policy: Policy | str | Path | None = None) -> Watcher:
     """Return the engine in one process, under a policy. Raises `InvalidPolicy`."""
-    monitor = Monitor(policy, runs_max=RUNS_MAX)
+    loaded = policy if isinstance(policy, Policy) else load_policy(policy)
 
     def watch(events: Sequence[RawEvent]) -> Iterator[Alarm]:
+        monitor = Monitor(loaded, runs_max=RUNS_MAX)  # a run may be measured again, with a loop in it
         for position, event in enumerate(events):
             for control in monitor.feed(event):
                 yield Alarm(control.code, control.severity == "halt", position, control.id, control.message)

@@ -29,6 +29,7 @@ class Loops(msgspec.Struct, array_like=True):
     times: int = 0  # how often the steps have repeated
     period: int = 0
     level: str = ""  # what was reported of it
+    told: bool = False  # whether a run was told of that
 
 
 def hand_over(loops: Loops, source: Any, target: Any) -> int:
@@ -61,7 +62,7 @@ def note_end(loops: Loops, run: Any, digest: int, limits: list[int]) -> str:
     elif loops.period and 0 < warn <= loops.times:
         reached = WARNING
     new = reached if reached != loops.level else ""
-    loops.level = reached
+    loops.level, loops.told = reached, loops.told and not new
     return new
 
 

@@ -132,7 +132,8 @@ def _birth(tree: SessionTree, told: _Events, source: int, entry: TreeEntry) -> N
         handovers = hand_over(tree.loops, above, run) if above is not None and above.state == FINISHED else 0
         if entry.rules.loops and 0 < entry.rules.loops[4] < handovers:
             told.tell(run, HANDOVERS, WARNING, handovers, entry.rules.loops[4], about=above.name if above else "")
-        if tree.loops.level:
+        if tree.loops.level and not tree.loops.told:
+            tree.loops.told = True
             told.tell(run, PERIODS, WARNING, tree.loops.times, tree.loops.period)
     _adopt(tree, told, run, entry)
     make_room(tree)
@@ -226,11 +227,11 @@ def _warn(
     counts: Mapping[str, int],
     limits: Mapping[str, int],
 ) -> None:
-    """Warn the newborn and its ancestors, once for each unit, until the number has fallen to half of that."""
+    """Warn the newborn and its ancestors once for each unit; again, if what can fall has fallen to half of that."""
     near = {SAME: counts[SAME] + _near(tree, entry)} if SAME in limits else {}
     for unit, limit in limits.items():
         used, percent = max(counts[unit], near.get(unit, 0)), entry.rules.levels[unit][0]
-        if used * 200 < limit * percent:
+        if unit in (ALIVE, BIRTHS) and used * 200 < limit * percent:
             tree.warned.pop(unit, None)
         if not percent or limit < 2 or used * 100 < limit * percent or unit in tree.warned:
             continue
@@ -337,6 +338,7 @@ def _finish(tree: SessionTree, told: _Events, run: TreeRun, entry: TreeEntry) ->
     elif level == WARNING:
         for one in tree.runs.values():
             if one.state in LIVING:
+                tree.loops.told = True
                 told.tell(one, PERIODS, WARNING, tree.loops.times, tree.loops.period)
 
 
