@@ -20,7 +20,6 @@ from streamproc.model.provider_state import ProviderState
 
 NAME = "p/m"
 START_MS = 1_800_000_000_000
-RULES = ProviderRules(calls_min=3, runs_min=2, cool_down_ms=5_000, probe_ms=20_000)
 
 
 class Clock:
@@ -42,51 +41,65 @@ STEPS = st.lists(
 )
 
 
+class Fleet:
+    """A breaker, what it has published, and four listeners that hear it."""
+
+    def __init__(self, probes: int) -> None:
+        self.rules = ProviderRules(
+            calls_min=3, runs_min=2, cool_down_ms=5_000, cool_down_max_ms=10_000, probe_ms=20_000, probes=probes
+        )
+        self.breaker, self.published, self.now_ms, self._offset = Breaker(), list[ProviderState](), START_MS, 0
+        self.gates, self._heard = [ProviderStates(Clock()) for _ in range(4)], [0] * 4
+        self.passed: dict[int, set[str]] = {}
+        for run in range(3):
+            self.book(UNAVAILABLE, run)
+
+    def book(self, outcome: int, run: int, ask: str = "") -> None:
+        self._offset += 1
+        entry = CallEntry(self._offset, self._offset, self.now_ms, outcome, 1, run, 0, 0, ask)
+        self._step(CallStatement(1, f"provider:{NAME}", 0, [entry]))
+
+    def tick(self) -> None:
+        if due := due_ms(self.breaker, self.rules):
+            self.now_ms = max(self.now_ms, due)
+            self._step(CallStatement(1, f"provider:{NAME}", 0, [], due))
+
+    def hear(self, gate: int) -> None:
+        if self._heard[gate] < len(self.published):
+            self.gates[gate].apply([self.published[self._heard[gate]]])
+            self._heard[gate] += 1
+
+    def call(self, gate: int, ask: str) -> None:
+        known = self.gates[gate].get(NAME)
+        if known is None or known.state != "half_open":
+            return
+        if not self.gates[gate].why_wait(NAME, ask, retry=False):
+            self.passed.setdefault(known.episode, set()).add(ask)
+            assert ask in known.permits
+        assert self.gates[gate].why_wait(NAME, ask, retry=False)  # a permit is used once
+
+    def _step(self, statement: CallStatement) -> None:
+        self.published += step_provider(self.breaker, self.rules, statement)
+
+
 @given(STEPS, st.integers(1, 3))
 def test_no_interleaving_lets_more_callers_through_than_there_are_permits(
     steps: list[tuple[str, int, int]], probes: int
 ) -> None:
-    rules = ProviderRules(
-        calls_min=3, runs_min=2, cool_down_ms=5_000, cool_down_max_ms=10_000, probe_ms=20_000, probes=probes
-    )
-    clock = Clock()
-    gates = [ProviderStates(clock) for _ in range(4)]
-    breaker, published, heard, offset, now_ms = Breaker(), list[ProviderState](), [0] * 4, 0, START_MS
-    passed: dict[int, set[str]] = {}
-
-    def book(outcome: int, run: int, ask: str = "") -> None:
-        nonlocal offset
-        offset += 1
-        entry = CallEntry(offset, offset, now_ms, outcome, 1, run, 0, 0, ask)
-        published.extend(step_provider(breaker, rules, CallStatement(1, f"provider:{NAME}", 0, [entry])))
-
-    def call(gate: int, ask: str) -> None:
-        known = gates[gate].get(NAME)
-        if known is None or known.state != "half_open":
-            return
-        if not gates[gate].why_wait(NAME, ask, retry=False):
-            passed.setdefault(known.episode, set()).add(ask)
-            assert ask in known.permits
-        assert gates[gate].why_wait(NAME, ask, retry=False)  # a permit is used once
-
-    for run in range(3):
-        book(UNAVAILABLE, run)
+    fleet = Fleet(probes)
     for what, gate, who in steps:
-        if what == "hear" and heard[gate] < len(published):
-            gates[gate].apply([published[heard[gate]]])
-            heard[gate] += 1
-        elif what == "ask":
-            book(ASK, who, f"ask{who}")
+        if what == "hear":
+            fleet.hear(gate)
         elif what == "call":
-            call(gate, f"ask{who}")
-        elif what == "fail":
-            book(UNAVAILABLE, who, f"ask{who}")
-        elif what == "answer" and breaker.state == "half_open":
-            book(OK, who)
-        elif what == "tick" and (due := due_ms(breaker, rules)):
-            now_ms = max(now_ms, due)
-            published.extend(step_provider(breaker, rules, CallStatement(1, f"provider:{NAME}", 0, [], due)))
-    assert all(len(callers) <= probes for callers in passed.values())  # a caller is at one gate: its id is its own
+            fleet.call(gate, f"ask{who}")
+        elif what == "tick":
+            fleet.tick()
+        else:
+            outcome = {"ask": ASK, "fail": UNAVAILABLE, "answer": OK}[what]
+            fleet.book(outcome, who, "" if what == "answer" else f"ask{who}")
+    assert all(
+        len(callers) <= probes for callers in fleet.passed.values()
+    )  # a caller is at one gate: its id is its own
 
 
 def test_a_state_that_no_worker_confirms_holds_nobody_back_for_ever() -> None:
