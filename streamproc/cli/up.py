@@ -87,8 +87,9 @@ def export(
     """Write the events of `streamproc up` as records of the turns topic: one a line, for `publish`, `replay` and
     `scan`; or, with --brokers, to Kafka.
 
-    Events keep their ids and times, so the same policy gives the same decisions with the same ids: on Kafka, if the
-    turns topic keeps times, too (STREAMPROC_TIMESTAMP_TYPE=CreateTime when it is created).
+    Events keep their ids and times, so the same policy gives the same decisions with the same ids.
+
+    On Kafka that needs a turns topic that keeps times (STREAMPROC_TIMESTAMP_TYPE=CreateTime when it is created).
 
     Exit 0: done; 1: some events were not delivered; 2: there is no log, or it cannot be written.
     """

@@ -60,6 +60,14 @@ export interface RunStatus {
    * whether only commands name this run: no publisher has sent an event of it
    */
   unpublished?: boolean;
+  /**
+   * session that it belongs to; none: it is the root of its own, if it has children
+   */
+  session?: string | null;
+  /**
+   * run that started it
+   */
+  parent_run_id?: string | null;
 }
 /**
  * A decision about a run. The same log and policy give the same `id`, so you can recognise duplicates.
@@ -79,7 +87,8 @@ export interface ControlEvent {
     | "run.resumed"
     | "fleet.state"
     | "notification"
-    | "decision.recorded";
+    | "decision.recorded"
+    | "provider.state";
   run_id: string;
   /**
    * the detector's stable code, such as LOOP002
@@ -146,6 +155,10 @@ export interface ControlEvent {
    * iterations of the cycle that has most, such as `Loop 3/8`
    */
   badge?: string | null;
+  /**
+   * the new state of a provider's breaker; `run_id` is then provider:NAME
+   */
+  provider?: ProviderState | null;
 }
 /**
  * The evidence of a detector. Turns are indices from 0; hashes have 16 hex digits; lists end with the latest.
@@ -227,7 +240,7 @@ export interface ControlEvidence {
    */
   limit_from?: string | null;
   /**
-   * turns, iterations, ms, micro_usd, tokens
+   * turns, iterations, ms, micro_usd, tokens, or what a session's tree counts
    */
   unit?: string | null;
   /**
@@ -250,6 +263,14 @@ export interface ControlEvidence {
    * turns without a known price; `used` lacks their cost
    */
   unpriced?: number | null;
+  /**
+   * the run of the session that it is about, such as a halted child
+   */
+  about?: string | null;
+  /**
+   * other runs of the session: siblings that have finished
+   */
+  runs?: string[] | null;
   /**
    * who issued the command
    */
@@ -345,7 +366,7 @@ export interface ControlEvidence {
    */
   query?: string | null;
   /**
-   * facts of a plug-in, at most 16; texts are redacted excerpts of up to 256 characters
+   * further facts, at most 16; of a plug-in, texts are redacted excerpts of up to 256 characters
    */
   details?: {
     [k: string]: string | number;
@@ -406,6 +427,80 @@ export interface ControlPolicy {
   name: string;
   version: string;
   hash: string;
+}
+/**
+ * The state of one breaker. Times are epoch milliseconds of the log's clock; a higher `number` is newer.
+ */
+export interface ProviderState {
+  /**
+   * provider and model, such as anthropic/claude-sonnet-4-5
+   */
+  provider: string;
+  state: "closed" | "open" | "half_open";
+  /**
+   * changes of this breaker so far
+   */
+  number?: number;
+  /**
+   * log time of the latest call or change
+   */
+  at_ms?: number;
+  /**
+   * when it became closed, open or half-open
+   */
+  since_ms?: number;
+  /**
+   * open: when probes may go; half_open: when they must have brought an outcome; closed: 0
+   */
+  until_ms?: number;
+  /**
+   * why, as a sentence for people
+   */
+  reason?: string;
+  /**
+   * what failed last, such as 429
+   */
+  why?: string;
+  /**
+   * calls in the window
+   */
+  calls?: number;
+  /**
+   * how many of them the provider did not answer: 429, 5xx, time-outs
+   */
+  failures?: number;
+  /**
+   * how many runs these are of; more than 64 are not told apart
+   */
+  runs?: number;
+  /**
+   * mean duration of the calls, where durations are known
+   */
+  mean_ms?: number;
+  /**
+   * openings in a row; each doubles the cool-down
+   */
+  level?: number;
+  /**
+   * half-open episodes so far
+   */
+  episode?: number;
+  /**
+   * ids of the callers that may probe in this episode
+   */
+  permits?: string[];
+  /**
+   * callers that wait and have asked for a permit
+   */
+  waiting?: number;
+  /**
+   * whether the fleet's budget of retries has something left
+   */
+  retries_left?: boolean;
+  /**
+   * callers come back at random moments within this time
+   */
+  spread_ms?: number;
 }
 /**
  * What a run keeps of one cycle of its graph.

@@ -40,5 +40,9 @@ export interface RawRunFinished {
    * shows that the event comes from the run's own publishers, if it is bound
    */
   token?: string;
+  /**
+   * shows that the run belongs to its session, if its runs show that
+   */
+  session_token?: string;
   status?: string;
 }

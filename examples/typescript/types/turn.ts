@@ -44,6 +44,10 @@ export interface RawTurn {
    */
   token?: string;
   /**
+   * shows that the run belongs to its session, if its runs show that
+   */
+  session_token?: string;
+  /**
    * the node whose output this turn took as input
    */
   from?: string;
