@@ -59,6 +59,19 @@ def test_the_user_of_one_tenant_is_killed_and_a_kill_without_tenant_says_that_it
     assert run("kill", "--user", "eve", "--run", "r1").exit_code == 2
 
 
+def test_a_session_is_killed_until_it_is_cleared(run, settings: Settings) -> None:
+    killed = run("kill", "--session", "nightly", "--by", "ada", "--why", "it starts agents without end", "--wait", 0)
+    fleet = asyncio.run(read_fleet(settings))
+
+    assert "kill session nightly: sent: " in killed.stdout
+    assert fleet.killing("", "", "nightly") == fleet.killing("eve", "acme", "nightly") == fleet.sessions["nightly"]
+    assert fleet.killing("", "", "other") is None
+    assert fleet.killing("", "", "") is None
+    assert run("clear", "--session", "nightly", "--wait", 0).exit_code == 0
+    assert not asyncio.run(read_fleet(settings)).kills
+    assert run("kill", "--session", "nightly", "--user", "eve").exit_code == 2
+
+
 def test_a_run_is_resumed_with_a_grant(run, settings: Settings) -> None:
     result = run(
         "resume",

@@ -12,7 +12,11 @@ from typing import Any
 import pytest
 
 from streamproc.client.admission import BlockingAdmission
-from streamproc.errors import InvalidPolicy, SpawnRefused, Unavailable
+from streamproc.client.guard import Guard, GuardRegistry
+from streamproc.errors import Halted, InvalidPolicy, SpawnRefused, Unavailable
+from streamproc.fleet.command_events import state_event
+from streamproc.fleet.issuing import new_command
+from streamproc.fleet.state import Fleet
 from streamproc.policy import load_policy
 from streamproc.settings import load_settings
 from tests.client.money import connect, open_admission
@@ -126,6 +130,16 @@ async def test_without_redis_births_are_closed_or_open() -> None:
     with pytest.raises(Unavailable):
         async with open_admission(away, "p"):
             pass
+
+
+async def test_a_guard_of_a_halted_run_or_a_killed_session_starts_no_child_and_asks_nobody() -> None:
+    command = new_command(Fleet(), "STOP", "session:s", "ada", "enough")
+    halted = Halted("root", state_event(command, "root"))
+    payer = open_admission("redis://127.0.0.1:1/0", "p").payer("root", session="s")
+    guard = Guard("root", GuardRegistry(), lambda _run_id: halted, payer)
+    with pytest.raises(Halted, match="enough"):
+        async with guard.birth("c0"):
+            raise AssertionError("it was started")
 
 
 def test_mistakes_in_limits_are_named() -> None:

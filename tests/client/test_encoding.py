@@ -9,7 +9,7 @@ import uuid
 import pytest
 
 from streamproc import check_graph
-from streamproc.client.encoding import Encoded, encode_event, new_id
+from streamproc.client.encoding import Encoded, encode_event, new_id, token_of
 from streamproc.errors import InvalidEvent, UnsafeCycle
 from streamproc.fingerprint import fingerprint
 from streamproc.model import wire
@@ -152,3 +152,18 @@ def test_the_error_about_an_oversized_graph_names_the_remedy() -> None:
     assert problem.field == "graph"
     assert "declare only its cycles" in problem.remedy
     assert "STREAMPROC_EVENT_BYTES_MAX" in problem.remedy
+
+
+def test_a_run_shows_that_it_belongs_to_its_session_and_only_where_it_names_one() -> None:
+    """Without a session, the parent is the session, and a root is that of its own children."""
+    secret = b"0123456789abcdef" * 2
+
+    def shown(event: wire.Event) -> str:
+        return wire.decode(encode_event(event, bytes_max=4_096, run_token=secret).value).session_token
+
+    root = shown(wire.RunStarted(w=1, run_id="root"))
+    assert root == token_of("\0session\0root", secret) != token_of("root", secret)
+    assert shown(wire.RunStarted(w=1, run_id="c", parent_run_id="root")) == root
+    assert shown(wire.Turn(w=1, run_id="c", node="n", session_id="root")) == root
+    assert shown(wire.RunStarted(w=1, run_id="c", session_id="s", parent_run_id="root")) != root
+    assert shown(wire.Turn(w=1, run_id="c", node="n")) == ""
