@@ -35,7 +35,14 @@ def test_a_detector_is_found_by_name_and_in_lower_case(run) -> None:
 def test_without_a_code_all_codes_are_listed(run) -> None:
     listed = run("explain").stdout.splitlines()
 
-    assert [line.split()[0] for line in listed] == [*sorted(BY_CODE), "FLEET001", "FLEET002", "FLEET003", "FLEET004"]
+    assert [line.split()[0] for line in listed] == [
+        *sorted(BY_CODE),
+        "FLEET001",
+        "FLEET002",
+        "FLEET003",
+        "FLEET004",
+        "PROVIDER001",
+    ]
 
 
 @pytest.mark.parametrize("code", sorted(PAGES))

@@ -105,18 +105,6 @@ def test_a_stated_bound_is_that_of_the_code(page: str, stated: str) -> None:
     assert stated in (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("share", "stage"), [
-    ("**The core's step: {} of the time.**", "the core's step"),
-    ("**The rest: {}.**", "the rest (Kafka client, Faust, loop)"),
-    ("**Decoding the record: {}.**", "decoding the record"), ("**Encoding states: {}.**", "encoding states"),
-    ("bookkeeping shows as {}.", "bookkeeping, outgoing records"),
-])  # fmt: skip
-def test_the_shares_of_a_turn_are_those_of_the_table(share: str, stage: str) -> None:
-    text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
-    [percent] = re.findall(rf"of an event in the worker: {re.escape(stage)} \((-?\d+%)\)", text)
-    assert share.format(percent) in text
-
-
 def test_the_memory_of_a_pod_follows_from_what_was_measured() -> None:
     figures = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
     [peak_mib] = re.findall(r"^\| peak resident memory of that worker +\| ([\d ]+) MiB", figures, re.MULTILINE)
