@@ -502,6 +502,36 @@ def test_initialization_skip() -> None:
     assert (second.action, notified(second)) == ("ask_human", "BLOCKED Backend T1 HIGH")
 
 
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize(("task", "code", "opens"), [
+    ({"module": "billing"}, "TASK006", {"init": {"allPassed": True}}),  # "Block IMPLEMENTING, return ticket to REWORK"
+    ({"ui_touching": "yes"}, "TASK007", {"approvals": [{"by": "ann", "reason": "one word"}]}),  # "Block the Frontend …"
+])  # fmt: skip
+def test_a_closed_gate_stays_closed_however_far_the_team_walks_on(task: Raw, code: str, opens: Raw, named: bool) -> None:
+    steps = moves("T1", *PATH)
+    for step in steps[3:]:
+        step["dod"] = APPROVED  # the report of another gate
+    if not named:
+        steps = [{key: value for key, value in step.items() if key != "from"} for step in steps]
+    refused = played(created("T1", **task), *steps)
+    assert [(one.code, one.evidence.attempts) for one in refused if one.evidence] == [(code, n) for n in range(1, 8)]
+    # "A full BUILD→VALIDATE cycle completes with 0 tasks transitioning to `completed`"
+    assert played(created("T1", **task), *steps, {"type": "cycle.completed"})[-1].code == "STALL006"
+    poor = [{key: value for key, value in step.items() if key != "dod"} for step in steps]
+    assert {one.code for one in played(created("T1", **task), *poor)} == {code}
+    shown = [*steps[:4], steps[4] | opens, *steps[5:]]
+    late = [one.code for one in played(created("T1", **task), *shown) if one.severity != "info"]
+    assert late == [code] * 3  # IMPLEMENTING, QA_REVIEW, VALIDATION; the evidence came with DOCUMENTATION
+    assert board_state(created("T1", **task), *shown) == "DONE"
+
+
+def test_a_task_in_rework_does_not_skip_to_validation() -> None:
+    # "skipping QA_REVIEW to reach VALIDATION"
+    back = moves("T1", "QA_REVIEW", "REWORK")
+    [refused] = played(*back, {"type": "task.transition", "task_id": "T1", "to": "VALIDATION", "dod": APPROVED})
+    assert refused.code == "TASK004"
+
+
 def test_ui_ux_gate_bypass() -> None:
     # "DETECT: Frontend ticket with `UI Touching: yes` enters IMPLEMENTING without: (a) … (b) …"
     task = created("T1", ui_touching="yes")

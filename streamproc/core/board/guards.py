@@ -70,8 +70,12 @@ def unmet(
     source, target, wanted = move
     evidence = event.evidence or {}
     opened: list[int] = []
-    for number, guard in enumerate(config.guards):
-        retried = wanted >= 0 and guard.targets >> wanted & 1
+    closed = next(reversed(task.tries), UNKNOWN) if wanted >= 0 else UNKNOWN  # the guard that refused that move
+    behind = config.guards[closed].targets if 0 <= closed < len(config.guards) else -1
+    for number in sorted(range(len(config.guards)), key=lambda number: number != closed):
+        guard = config.guards[number]
+        # However far the team goes on, the gate that refused it is asked first, and those at the same place.
+        retried = wanted >= 0 and (guard.targets >> wanted & 1 or guard.targets == behind)
         if guard.code not in config.enforced or not (
             retried or (guard.targets >> target & guard.sources >> source & 1)
         ):

@@ -200,7 +200,7 @@ def _judge(change: BoardChange, task: Task, event: TaskTransition, claimed: int)
         return
     change.refused, change.guard, change.missing, number, back = refusal
     if number >= 0:
-        change.attempts = task.tries[number] = task.tries.get(number, 0) + 1
+        change.attempts = task.tries[number] = task.tries.pop(number, 0) + 1  # the last key refused last
         task.wanted = target
     else:
         _skip(change, task)
