@@ -441,6 +441,24 @@ def test_dod_non_compliance(dod: Raw | None, missing: str) -> None:
     assert notified(second).endswith("HIGH")
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_the_second_attempt_counts_whether_or_not_the_move_names_where_it_starts(named: bool) -> None:
+    # "if repeated (≥ 2 advancement attempts with failing DoD), flag the owning agent"
+    failing = {"verdict": "APPROVED", "items": [{"name": "tests", "status": False}]}
+    for report in ({"dod": failing}, {}):
+        [attempt] = moves("T1", "QA_REVIEW", "VALIDATION", **report)
+        start = [given("Backend", "T1"), *moves("T1", "IMPLEMENTING", "QA_REVIEW")]
+        again = attempt if named else {key: value for key, value in attempt.items() if key != "from"}
+        first, second, third = played(*start, *[again] * 3)
+        assert {one.code for one in (first, second, third)} == {"TASK005"}
+        assert second.evidence is not None
+        assert (second.evidence.attempts, second.action) == (2, "ask_human")
+        assert "reassign it from Backend" in second.message
+        good = again | {"dod": APPROVED}
+        assert len(played(*start, again, good)) == 1
+        assert board_state(*start, again, good) == "VALIDATION"
+
+
 def test_the_failing_items_of_an_earlier_report_are_named() -> None:
     # "log non-compliance details (which DoD items failed)"
     report = {"verdict": "APPROVED", "items": [{"name": "tests", "status": True}, {"name": "docs", "status": False}]}

@@ -185,7 +185,9 @@ def _judge(change: BoardChange, task: Task, event: TaskTransition, claimed: int)
         # A guard refused an earlier move, and the team continued regardless: ask that guard again.
         origin = claimed if claimed >= 0 else task.wanted
         wanted = task.wanted
-        if wanted < 0 or origin in (UNKNOWN, source) or not config.allows(origin, target):
+        if claimed < 0 and target == wanted >= 0:
+            origin = source  # the same move again, from where the guard sent the task back
+        elif wanted < 0 or origin in (UNKNOWN, source) or not config.allows(origin, target):
             if STATE_SKIP in config.enforced:
                 change.refused = STATE_SKIP
                 _skip(change, task)
