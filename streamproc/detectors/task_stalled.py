@@ -1,7 +1,7 @@
 """STALL005 task_stalled: a task in progress does not change its state.
 
 Sees: a task in a state that the board lists under `in_progress` and that has not changed for more than two whole
-cycles from BUILD to VALIDATE. The task is then STALLED.
+cycles from BUILD to VALIDATE. The task is then STALLED. Also sees a task that the team itself moves to that state.
 
 Why: its owner has lost track of it; rescope the task, or assign it to another agent.
 
@@ -16,7 +16,7 @@ Reference: tickets requirement, "in `in_progress` status for > 2 full BUILD→VA
 
 from __future__ import annotations
 
-from streamproc.core.board.state import FREE
+from streamproc.core.board.state import FREE, HELD
 from streamproc.detectors.base import Example, Finding, Level, View, cycles, moved
 from streamproc.detectors.board_detector import BoardDetector, owner
 
@@ -33,7 +33,7 @@ class TaskStalled(BoardDetector):
     def check(self, view: View, limits: Limits) -> tuple[Finding, ...] | None:
         step = view.board_change
         if step is None or not step.cycled:
-            return None
+            return self._parked(view)
         board, config, found = step.board, step.config, list[Finding]()
         for task in board.tasks.values():
             if task.state < 0 or not config.progress >> task.state & 1 or task.flags & FREE:
@@ -53,6 +53,21 @@ class TaskStalled(BoardDetector):
             found.append(finding)
         return tuple(found)
 
+    def _parked(self, view: View) -> tuple[Finding, ...] | None:
+        """Return a finding for a task that the team has moved to the stalled state, unless a decision holds it."""
+        step = view.board_change
+        if step is None or step.task is None or step.refused or step.task.flags & HELD:
+            return None
+        task, config = step.task, step.config
+        if not 0 <= step.target == task.state == config.stalled_state != step.source:
+            return None
+        agent = owner(view, task.id)
+        finding = self.task_finding(
+            view, f"{task.id} was moved to {config.name(task.state)}; rescope or reassign it.", node=agent or "",
+            action="ask_human", task_status="stalled", last_valid=config.name(step.source) or None, agent=agent,
+        )  # fmt: skip
+        return (finding,)
+
 
 DETECTOR = TaskStalled()
 HEALTHY = [
@@ -65,6 +80,7 @@ HEALTHY = [
 ]  # fmt: skip
 STUCK = [
     Example("implementing for three cycles", [*moved("T1", "LOCKED", "IMPLEMENTING"), *cycles(1, 1, 1)], "warn", 0),
+    Example("the team moves it to STALLED", moved("T1", "IMPLEMENTING", "STALLED"), "warn", 0),
     Example("the states of a to-do list", [
         {"type": "task.transition", "task_id": "T1", "to": "in_progress"}, *cycles(1, 1, 1),
     ], "warn", 0),

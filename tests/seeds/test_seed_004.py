@@ -307,6 +307,26 @@ def test_todo_progress_stall() -> None:
     assert notified(stalled) == "STALL Backend T1 HIGH"
 
 
+@pytest.mark.parametrize("state", ["LOCKED", "IMPLEMENTING", "QA_REVIEW"])
+def test_a_task_that_the_team_stalls_notifies(state: str) -> None:
+    # "Notification Triggers - Any agent enters STALLED state"
+    steps = moves("T1", *PATH[: PATH.index(state) + 1], "STALLED")
+    [stalled] = played(created("T1"), given("Backend", "T1"), *steps, steps[-1])  # said again: it is there already
+    assert (stalled.code, stalled.type, stalled.terminal_status) == ("STALL005", "task.ended", "stalled")
+    assert stalled.evidence is not None
+    assert stalled.evidence.last_valid == state
+    assert notified(stalled) == "STALL Backend T1 HIGH"
+    by_board = played(*working(), cycle(), cycle(), cycle(), *moves("T1", "IMPLEMENTING", "STALLED"))
+    assert len(by_board) == 1  # the team follows the decision
+
+
+def test_an_escalated_task_that_the_team_stalls_waits_for_its_person() -> None:
+    # "ACTION: Set task status to ESCALATED, halt all further rework attempts for this task"
+    stalled = [*working(), *[verdict("T1", "REJECTED")] * 3, *moves("T1", "ESCALATED", "STALLED")]
+    assert [one.code for one in played(*stalled) if one.code.startswith("STALL")] == []
+    assert played(*stalled, *moves("T1", "STALLED", "IMPLEMENTING"))[-1].code == "TASK008"
+
+
 def test_zero_progress_cycle() -> None:
     # "DETECT: A full BUILD→VALIDATE cycle completes with 0 tasks transitioning to `completed`"
     [halt] = played(*working(), cycle(0))
