@@ -545,7 +545,7 @@ def test_initialization_skip() -> None:
     ({"module": "billing"}, "TASK006", {"init": {"allPassed": True}}),  # "Block IMPLEMENTING, return ticket to REWORK"
     ({"ui_touching": "yes"}, "TASK007", {"approvals": [{"by": "ann", "reason": "one word"}]}),  # "Block the Frontend …"
 ])  # fmt: skip
-def test_a_closed_gate_stays_closed_however_far_the_team_walks_on(task: Raw, code: str, opens: Raw, named: bool) -> None:
+def test_a_closed_gate_stays_closed_however_far_the_team_goes(task: Raw, code: str, opens: Raw, named: bool) -> None:
     steps = moves("T1", *PATH)
     for step in steps[3:]:
         step["dod"] = APPROVED  # the report of another gate
@@ -692,6 +692,25 @@ def test_validator_rejection_loop() -> None:
     # "or reassign to a different agent"
     again = [force | {"decision": "reassign"}, given("Other", "T1"), *moves("T1", "ESCALATED", "READY", "LOCKED")]
     assert [one.type for one in played(*rejected, *again)][1:] == ["decision.recorded"]
+
+
+@pytest.mark.parametrize("name", ["T", "a-ticket-with-a-long-name-"])
+@pytest.mark.parametrize("done_first", [True, False])
+def test_a_large_board_forgets_what_nobody_works_on_first(name: str, done_first: bool) -> None:
+    # "Set task status to BLOCKED", "Set task status to ESCALATED", "Any task in `in_progress` status"
+    held = [*moves("T1", "READY", "LOCKED", "IMPLEMENTING", "QA_REVIEW"), *[verdict("T1", "REJECTED")] * 3]
+    stuck = moves("B1", "READY", "LOCKED", "IMPLEMENTING", *ROUND, *ROUND, *ROUND, *ROUND)
+    open_task = moves("P1", "READY", "LOCKED", "IMPLEMENTING", "QA_REVIEW")
+    others = [created(f"{name}{number}") for number in range(60)]
+    done = [one for number in range(4) for one in moves(f"D{number}", "COMMIT", "DONE", dod=APPROVED)]
+    work = [*held, *stuck, *open_task]
+    raws = [*(done if done_first else []), *work, *others, *([] if done_first else done)]
+    before = played(*raws)
+    tried = [moves(task, "IMPLEMENTING", "QA_REVIEW")[0] for task in ("T1", "B1")]
+    assert [one.code for one in played(*raws, *tried)[len(before) :]] == ["TASK008", "TASK001"]
+    [skip] = played(*raws, *moves("P1", "CI_REVIEW", "COMMIT"))[len(before) :]
+    assert skip.evidence is not None
+    assert skip.evidence.last_valid == "QA_REVIEW"  # a forgotten task would be believed
 
 
 # "Token Budget Enforcement"

@@ -28,7 +28,7 @@ def apply_failure(run: RunState, turn: Turn, config: BoardConfig, tag: Tag) -> B
     change.task = find_task(change, turn.task_id)
     assert turn.errors is not None
     count_failure(run, change, change.task, turn.errors.error_class, TURN)
-    run.evicted += shrink(change.board, config.done, tag(turn.task_id))
+    run.evicted += shrink(change.board, config, tag(turn.task_id))
     return change
 
 

@@ -93,7 +93,7 @@ def stall(run: RunState, finding: Finding, event: Event, config: BoardConfig, ta
     task = run.board.tasks.get(key)
     if task is None and event.task_id:
         task = run.board.tasks[key] = Task(event.task_id, since=run.board.cycles)
-        run.evicted += shrink(run.board, config.done, key)
+        run.evicted += shrink(run.board, config, key)
     if task is None or task.flags & HELD or (task.state >= 0 and config.done >> task.state & 1):
         return
     _stall(finding, task.id, config.name(task.state), config)

@@ -9,7 +9,9 @@ from typing import Final
 
 import msgspec
 
-TASKS_MAX: Final = 32  # tasks on a board; a run works on a few at a time, and finished ones are dropped first
+from streamproc.core.board.config import UNKNOWN, BoardConfig
+
+TASKS_MAX: Final = 32  # tasks on a board; a run works on a few at a time, and those are dropped last
 BOARD_BYTES: Final = 1_024  # of the encoded board: a quarter of the state of a run
 DEPENDENCIES_MAX: Final = 6  # of one task: chains need one each, and a design ticket is among the first
 MODULES_MAX: Final = 8  # modules whose initialisation has passed
@@ -86,9 +88,9 @@ class Board(msgspec.Struct, array_like=True):
 _encoder = msgspec.msgpack.Encoder()
 
 
-def shrink(board: Board, settled: int, keep: int) -> int:
-    """Drop tasks until the board is small enough, and return how many. Tasks in a `settled` state are dropped first,
-    then the oldest; the task with the tag `keep` stays."""
+def shrink(board: Board, config: BoardConfig, keep: int) -> int:
+    """Drop tasks until the board is small enough, and return how many: finished ones, then untouched ones, then those
+    that are neither in progress nor parked; of several alike, the oldest. The task with the tag `keep` stays."""
     gone = 0
     while len(board.tasks) > TASKS_MAX or len(_encoder.encode(board)) > BOARD_BYTES:
         others = [tag for tag in board.tasks if tag != keep]
@@ -98,9 +100,22 @@ def shrink(board: Board, settled: int, keep: int) -> int:
             if task is not None:
                 task.rejections, task.depends_on = task.rejections[-1:], []
             return gone + 1
-        over = (tag for tag in others if (state := board.tasks[tag].state) >= 0 and settled >> state & 1)
-        dropped = next(over, others[0])
+        dropped = min(others, key=lambda tag: _worth(board, config, tag))
         del board.tasks[dropped]
         board.owners.pop(dropped, None)
         gone += 1
     return gone
+
+
+def _worth(board: Board, config: BoardConfig, tag: int) -> int:
+    """Return the place of a task in the order of eviction."""
+    task = board.tasks[tag]
+    state = 1 << task.state if task.state >= 0 else 0
+    if config.done & state:
+        return 0
+    if task.flags & HELD or (config.progress | config.parked_states) & state:
+        return 3
+    moved = task.state not in (UNKNOWN, config.initial) or task.back >= 0 or sum(task.entered.values()) > 1
+    evidence = task.flags >= PASSED or bool(task.items or task.lacks)
+    against = task.skipped >= 0 or bool(task.tries or task.rejected or task.failure)
+    return 2 if moved or evidence or against or tag in board.owners else 1

@@ -68,7 +68,7 @@ def apply_event(run: RunState, event: BoardEvent, config: BoardConfig, tag: Tag)
         elif event.approved_by and not change.refused:
             open_gates(change.board, config, task, change.overridden)
     resume_tasks(run, change, event)
-    run.evicted += shrink(change.board, config.done, tag(event.task_id) if event.task_id else 0)
+    run.evicted += shrink(change.board, config, tag(event.task_id) if event.task_id else 0)
     return change
 
 
