@@ -126,6 +126,15 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
                Query("max(streamproc_unwatched_partitions)", "partitions without a worker"))),
         Panel(411, "Turns that wait", "Records on which no worker has decided yet.",
               (Query("max(streamproc_waiting_turns)", "turns"),)),
+        Panel(412, "Providers that are held back", "Breakers of providers and models that are open, or half open and "
+              "let probes through. None is drawn while calls go through.",
+              (Query("max by (provider, state) (streamproc_provider_state)", "{{provider}} {{state}}"),)),
+        Panel(413, "Changes of provider breakers", "In 5 minutes, by new state. One that opens again and again has "
+              "a provider that fails its probes.",
+              (Query("sum by (provider, state) (increase(streamproc_provider_changes_total[5m]))",
+                     "{{provider}} {{state}}"),)),
+        Panel(414, "Permits for probes", "Probes of a provider that clients may send, in 5 minutes.",
+              (Query("sum by (provider) (increase(streamproc_provider_permits_total[5m]))", "{{provider}}"),)),
     ),
     "Clients": (
         Panel(501, "Events of publishers", "A second. Dropped or invalid turns are turns that no detector sees.",

@@ -52,7 +52,7 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("scan broken.jsonl", "broken.jsonl:3: event: not JSON at column 25: unexpected character"),
     ("scan turns.jsonl --from otlp", "turns.jsonl: format: it is no log of otlp, but of raw (leave --from out)"),
     ("scan turns.jsonl --from csv", "--from: no format is named csv (choose from raw"),
-    ("kill", "name a run, --user, --tenant, or --user with --tenant: streamproc kill RUN --why REASON"),
+    ("kill", "name a run, --session, --user, --tenant, or --user with --tenant: streamproc kill RUN --why REASON"),
     ("kill a --run b", "name the run once: streamproc kill RUN"),
     ("watch --since yesterday", "--since 'yesterday': not a time. Give an age such as 90s, 15m, 2h or 1d"),
     ("replay turns.jsonl --until tomorrow", "--until 'tomorrow': not a time."),
