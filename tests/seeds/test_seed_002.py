@@ -333,6 +333,21 @@ def test_personas_at_one_node_may_agree(said: Raw) -> None:
     assert [one.code for one in decisions(raws, DELIBERATION) if one.severity == "halt"] == []
 
 
+@pytest.mark.parametrize("outputs", [
+    ["Approve"], ["I agree with the founder: ship it, and measure what happens in the week after."], ["Approve. " * 60],
+    ["Approve", "Reject"],
+])  # fmt: skip
+@pytest.mark.parametrize("nodes", [["vote"], ["ceo", "cfo"]])
+def test_equal_votes_end_by_steps_and_not_as_a_loop(nodes: list[str], outputs: list[str]) -> None:
+    # "recursion_limit=55  # Layer 1"; "80%+ personas agree (early stop)"
+    raws = [{"node": nodes[n % len(nodes)], "output": outputs[n % len(outputs)]} for n in range(60)]
+    found = decisions(raws, DELIBERATION)
+    assert [one.code for one in found if one.code.startswith("LOOP")] == []
+    halt = next(one for one in found if one.severity == "halt")
+    assert halt.trigger is not None
+    assert (halt.code, halt.trigger.turn) == ("BUDGET004", 55)
+
+
 def test_a_node_that_checks_by_its_name_ends_the_last_round() -> None:
     # the limit is tested in `check_convergence_node`; a score is a later enhancement
     names = ("facilitator", "persona", "check_convergence")
