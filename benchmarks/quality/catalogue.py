@@ -54,6 +54,7 @@ TITLES: Final[dict[str, str]] = {
     "TREE004": "spawn_pace",
     "TREE005": "same_children",
     "TREE006": "session_loop",
+    "TREE007": "waiting_parent",
     "TREE008": "halted_parent",
     "OPERATOR001": "operator_stop",
     "GRAPH001": "unsafe_cycle",

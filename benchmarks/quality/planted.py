@@ -61,6 +61,6 @@ def _alarms(traces: Iterable[Trace], policy: str, printed: Printed) -> defaultdi
             if place is None:
                 place = turns[run_id][cause["turn"]] if turns[run_id] else births[run_id]
             alarms[traces_of[run_id]].append(
-                Alarm(one["code"], one["severity"] == "halt", place, one["id"], one["message"])
+                Alarm(one["code"], one["severity"] == "halt", place, one["id"], one["message"], run_id)
             )
     return alarms

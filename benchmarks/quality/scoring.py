@@ -20,13 +20,14 @@ ANY: Final = "any"  # as the code of an alarm: a rule without codes; in `also` o
 
 
 class Alarm(NamedTuple):
-    """One control event: its code, whether it halts, its position in the trace, and its id."""
+    """One control event: its code, whether it halts, its position in the trace, its id, its message, and its run."""
 
     code: str
     halts: bool
     position: int
     id: str
     message: str = ""
+    run_id: str = ""
 
 
 class Matching(NamedTuple):
@@ -106,12 +107,15 @@ def duplicate_halts(matching: Matching) -> list[Alarm]:
 
 
 def repeated_warnings(matching: Matching) -> list[Alarm]:
-    """Return repeated warnings of one episode by the same detector, in the same words except for numbers."""
+    """Return repeated warnings of one episode: by one detector, about one run, in the same words except for numbers.
+
+    A limit on a tree of agents warns the newborn and each of its ancestors: one warning for each run.
+    """
     again = []
     for alarms in matching.hits.values():
-        known: set[tuple[str, str]] = set()
+        known: set[tuple[str, str, str]] = set()
         for alarm in alarms:
-            words = alarm.code, alarm.message.translate(_NO_DIGITS)
+            words = alarm.code, alarm.run_id, alarm.message.translate(_NO_DIGITS)
             if not alarm.halts and words in known:
                 again.append(alarm)
             known.add(words)

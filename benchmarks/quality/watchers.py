@@ -31,7 +31,8 @@ def breaker(policy: Policy | str | Path | None = None) -> Watcher:
         monitor = Monitor(loaded, runs_max=RUNS_MAX)  # a run may be measured again, with a loop in it
         for position, event in enumerate(events):
             for control in monitor.feed(event):
-                yield Alarm(control.code, control.severity == "halt", position, control.id, control.message)
+                halts = control.severity == "halt"
+                yield Alarm(control.code, halts, position, control.id, control.message, control.run_id)
 
     return watch
 

@@ -18,8 +18,8 @@ def halt(position: int, code: str = "LOOP003", id: str = "") -> Alarm:  # noqa: 
     return Alarm(code, True, position, id or f"{code}@{position}")
 
 
-def warning(position: int, code: str = "LOOP003", message: str = "") -> Alarm:
-    return Alarm(code, False, position, f"{code}~{position}", message)
+def warning(position: int, code: str = "LOOP003", message: str = "", run_id: str = "") -> Alarm:
+    return Alarm(code, False, position, f"{code}~{position}", message, run_id)
 
 
 def test_an_alarm_within_an_episode_belongs_to_it() -> None:
@@ -136,6 +136,13 @@ def test_a_warning_every_turn_is_a_repeated_warning() -> None:
     alarms = [warning(turn, message=f"the same call at turns 10 and {turn}") for turn in (11, 12, 13)]
 
     assert len(scoring.repeated_warnings(scoring.match(alarms, [LOOP]))) == 2
+
+
+def test_one_warning_for_each_run_of_a_tree_is_not_repeated_but_a_second_one_is() -> None:
+    alarms = [warning(turn, message="28 of 34 runs", run_id=run_id) for turn in (11, 12) for run_id in ("root", "c1")]
+
+    assert not scoring.repeated_warnings(scoring.match(alarms[:2], [LOOP]))
+    assert scoring.repeated_warnings(scoring.match(alarms, [LOOP])) == alarms[2:]
 
 
 def test_different_warnings_in_one_episode_are_not_repeated() -> None:

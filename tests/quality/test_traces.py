@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.quality import traces
 from benchmarks.quality.catalogue import TITLES
-from benchmarks.quality.traces import HONEST, LOOPS, Kind, name_of, trace_of
+from benchmarks.quality.traces import HONEST, LOOPS, Kind, name_of, trace_of, trees
 from benchmarks.quality.traces.noise import FORMS, Noise
 from benchmarks.quality.traces.script import Script
 from streamproc.model.raw_events import parse_raw
@@ -79,10 +79,15 @@ def test_healthy_work_has_no_label(kind: Kind) -> None:
 @pytest.mark.parametrize("kind", KINDS, ids=name_of)
 def test_every_event_can_be_published(kind: Kind) -> None:
     trace = made(kind)
+    of_tree = kind in (*trees.KINDS, *trees.HONEST)  # its children are runs of their own, in the session of the root
 
     for event in trace.events:
         raw = parse_raw(event)
-        assert raw.run_id == trace.run_id
+        if of_tree and raw.run_id != trace.run_id:
+            assert raw.run_id.startswith(f"{trace.run_id}/")
+            assert raw.session_id == trace.run_id
+        else:
+            assert raw.run_id == trace.run_id
         assert not raw.unknown or raw.type not in ("turn", "run.started")
 
 

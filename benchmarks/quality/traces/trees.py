@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.quality.traces.script import START_MS, Script
+from benchmarks.quality.traces.unfinished import SILENCE_MS
 
 
 class Family:
@@ -52,8 +53,8 @@ class Family:
 def too_many_runs(script: Script) -> None:
     """TREE001: one run more than the session may have, some of which have finished."""
     limit = script.dice.randint(5, 40)
+    family = Family(script, maxSessionRuns=limit)
     with script.loop("TREE001", halt=limit + 1) as loop:
-        family = Family(script, maxSessionRuns=limit)
         for n in range(2, limit + 2):
             if n <= limit and script.chance(0.5):
                 family.works(f"c{n}")
@@ -66,8 +67,8 @@ def too_many_runs(script: Script) -> None:
 def too_many_at_once(script: Script) -> None:
     """TREE002: one run more than may be alive at once, after others have finished."""
     limit = script.dice.randint(3, 20)
+    family = Family(script, maxConcurrentRuns=limit)
     with script.loop("TREE002", halt=limit + 1) as loop:
-        family = Family(script, maxConcurrentRuns=limit)
         for n in range(script.dice.randint(0, 30)):
             family.works(f"done{n}")
         for n in range(2, limit + 2):
@@ -78,8 +79,8 @@ def too_many_at_once(script: Script) -> None:
 def too_deep(script: Script) -> None:
     """TREE003: a chain of children, one level deeper than it may be."""
     limit = script.dice.randint(1, 9)
+    family = Family(script, maxDepth=limit)
     with script.loop("TREE003", halt=limit + 1) as loop:
-        family = Family(script, maxDepth=limit)
         for depth in range(1, limit + 2):
             for n in range(script.dice.randint(0, 2)):
                 if depth <= limit:
@@ -91,8 +92,8 @@ def too_deep(script: Script) -> None:
 def too_fast(script: Script) -> None:
     """TREE004: one birth more within a minute than there may be, after slower ones."""
     limit = script.dice.randint(3, 30)
+    family = Family(script, maxSpawnsPerMinute=limit)
     with script.loop("TREE004", halt=limit + 1) as loop:
-        family = Family(script, maxSpawnsPerMinute=limit)
         for n in range(script.dice.randint(0, 9)):
             family.works(f"slow{n}", seconds=70)
         family.at += 120_000
@@ -104,8 +105,8 @@ def too_fast(script: Script) -> None:
 
 def newborns_that_give_birth(script: Script) -> None:
     """TREE004: no limit, and each run starts two others at once."""
+    family = Family(script)
     with script.loop("TREE004", warn=30) as loop:
-        family = Family(script)
         family.born("c0", seconds=0.1)
         for n in range(1, script.dice.randint(31, 60)):
             family.born(f"c{n}", f"c{(n - 1) // 2}", seconds=0.2)
@@ -115,8 +116,8 @@ def newborns_that_give_birth(script: Script) -> None:
 def asked_again(script: Script) -> None:
     """TREE005: the same child, once more than there may be, among others."""
     limit, prompt = script.dice.randint(2, 9), script.words.text(3)
+    family = Family(script, maxSameChildren=limit)
     with script.loop("TREE005", halt=limit + 1) as loop:
-        family = Family(script, maxSameChildren=limit)
         for n in range(limit + 1):
             if script.chance(0.5):
                 family.works(f"other{n}")
@@ -129,9 +130,9 @@ def wakes_in_a_circle(script: Script) -> None:
     size = script.dice.randint(2, 4)
     team, texts = script.team(size), [script.words.text(2) for _ in range(size)]
     prompt = script.words.text(2)
+    family = Family(script)
+    family.ends("")
     with script.loop("TREE006", warn=2, halt=3) as loop:
-        family = Family(script)
-        family.ends("")
         for n in range(3 * size + 1):
             above = f"c{n - 1}" if n else ""
             if n < 3 * size:
@@ -142,6 +143,20 @@ def wakes_in_a_circle(script: Script) -> None:
                 loop.counted(3)
             if n == 2 * size:
                 loop.counted(2)
+
+
+def waits_for_a_silent_child(script: Script) -> None:
+    """TREE007: one of several children falls silent, and its parent is told, once. STALL007 warns the child."""
+    family = Family(script)
+    for n in range(script.dice.randint(0, 9)):
+        family.works(f"done{n}")
+    family.born("silent")
+    ids = {"run_id": family.name("silent"), "session_id": family.root}
+    with script.loop("TREE007", warn=1) as loop:
+        script.call("read_file", {"path": script.words.path()}, script.words.code(5), at=family.at, **ids)
+        at = family.at + SILENCE_MS + script.dice.randrange(1, 60_000)
+        script.add({"type": "deadline", "at": at, **ids})
+        loop.counted(1)
 
 
 def born_after_the_stop(script: Script) -> None:
@@ -159,7 +174,7 @@ def born_after_the_stop(script: Script) -> None:
 
 KINDS = (
     too_many_runs, too_many_at_once, too_deep, too_fast, newborns_that_give_birth, asked_again, wakes_in_a_circle,
-    born_after_the_stop,
+    waits_for_a_silent_child, born_after_the_stop,
 )  # fmt: skip
 
 
