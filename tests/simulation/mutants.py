@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from streamproc.core.compiled import core_kind
+from streamproc.core.slice_steps import SliceSteps
 from streamproc.kafka.partitioning import Home
 from streamproc.worker.consumer import BatchConsumer
 from streamproc.worker.crash_marks import PartitionMarks
@@ -53,7 +54,6 @@ MUTANTS: Final = {
     "commits go as far as was stepped": _mutant(
         PartitionPipelines, "committable", "pipeline.committable for", "pipeline.position for"
     ),
-    "what was applied is applied again": _mutant(TurnProcessor, "accept", "if offset <= state.offset:", "if False:"),
     "the last state wins, even of an expelled worker": _mutant(
         Runs, "restore", "elif applied < (peek_run(known) or (-1,))[0]:", "elif False:", "freeze"
     ),
@@ -64,7 +64,8 @@ MUTANTS: Final = {
         TurnProcessor, "_failed", "runs.rebuild(key, self._again)", "runs.states.begin(runs.partition)"
     ),
     "refused records are dropped": _mutant(
-        TurnProcessor, "_read", "outgoing.append(self._refused(why, record, partition, *problem.problems))", "pass"
+        TurnProcessor, "_read", "effects.at(place).append(self._refused(why, record, partition, *problem.problems))",
+        "pass"
     ),
     "a state under way is taken for stored": _mutant(Runs, "raw", "if key in self._under_way:", "if False:"),
     "what a fetch brings that outlived a rebalance is dropped": _mutant(
@@ -102,7 +103,10 @@ MUTANTS: Final = {
     ),
     "partitions that moved away stay": _mutant(PartitionStore, "on_rebalance", "self.leave(partition)", "pass"),
 }  # fmt: skip
-if core_kind() == "python":  # compiled, a failed step leaves the bytes as they were: nothing is rebuilt
+if core_kind() == "python":  # these change the core, or what it does only uncompiled: a failed step leaves no bytes
+    MUTANTS["what was applied is applied again"] = _mutant(
+        SliceSteps, "_step_run", "if offset <= run.offset:", "if False:"
+    )
     MUTANTS["what came since the last write is not rebuilt"] = _mutant(
         Runs, "rebuild", "in self.dirty.get(key, ())", "in ()"
     )

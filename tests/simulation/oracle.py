@@ -15,6 +15,7 @@ from streamproc.core.charges import Charge, statements
 from streamproc.core.decision import set_place
 from streamproc.errors import InvalidEvent
 from streamproc.fingerprint import read_event
+from streamproc.model.wire import ModelCalled
 from streamproc.worker.codec import decode_run, encode_run, state_bytes
 from streamproc.worker.limits import CRASHES_IN_HAND_MAX
 from streamproc.worker.publishing import POISON
@@ -62,6 +63,8 @@ def truth_of(log: list[Record], partition: int, partitions: int) -> Truth:
     truth, rules = Truth(), policy()
     for record in log:
         event = _read(record)
+        if isinstance(event, ModelCalled):
+            continue  # it is booked for its provider, and is no event of a run's state
         astray = record.partition != at_home(record.key or b"", partitions)
         if event is None or astray or event.node in (CURSED, DEADLY):
             truth.refused.append(record.offset)
