@@ -12,7 +12,7 @@ from tests.simulation.schedule import Schedule, run, run_seed, shrunk
 
 SEEDS = 200
 A_TEST = 40
-MUTANT_SEEDS = 300
+MUTANT_SEEDS = 1_000
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, A_TEST))
