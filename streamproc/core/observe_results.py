@@ -12,7 +12,7 @@ from streamproc.core.signals.artifacts import observe_artifact
 from streamproc.core.signals.cycles import Cycle
 from streamproc.core.signals.failing_tests import observe_tests
 from streamproc.core.signals.metrics import observe_metrics
-from streamproc.core.signals.node_errors import failure_of, observe_errors
+from streamproc.core.signals.node_errors import NO_ERRORS, failure_of, observe_errors
 from streamproc.core.signals.nodes import NodeState
 from streamproc.core.signals.novelty import Gate, Novelty
 from streamproc.core.view import View
@@ -72,13 +72,15 @@ def has_changed_result(turn: Turn, node: NodeState) -> bool:
     """Whether a turn left another artifact than its node did before, or failed with other errors."""
     if (turn.artifact is not None or turn.docs is not None) and node.artifact.count == 1:
         return True
-    return turn.errors is not None and turn.errors.count > 0 and node.errors.count == 1
+    if turn.errors is None or not turn.errors.count:
+        return False
+    return node.errors.count == 1 and node.errors.value != NO_ERRORS
 
 
 @cfunc
 def _has_new_error(view: View, node: NodeState) -> bool:
     """Whether a turn reports other errors than its node did before."""
     errors = view.turn.errors
-    if errors is None or not errors.count or not node.errors.count:
+    if errors is None or not errors.count or not node.errors.count or node.errors.value == NO_ERRORS:
         return False
     return node.errors.value != failure_of(view, errors, view.switches.every_error)

@@ -1,7 +1,8 @@
 """CLAIM001 unproven_success: a run says that it succeeded, and nothing that it reported shows it.
 
 Sees: `run.finished` whose `status` claims success although the last test result of the run had failing tests; or whose
-status claims that something was solved, although the run made no call, left no artifact and ran no test.
+status claims that something was solved, although the run made no call, left no artifact, ran no test and did not end
+its reports of errors with an empty list.
 
 Why: an agent can end by saying that it has ended. In 27.8 % of 345 sessions the person had to ask whether it was done.
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from streamproc.core.signals.node_errors import reported_none_last
 from streamproc.detectors.base import (
     Detector,
     Example,
@@ -59,7 +61,7 @@ class UnprovenSuccess(Detector):
             message = f"The run ended as {claim}, and its last test result had {counts[-1]} failing tests."
             return self.finding(Level.WARN, loop_of(self.code), message, failing=counts[-1])
         proof = run.call_turns or counts or any(node.artifact.count for node in run.nodes.rows)
-        if limits.no_work and claim in SOLVED and not proof:
+        if limits.no_work and claim in SOLVED and not proof and not reported_none_last(run.nodes):
             message = f"The run ended as {claim}, without a call, an artifact or a test."
             return self.finding(Level.WARN, loop_of(self.code), message)
         return None
@@ -75,6 +77,10 @@ HEALTHY = [
         tested("qa", ["a", "b"]), call("edit", {"n": 0}, "ok"), tested("qa", []), _ended("success"),
     ]),
     Example("a patch without tests", [{"node": "coder", "artifact": "+a"}, _ended("solved")]),
+    Example("a repair after which no error is left", [
+        {"node": "executor", "errors": [{"message": "boom"}]}, said("repairer", "Quote the path."),
+        {"node": "executor", "errors": []}, _ended("success"),
+    ]),
     Example("an answer to a question, which needs no tool", [said("agent", "Use a set."), _ended("completed")]),
     Example("a run that says that it failed", [tested("qa", ["a"]), _ended("failed")]),
     Example("a run that claims nothing", [said("agent", "Use a set."), {"type": "run.finished"}]),
@@ -83,6 +89,12 @@ STUCK = [
     Example("gaia#3983: a file that was never written", [
         said("agent", "Done. Wrote weekly_build_times.csv"), _ended("success"),
     ], "warn", 0),
+    Example("a repair that was not tried", [
+        {"node": "executor", "errors": [{"message": "boom"}]}, said("repairer", "Quoted the path."), _ended("fixed"),
+    ], "warn", 1),
+    Example("an error that came after", [
+        {"node": "executor", "errors": []}, {"node": "checker", "errors": [{"message": "boom"}]}, _ended("success"),
+    ], "warn", 1),
     Example("tests that still fail", [
         tested("qa", ["a", "b"]), call("edit", {"n": 0}, "ok"), tested("qa", ["b"]), _ended("completed"),
     ], "warn", 2),

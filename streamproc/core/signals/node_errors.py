@@ -2,7 +2,7 @@
 
 Memory: one streak a node. Retryable errors are ignored: they say nothing about the work. Under rules by which *every
 error* counts, as in a repair loop, a second streak counts attempts that failed alike, however they were reported.
-Read by ERROR001.
+Read by ERROR001; CLAIM001 reads whether the last report had any.
 
 Attempts that fail alike count for the run as well, whichever node reports them: each attempt may be a node of its own.
 """
@@ -19,6 +19,7 @@ from streamproc.model.wire import ANSWERED, Call, Errors, Turn
 
 _NUMBER: Final = re.compile(r"[\W_]*\d+")
 RECOVERED: Final = -2  # stamp of the failure of a node that has had a turn without one since
+NO_ERRORS: Final = 0  # value of the streak of a node that reported an empty list last
 SIGNATURE_MESSAGES: Final = 3  # messages that the signature of errors is made of
 
 
@@ -45,12 +46,15 @@ def failure_of(now: Now, errors: Errors, of_task: bool) -> u32:
 
 @cfunc
 def observe_errors(now: Now, errors: Errors, failure: u32) -> bool:
-    """Record reported errors, and return whether there are any. An empty list ends the streak."""
+    """Record reported errors, and return whether there are any. An empty list ends the streak, and begins one of its
+    own (`NO_ERRORS`), which shows that the work of the node has succeeded."""
     node: NodeState = now.node
     if errors.retryable:
+        if node.errors.value == NO_ERRORS:
+            node.errors.clear()
         return False
     if errors.count == 0:
-        node.errors.clear()
+        node.errors.begin(NO_ERRORS, 1, now.index, now.index)
         return False
     since: i32 = max(now.novelty.last_progress, node.last_call_news)
     node.errors.extend(failure, now.index, now.index, since)
@@ -59,6 +63,16 @@ def observe_errors(now: Now, errors: Errors, failure: u32) -> bool:
         if now.novelty.remember(failure ^ node.key << 2):
             now.novelty.note_news(now.index)
     return True
+
+
+def reported_none_last(nodes: Table) -> bool:
+    """Return whether the last report of errors, of any node, was an empty list."""
+    last: NodeState | None = None
+    node: NodeState
+    for node in nodes.rows:
+        if node.errors.count and (last is None or node.errors.stamp > last.errors.stamp):
+            last = node
+    return last is not None and last.errors.value == NO_ERRORS
 
 
 @cfunc
