@@ -38,6 +38,7 @@ from tests.notify.test_on_kafka import Process
 from tests.waiting import until
 from tests.worker.conftest import settings_for
 from tests.worker.running import CURSED, Topics, WorkerProcess, environment_of, honest_run, looping_run, turn
+from tests.worker.test_providers import storm, with_policy
 from tests.worker.test_stall_detector import MUTE_AGENT
 
 WORN = CURSED + "\nfrom streamproc.worker import run_limits; run_limits.RUNS_MAX = 20\n"
@@ -184,15 +185,15 @@ async def cut_off_agent(settings: Settings, agents_port: int) -> AsyncIterator[T
 
 
 async def harm(settings: Settings, agent: TurnPublisher) -> None:
-    """Send what a deployment in trouble sees, for ever: loops, unusable records, a turn that hits a bug, forged
-    commands; and turns that cannot be published."""
+    """Send what a deployment in trouble sees, for ever: loops, unusable records, a turn that hits a bug, refused calls
+    of a provider, forged commands; and turns that cannot be published."""
     topics = Topics(settings)
     producer = AIOKafkaProducer(**connection_options(settings))
     await producer.start()
     try:
         for number in range(1_000):
             loops = [record for run in range(20) for record in looping_run(f"loop-{number}-{run}", 4)]
-            await topics.send([*loops, turn(f"cursed-{number}", "cursed"), (b"r", b"not JSON")])
+            await topics.send([*loops, turn(f"cursed-{number}", "cursed"), (b"r", b"not JSON"), *storm()])
             await producer.send_and_wait(settings.topic("commands"), b"STOP everything", key=b"fleet")
             await agent.turn(run_id="lost", node="coder", output=f"{number}")
             await asyncio.sleep(0.3)
@@ -205,7 +206,9 @@ async def test_every_alert_fires_for_its_cause_and_ends_with_it(
     start_worker: Callable[..., WorkerProcess],
     prometheus: Prometheus,
     cut_off_agent: TurnPublisher,
+    tmp_path: Path,
 ) -> None:
+    settings = with_policy(settings, tmp_path, probe_timeout_s=5)  # a breaker that nobody asks closes soon
     await prometheus.fires("StreamprocNoWorkers")
     worker = start_worker(settings, before=WORN)
     await prometheus.is_over("StreamprocNoWorkers")
