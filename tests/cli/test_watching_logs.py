@@ -16,6 +16,7 @@ from typing import Any
 
 from tests.cli.conftest import command, honest, jsonl, stuck
 from tests.cli.terminals import in_terminal
+from tests.waiting import wait_until
 
 WITHIN_S = 2.0
 START_S = 30.0
@@ -69,6 +70,18 @@ class Watching:
                 return line
         raise AssertionError(f"no {text!r} within {within_s} s")
 
+    def looks_again(self) -> None:
+        """Wait until each of its threads has waited twice more: it has looked at its logs in between."""
+        before = self._waits()
+        wait_until(lambda: all(n >= before.get(thread, 0) + 2 for thread, n in self._waits().items()))
+
+    def _waits(self) -> dict[str, int]:
+        tasks = Path(f"/proc/{self.process.pid}/task").glob("*/status")
+        return {
+            task.parent.name: int(task.read_text().partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+            for task in tasks
+        }
+
     def stop(self) -> tuple[int, str]:
         self.process.send_signal(signal.SIGINT)
         code = self.process.wait(20)
@@ -102,7 +115,7 @@ def test_a_session_that_gets_stuck_is_reported_within_two_seconds_of_its_line(tm
     with watching(log) as scan:
         whole = jsonl(stuck(turns=1))
         append(log, whole[:20])
-        time.sleep(0.6)  # half a line is no event: nothing shows from outside that it was looked at
+        scan.looks_again()  # half a line is no event
         append(log, whole[20:])
 
         scan.wait_for("halt  stuck  turn 2", WITHIN_S)
@@ -128,7 +141,7 @@ def test_new_logs_of_a_directory_rotated_and_shortened_ones_are_followed(tmp_pat
         assert json.loads(scan.wait_for('"loop.halted"', WITHIN_S))["run_id"] == "rotated"
 
         os.truncate(log, 0)
-        time.sleep(1)  # nothing shows from outside that it was looked at while it was short
+        scan.looks_again()
         append(log, jsonl(stuck("short", turns=3)))
         assert json.loads(scan.wait_for('"loop.halted"', WITHIN_S))["run_id"] == "short"
         code, _ = scan.stop()

@@ -107,8 +107,7 @@ async def test_connections_beyond_the_limit_are_closed_and_take_no_place() -> No
             writer.close()
             return answer.endswith(b"here")
 
-        while not await served():  # until the place that was left is free
-            await asyncio.sleep(0.01)
+        await until(served, what="the place that was left to be free")
         held[1][1].close()
 
 
@@ -275,13 +274,14 @@ async def test_bodies_that_are_read_at_once_are_bounded(monkeypatch: pytest.Monk
     monkeypatch.setattr(receiver, "HELD_BODIES", 2)
     async with receiving() as served:
         slow = [await connect(served.url, head_of(served.url)) for _ in range(2)]
-        while (answer := await status(served.url, json.dumps({"pad": "x" * 50}).encode(), JSON))[0] == 200:
-            await asyncio.sleep(0.01)  # until both heads were read
-        assert answer[0] == 503
+
+        async def answers(code: int, body: bytes = json.dumps({"pad": "x" * 50}).encode()) -> bool:
+            return (await status(served.url, body, JSON))[0] == code
+
+        await until(lambda: answers(503), what="both heads to be read")
         for _, writer in slow:
             writer.close()
-        while (await status(served.url, b"{}", JSON))[0] != 200:
-            await asyncio.sleep(0.01)
+        await until(lambda: answers(200, b"{}"), what="the bodies to be given up")
 
 
 async def test_a_body_that_does_not_arrive_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
