@@ -15,7 +15,7 @@ from streamproc import Monitor
 DIMENSIONS = 256
 PROPOSALS = [
     "Open a second office in Lyon, because the rents are low and two customers are there.",
-    "Wait a year: the team is too small to split, and nobody wants to move.",
+    "Wait a year: the team is too small to split, and no one wants to move.",
     "Hire three people in Lyon first, let them work from home, and open the office when they are five.",
     "Hire three people in Lyon first, let them work from home, and open an office once they are five.",
 ]

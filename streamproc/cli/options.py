@@ -91,5 +91,5 @@ def log_settings(brokers: str | None, topic_prefix: str | None, **options: Any) 
     if log is None:
         return kafka_settings(brokers, topic_prefix, **options)
     note(f"reading {log}, the log of `streamproc up` (choose with --brokers)")
-    # Nobody signs there: only this user can write it.
+    # There are no signatures there: only this user can write it.
     return kafka_settings(f"{LOCAL}{log}", topic_prefix, **options, control_auth="off", command_auth="channel")

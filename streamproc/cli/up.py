@@ -52,7 +52,7 @@ def up(
     """Judge turns on this machine, without Kafka: those of coding CLIs (`streamproc protect`), and those that programs
     send by HTTP. Until SIGTERM.
 
-    Exit 0: stopped by a signal, or nobody needed it; 2: invalid settings, or another one is running.
+    Exit 0: stopped by a signal, or no longer in use; 2: invalid settings, or another one is running.
     """
     import os
 

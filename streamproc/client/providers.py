@@ -1,7 +1,7 @@
 """Which providers may be called, as a listener hears it, and what callers do: wait, or fail at once.
 
-A state that workers do not confirm any more holds nobody back: it counts as long as it was to last, and for ten seconds
-after it was last heard. So callers go on where no worker decides, as guards do.
+A state that workers do not confirm any more holds no call back: it counts as long as it was to last, and for ten
+seconds after it was last heard. So callers go on where no worker decides, as guards do.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class ProviderPermit:
 class CallReports:
     """Publishes ``model.called`` events by a connection of its own, opened with the first. Any thread may report.
 
-    It delays nobody: what cannot be sent is dropped.
+    It delays no call: what cannot be sent is dropped.
     """
 
     def __init__(self, settings: Settings) -> None:

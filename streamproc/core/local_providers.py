@@ -119,7 +119,8 @@ class LocalProviders:
     def ask(self, name: str, run_id: str, at_ms: int, permit: str) -> tuple[ProviderState | None, list[Decision]]:
         """Return what holds back a caller at this time (None: it may go), and the control events until then.
 
-        While it is half-open, the first callers get permits of these ids. Nobody queues: who must wait comes again.
+        While it is half-open, the first callers get permits of these ids. There is no queue: the
+        others ask again.
         """
         key, found = PREFIX + name, self.pass_time(at_ms)
         breaker = self.known.get(key)

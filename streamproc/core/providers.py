@@ -8,7 +8,7 @@ log time. If enough calls fail, in enough runs, the breaker opens: for as long a
 least for the cool-down, which doubles up to its limit. One run adds at most its share of the calls that are needed, so
 that one broken run opens nothing. Half-open: the callers that asked first get a permit each, at most one a run and at
 most `probes` in an *episode*. The first answer, of any call, closes the breaker; if all calls with permits fail, it
-opens for longer. If they bring no outcome in time, others get permits in a new episode; if nobody asks, the breaker
+opens for longer. If they bring no outcome in time, others get permits in a new episode; if no one asks, the breaker
 closes, as there is nothing to hold back.
 
 The states are those of M. Nygard, "Release It!" (2007); the share over a minimum of calls is that of resilience4j; the

@@ -52,7 +52,7 @@ def resume(run: RunState, grant: Mapping[str, int], limits: Mapping[str, int], l
 
 
 def restart_counts(run: RunState) -> None:
-    """Start every count of repetitions again: a person has intervened, and all of them assume that nobody has."""
+    """Start every count of repetitions again: a person has intervened, and all of them assume that no one has."""
     run.calls.reset()
     run.tools.reset()
     run.monologue.clear()

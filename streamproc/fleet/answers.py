@@ -154,7 +154,7 @@ class CommandAnswers:
         self._facts = replace(self._facts, run_status=_state_of(status), applied=self._facts.applied or applied)
 
     def _member(self, record: Record) -> None:
-        """Read the status of a run, which may be one of the session: a halted one has stopped, whoever guards it."""
+        """Read the status of a run, which may be one of the session: a halted one has stopped."""
         status, place = read_status(record.value), self.command.place
         if status is None or not self._signer.accepts("runs", record, status.run_id):
             return

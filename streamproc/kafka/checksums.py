@@ -21,7 +21,7 @@ def crc32c(data: bytes, begin: int, end: int) -> int:
 
 
 class Checksums:
-    """What was checked of the batches of one consumer, so that nobody has to check them again."""
+    """What was checked of the batches of one consumer, so that no other reader checks them again."""
 
     def __init__(self) -> None:
         self.intact = FAST

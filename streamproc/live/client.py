@@ -29,7 +29,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 def get(path: Path, what: str) -> Any:
-    """Return the answer to a request. Raises `Unavailable` if nobody listens at the socket."""
+    """Return the answer to a request. Raises `Unavailable` if no process listens at the socket."""
     return _asked(path, "GET", what, None)
 
 

@@ -1,9 +1,9 @@
 """The hook of a coding CLI: `python -I -S hook.py CLI SOCKET [FOLDER]` passes the event on stdin to `streamproc up`,
-and prints the answer. FOLDER is where its files are, if not beside the socket. A socket below `~` is that of whoever
-runs this: hooks that are installed for all users name it so.
+and prints the answer. FOLDER is where its files are, if not beside the socket. A socket below `~` is that of the
+user who runs this: hooks that are installed for all users name it so.
 
 It runs at every step of a session, so it imports nothing that is not built in. Whatever goes wrong, the session goes
-on: it prints nothing, exits with 0, and leaves a line in `unprotected.log` in that folder. If nobody listens, it
+on: it prints nothing, exits with 0, and leaves a line in `unprotected.log` in that folder. If no process listens, it
 starts `streamproc up`, and waits for it for a moment.
 """
 

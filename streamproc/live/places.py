@@ -49,7 +49,7 @@ class LivePlaces:
 
     @property
     def observes(self) -> bool:
-        """Whether sessions are only observed, by choice of this user or of whoever manages this machine."""
+        """Whether sessions are only observed, by choice of this user or of the administrator of this machine."""
         return self.observing.exists() or machine().observing.exists()
 
     @property

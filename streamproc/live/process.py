@@ -1,4 +1,4 @@
-"""The process of `streamproc up`: the log, the judge and the server, until it is told to stop or nobody needs it."""
+"""The process of `streamproc up`: the log, the judge and the server, until it is stopped or no longer in use."""
 
 from __future__ import annotations
 

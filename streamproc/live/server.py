@@ -1,6 +1,6 @@
 """The HTTP interface of `streamproc up`: hooks of coding CLIs, turns in any language, and what is known of runs.
 
-On the unix socket, which only this user can open, nobody is asked who they are. On a port, each request needs the
+On the unix socket, which only this user can open, no token is asked for. On a port, each request needs the
 token, and names this machine as its host: a page in a browser can do neither.
 """
 

@@ -1,6 +1,6 @@
 """Destinations whose URL names the user, the tenant or the workflow of the run: `mailto://…?to={user}`.
 
-Each address has a queue of its own, so nobody reads of another one's runs in a summary, and a rate limit counts for one
+Each address has a queue of its own, so no summary shows one person the runs of another, and a rate limit counts for one
 person. The names come from publishers: one that could be more than one address, or lead elsewhere, gets no
 notification.
 """

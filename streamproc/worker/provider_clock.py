@@ -1,4 +1,4 @@
-"""The clock of the breakers of providers: an open one must let probes through although nobody calls.
+"""The clock of the breakers of providers: an open one must let probes through even if no one calls.
 
 The worker that has a breaker's partition appends a statement without calls to the spend topic when its time has come,
 by the broker's clock, as `worker.deadlines` does for runs. The breaker changes on that record, at the time when it was

@@ -160,7 +160,7 @@ def test_it_stays_open_as_long_as_the_provider_asks() -> None:
     calls = Calls()
     for run in range(8):
         calls(UNAVAILABLE, run, retry_after_s=9_999_999 if run == 1 else 0)
-    assert calls.breaker.until_ms == NOW + 10_000  # one run holds up nobody
+    assert calls.breaker.until_ms == NOW + 10_000  # one run delays no other
     calls(ASK, 1, 10, "a")
     calls(UNAVAILABLE, 1, 11, "a", retry_after_s=500)
     assert calls.breaker.until_ms == NOW + 11_000 + 120_000  # of a probe, up to the limit
@@ -260,7 +260,7 @@ def test_what_never_happens(
         permits.setdefault(state.episode, set()).update(state.permits)
     assert all(len(given_to) <= probes for given_to in permits.values())
     given_out = [ask for given_to in permits.values() for ask in given_to]
-    assert len(given_out) == len(set(given_out))  # nobody gets two
+    assert len(given_out) == len(set(given_out))  # no caller gets two
     # After this, an answer closes it, whatever happened before.
     while calls.breaker.state == "open":
         calls.tick()

@@ -138,7 +138,7 @@ FULL = {
 def test_a_stranger_changes_nothing_in_the_tree_of_a_session(
     births: list[int], flood: list[tuple[str, str]], order: random.Random
 ) -> None:
-    """Whoever names a session and floods it, without the secret of its publishers and in any order, changes no
+    """A sender that names a session and floods it, without the secret of its publishers and in any order, changes no
     decision about a run of it. A copied run token of a stranger's own run proves nothing either."""
     own = [proven(ROOT | {"at": START_MS})]
     own += [

@@ -208,7 +208,7 @@ async def test_every_alert_fires_for_its_cause_and_ends_with_it(
     cut_off_agent: TurnPublisher,
     tmp_path: Path,
 ) -> None:
-    settings = with_policy(settings, tmp_path, probe_timeout_s=5)  # a breaker that nobody asks closes soon
+    settings = with_policy(settings, tmp_path, probe_timeout_s=5)  # a breaker that no one asks closes soon
     await prometheus.fires("StreamprocNoWorkers")
     worker = start_worker(settings, before=WORN)
     await prometheus.is_over("StreamprocNoWorkers")

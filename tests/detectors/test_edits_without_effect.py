@@ -59,7 +59,7 @@ def test_an_answer_that_no_edit_can_change_is_no_check(answer: str) -> None:
 
 
 def test_a_poll_is_no_check() -> None:
-    polled = [call("status", {}, "10 %"), call("status", {}, "20 %")]  # it changes although nobody does anything
+    polled = [call("status", {}, "10 %"), call("status", {}, "20 %")]  # it changes although no one does anything
     edited = [turn for n in range(7) for turn in (edit(n), call("status", {}, "20 %"))]
     assert found([*polled, *edited]) == []
 

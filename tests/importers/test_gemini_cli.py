@@ -171,7 +171,7 @@ def test_the_frame_around_an_answer_and_what_a_hook_has_added_are_no_result(tmp_
 
 
 def test_the_same_call_with_the_same_answer_is_halted_in_a_session_of_lines(tmp_path: Path) -> None:
-    """Answers are written again as messages of the user: nobody has said anything."""
+    """Answers are written again as messages of the user: no one has said anything."""
     rows = [HEAD, asked()]
     for number in range(1, 4):
         rows += [said(number, untrusted("a", number)), answered(number)]

@@ -1,4 +1,4 @@
-"""Checksums by the processor are those of aiokafka, and a batch that is not as it was sent reaches nobody."""
+"""Checksums by the processor are those of aiokafka, and a batch that is not as it was sent reaches no reader."""
 
 from __future__ import annotations
 

@@ -373,7 +373,7 @@ def test_a_chain_that_is_known_after_its_tasks_are_blocked(order: tuple[str, ...
 
 @pytest.mark.parametrize("code", ["ERROR002", "TASK001"])
 def test_a_chain_whose_root_the_breaker_blocks(code: str) -> None:
-    # "3+ tasks in a dependency chain are all `blocked`", whoever has blocked the last one of them
+    # "3+ tasks in a dependency chain are all `blocked`", also if the breaker has blocked the last one of them
     errors = [{"node": "Backend", "task_id": "T0", "errors": [{"message": f"{n}", "class": "E"}]} for n in "abc"]
     board = [created("T0"), created("T1", depends_on=["T0"]), created("T2", depends_on=["T1"])]
     board += [*moves("T1", "READY", "BLOCKED"), *moves("T2", "READY", "BLOCKED"), *moves("T0", *PATH[:3])]

@@ -325,7 +325,7 @@ async def test_an_instance_has_its_name_no_longer_than_its_call(way: Callable[..
     broken.client.fails = 1
     with pytest.raises(ConnectionError):
         await way(broken)
-    calling([], breaker).run("Fix it.", stream=True)  # nobody reads it
+    calling([], breaker).run("Fix it.", stream=True)  # no one reads it
     assert await asyncio.gather(*(way(calling(["ls"], breaker)) for _ in range(2))) == ["Done."] * 2
     assert await way(calling([], breaker)) == "Done."
     assert sorted(turn["node"] for turn in fed) == ["coder"] * 3 + ["coder/2"] * 2

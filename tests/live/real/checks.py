@@ -263,7 +263,7 @@ def compacted(stage: Stage, cli: RealCli) -> Seen:
 
 
 def untrusted(stage: Stage, cli: RealCli) -> Seen:
-    """Run a CLI that nobody has told to trust our hooks: it does not run them, and `protect run` says so."""
+    """Run a CLI that was not told to trust our hooks: it does not run them, and `protect run` says so."""
     place = f"{cli.name}-untrusted"
     with stage.world(place) as here:
         address = stage.address(place, Play("loops", here.work, calls_max=OBSERVED_CALLS))
@@ -323,7 +323,7 @@ ONLY_FOR: Final[Mapping[str, Sequence[str]]] = {
 
 
 def _missed(here: World, cli: RealCli) -> int:
-    """Return how many calls are not in the log. Raises `Failure` if nobody has noted that."""
+    """Return how many calls are not in the log. Raises `Failure` if that was not noted."""
     known = [one for session in here.sessions(cli) for one in _turns(here, session["session_id"]) if one.get("calls")]
     missed = here.ran(cli) - len(known)
     if missed and not here.faults():
