@@ -1,19 +1,32 @@
-"""What a hook starts: `streamproc up` for a folder, without the command line's libraries and without OpenSSL, which
-together take a fifth of its memory: it serves a unix socket."""
+"""What a hook starts: `streamproc up` for a folder, without the command line's libraries and, unless something is sent
+elsewhere, without OpenSSL, which together take a fifth of its memory: it serves a unix socket.
+
+Projects choose the environment of a CLI and so of its hooks. Where turns and notifications are sent is read from the
+file `settings.env` in the folder alone.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
+from typing import Final
 
-sys.modules["ssl"] = None  # type: ignore[assignment]  # asyncio and aiohttp do without, as in a Python built without it
+from streamproc.live.places import LivePlaces
+
+PLACES: Final = LivePlaces(Path(sys.argv[1]))
+OWN: Final = ("STREAMPROC_CORE", "STREAMPROC_HOME", "STREAMPROC_POLICY")
+
+for name in [name for name in os.environ if name.startswith("STREAMPROC_") and name not in OWN]:
+    del os.environ[name]
+if not PLACES.settings.exists():
+    # asyncio, aiohttp and hashlib do without, as in a Python that was built without it.
+    sys.modules["ssl"] = sys.modules["_hashlib"] = None  # type: ignore[assignment]
 
 import asyncio  # noqa: E402
-import os  # noqa: E402
-from pathlib import Path  # noqa: E402
-from typing import Final  # noqa: E402
 
-from streamproc.live.places import LivePlaces  # noqa: E402
-from streamproc.live.process import LiveOptions, serve  # noqa: E402
+from streamproc.errors import StreamprocError  # noqa: E402
+from streamproc.live.process import LiveOptions, serve, settings_of  # noqa: E402
 from streamproc.model.log_lines import log_to_stderr  # noqa: E402
 from streamproc.policy import load_policy  # noqa: E402
 
@@ -21,7 +34,11 @@ IDLE_S: Final = 3_600.0  # it ends when no session was open for an hour
 
 if __name__ == "__main__":
     log_to_stderr("info", "text")
-    asyncio.run(serve(
-        LivePlaces(Path(sys.argv[1])), load_policy(os.environ.get("STREAMPROC_POLICY") or "standard"),
-        LiveOptions(idle_s=IDLE_S), print,
-    ))  # fmt: skip
+    try:
+        settings = settings_of(PLACES, os.environ)
+        policy = settings.policy if settings is not None else os.environ.get("STREAMPROC_POLICY")
+        asyncio.run(
+            serve(PLACES, load_policy(policy or "standard"), LiveOptions(idle_s=IDLE_S), print, settings)
+        )  # fmt: skip
+    except StreamprocError as error:  # for instance because two hooks have started one
+        sys.exit(f"streamproc: {error}")
