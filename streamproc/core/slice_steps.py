@@ -140,9 +140,10 @@ class SliceSteps:
         while self.run < len(self.keys):
             key: Any = self.keys[self.run]
             places = self.places[key]
-            place: i64 = self._step_run(key, places, active, dirty, charges, watched)
-            if place != ALL_DONE:
-                return place
+            if self.at < len(places):  # else there was something to say about its last record
+                place: i64 = self._step_run(key, places, active, dirty, charges, watched)
+                if place != ALL_DONE:
+                    return place
             self.run += 1
             self.at = 0
         return ALL_DONE

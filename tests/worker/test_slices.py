@@ -6,13 +6,19 @@ import random
 
 import pytest
 
-from tests.worker.slices import difference, effects, made_slice, sizes
+from tests.worker.slices import difference, difference_without_room, effects, made_slice, sizes
 
 
 @pytest.mark.parametrize("seed", range(150))
 def test_a_slice_has_the_effects_of_its_records_one_by_one(seed: int) -> None:
     rng = random.Random(seed)
     assert not difference(made_slice(rng), sizes(rng))
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_a_slice_of_more_runs_than_there_is_room_for_has_the_same_effects(seed: int) -> None:
+    rng = random.Random(seed)
+    assert not difference_without_room(made_slice(rng), [rng.randrange(1, 12) for _ in range(6)])
 
 
 def test_the_slices_above_contain_what_they_are_about() -> None:
