@@ -10,6 +10,7 @@ from streamproc.core.decision import Decision
 from streamproc.core.provider_calls import CallCollector, run_tag
 from streamproc.core.providers import (
     ASK,
+    BREAKER_VERSION,
     CLOSED,
     OPEN,
     Breaker,
@@ -21,7 +22,6 @@ from streamproc.core.providers import (
 )
 from streamproc.model.control_types import PROVIDER_STATE
 from streamproc.model.log_time import rfc3339
-from streamproc.model.newest import Newest
 from streamproc.model.provider_state import PREFIX, ProviderState
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ class LocalProviders:
 
     def __init__(self, rules: ProviderRules, policy: PolicyRef) -> None:
         self._rules, self._policy = rules, policy
-        self.known: Newest[str, Breaker] = Newest(PROVIDERS_MAX)
-        """By key, ``provider:NAME``."""
+        self.known: dict[str, Breaker] = {}
+        """By key, ``provider:NAME``; the one that was called longest ago is the first."""
         self.changed: set[str] = set()
         """Breakers that were stepped, for a caller that stores them and clears this."""
         self._calls = CallCollector()
@@ -81,17 +81,16 @@ class LocalProviders:
         found: list[Decision] = []
         while due := [(due, key) for key, due in self._due.items() if due <= at_ms]:
             due_at, key = min(due)
-            found += self.book(CallStatement(1, key, 0, [], due_at))
+            found += self.book(CallStatement(BREAKER_VERSION, key, 0, [], due_at))
         return found
 
     def book(self, statement: CallStatement) -> list[Decision]:
         """Book calls, and return the control events."""
         key = statement.account
-        breaker = self.known.get(key) or Breaker()
-        self.known[key] = breaker
-        self.changed.add(key)
+        breaker = self.known.pop(key, None) or Breaker()
         states = step_provider(breaker, self._rules, statement)
-        self._note_due(key)
+        self.changed.add(key)
+        self._keep(key, breaker)
         return [provider_event(state, self._policy) for state in states]
 
     def restore(self, breakers: Mapping[str, Breaker]) -> None:
@@ -100,21 +99,25 @@ class LocalProviders:
         self.changed.clear()
         self._due.clear()
         for key, breaker in breakers.items():
-            self.known[key] = breaker
             self._steps = max(self._steps, *breaker.applied.values(), 0)
-            self._note_due(key)
+            self._keep(key, breaker)
 
     def is_due(self, at_ms: int) -> bool:
         """Return whether time has come for a breaker."""
         return any(due <= at_ms for due in self._due.values())
 
-    def _note_due(self, key: str) -> None:
-        """Note when a breaker changes without a call."""
-        breaker = self.known.get(key)
-        if breaker is not None and (due := due_ms(breaker, self._rules)):
+    def _keep(self, key: str, breaker: Breaker) -> None:
+        """Keep a breaker as the newest one, and note when it changes without a call."""
+        self.known[key] = breaker
+        if due := due_ms(breaker, self._rules):
             self._due[key] = due
         else:
             self._due.pop(key, None)
+        if len(self.known) > PROVIDERS_MAX:
+            oldest = next(iter(self.known))
+            del self.known[oldest]
+            self._due.pop(oldest, None)
+            self.changed.discard(oldest)
 
     def ask(self, name: str, run_id: str, at_ms: int, permit: str) -> tuple[ProviderState | None, list[Decision]]:
         """Return what holds back a caller at this time (None: it may go), and the control events until then.
@@ -130,7 +133,7 @@ class LocalProviders:
             return self.state(name), found
         self._steps += 1
         entry = CallEntry(self._steps, self._steps, at_ms, ASK, run=run_tag(run_id), ask=permit)
-        found += self.book(CallStatement(1, key, 0, [entry]))
+        found += self.book(CallStatement(BREAKER_VERSION, key, 0, [entry]))
         breaker.asks.clear()
         return None if permit in breaker.permits else self.state(name), found
 

@@ -6,8 +6,10 @@ import random
 from collections.abc import Iterable
 
 import msgspec
+import pytest
 from hypothesis import given, settings, strategies as st
 
+from streamproc.core import local_providers
 from streamproc.core.providers import (
     ASK,
     ASK_KEEP_MS,
@@ -26,6 +28,8 @@ from streamproc.core.providers import (
     write_calls,
 )
 from streamproc.model.provider_state import ProviderState
+from streamproc.model.wire import FAILED_RETRYABLE, ModelCalled
+from streamproc.policy import load_policy
 
 NOW = 1_800_000_000_000
 RULES = ProviderRules(
@@ -297,6 +301,21 @@ def test_how_the_calls_of_partitions_are_divided_changes_nothing(
         entries = entries[size:]
     assert dump_breaker(one.breaker) == dump_breaker(other.breaker)
     assert [state.version for state in one.seen] == [state.version for state in other.seen]
+
+
+def test_the_breakers_of_a_process_stay_bounded_whatever_the_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_providers, "PROVIDERS_MAX", 3)
+    providers, found = local_providers.LocalProviders(RULES, load_policy().ref), set[str]()
+    for number in range(10):
+        for run in range(8):
+            called = ModelCalled(w=1, run_id=f"r{run}", model=f"m{number}", outcome=FAILED_RETRYABLE, status=429)
+            found |= {one.provider.state for one in providers.step(called, NOW + number) if one.provider}
+    assert found == {"open"}
+    assert [state.provider for state in providers.states()] == ["m7", "m8", "m9"]
+    assert providers.changed == set(providers.known)
+    assert providers.pass_time(NOW + 10_006) == []  # what is gone is not due
+    assert set(providers.known) == {"provider:m7", "provider:m8", "provider:m9"}
+    assert len(providers.pass_time(NOW + 90_000)) == 6
 
 
 def test_the_state_stays_bounded_whatever_comes() -> None:
