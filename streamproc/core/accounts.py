@@ -11,7 +11,8 @@ days in hops of a day. Amounts are integers: tokens and micro-USD.
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from collections.abc import Callable
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 import xxhash
@@ -21,6 +22,7 @@ from streamproc.core.signals.spend import SPEND_MAX
 from streamproc.core.tree_step import step_tree
 from streamproc.model.wire import WIRE_VERSION, BudgetReached
 
+T = TypeVar("T")
 ACCOUNT_VERSION: Final = 1
 # Active runs of an account that are notified at once; any other is notified when it next spends.
 RUNS_MAX: Final = 128
@@ -326,23 +328,23 @@ def _event_id(event: BudgetReached) -> str:
     return xxhash.xxh3_128_hexdigest(text.encode("utf-8", "surrogatepass"))
 
 
-_account_encoder = msgspec.msgpack.Encoder()
-_account_decoder = msgspec.msgpack.Decoder(Account)
-_statement_encoder = msgspec.json.Encoder()
-_statement_decoder = msgspec.json.Decoder(Statement)
+dump_account: Final = msgspec.msgpack.Encoder().encode
+write_statement: Final = msgspec.json.Encoder().encode
+_load_account: Final = msgspec.msgpack.Decoder(Account).decode
+_read_statement: Final = msgspec.json.Decoder(Statement).decode
 
 
-def dump_account(account: Account) -> bytes:
-    """Return the account as MessagePack."""
-    return _account_encoder.encode(account)
+def decoded(decode: Callable[[bytes], T], raw: bytes) -> T:
+    """Return what msgspec decodes. Raises `msgspec.DecodeError` also where msgspec lets Python's own errors through."""
+    try:
+        return decode(raw)
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise msgspec.DecodeError(str(error)) from None
 
 
 def load_account(raw: bytes) -> Account:
     """Read a stored account. Raises `msgspec.DecodeError` for anything that `dump_account` did not write."""
-    try:
-        return _account_decoder.decode(raw)
-    except (UnicodeDecodeError, RecursionError) as error:  # msgspec lets Python's own errors through
-        raise msgspec.DecodeError(str(error)) from None
+    return decoded(_load_account, raw)
 
 
 def tree_name(session: str, proof: int) -> str:
@@ -356,17 +358,9 @@ def session_of(account: str) -> str:
     return account.partition("/")[2] if account.startswith(f"{TREE}:") else account.partition(":")[2]
 
 
-def write_statement(statement: Statement) -> bytes:
-    """Return the statement as one line of JSON."""
-    return _statement_encoder.encode(statement)
-
-
 def read_statement(raw: bytes) -> Statement:
     """Read a statement from the spend topic. Raises `msgspec.DecodeError` for anything else."""
-    try:
-        statement = _statement_decoder.decode(raw)
-    except (UnicodeDecodeError, RecursionError) as error:
-        raise msgspec.DecodeError(str(error)) from None
+    statement = decoded(_read_statement, raw)
     kind = statement.account.partition(":")[0]
     if kind not in _WINDOWS_OF:
         raise msgspec.ValidationError(f"account: {statement.account[:80]!r} is no {', '.join(_WINDOWS_OF)}")

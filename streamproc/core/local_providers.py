@@ -132,7 +132,7 @@ class LocalProviders:
         if breaker.state == OPEN or len(breaker.permits) >= self._rules.probes:
             return self.state(name), found
         self._steps += 1
-        entry = CallEntry(self._steps, self._steps, at_ms, ASK, run=run_tag(run_id), ask=permit)
+        entry = CallEntry(self._steps, at_ms, ASK, run=run_tag(run_id), ask=permit)
         found += self.book(CallStatement(BREAKER_VERSION, key, 0, [entry]))
         breaker.asks.clear()
         return None if permit in breaker.permits else self.state(name), found

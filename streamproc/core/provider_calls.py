@@ -10,14 +10,7 @@ from typing import Any, Final
 
 from xxhash import xxh3_64_intdigest
 
-from streamproc.core.providers import (
-    ASK,
-    BREAKER_VERSION,
-    OK,
-    UNAVAILABLE,
-    CallEntry,
-    CallStatement,
-)
+from streamproc.core.providers import ASK, BREAKER_VERSION, OK, UNAVAILABLE, CallEntry, CallStatement
 from streamproc.model.provider_state import NAME_MAX, PREFIX, provider_name
 from streamproc.model.wire import FAILED_RETRYABLE, Event, ModelCalled, Turn
 
@@ -67,11 +60,11 @@ class CallCollector:
 def _of_turn(turn: Any, at_ms: int, offset: int) -> CallEntry | None:
     duration_ms = min(turn.usage.duration_ms, DURATION_MS_MAX) if turn.usage is not None else 0
     if turn.output is not None or turn.structured is not None or turn.calls:
-        return CallEntry(offset, offset, at_ms, OK, duration_ms=duration_ms)
+        return CallEntry(offset, at_ms, OK, duration_ms=duration_ms)
     if turn.errors is None or not turn.errors.retryable:
         return None
     why = turn.errors.error_class
-    return CallEntry(offset, offset, at_ms, UNAVAILABLE, 1, run_tag(turn.run_id), duration_ms=duration_ms, why=why)
+    return CallEntry(offset, at_ms, UNAVAILABLE, 1, run_tag(turn.run_id), duration_ms=duration_ms, why=why)
 
 
 def _of_call(call: Any, at_ms: int, offset: int) -> CallEntry | None:
@@ -79,18 +72,8 @@ def _of_call(call: Any, at_ms: int, offset: int) -> CallEntry | None:
         return None
     outcome = ASK if call.waits else UNAVAILABLE if call.outcome == FAILED_RETRYABLE else OK
     why = str(call.status or call.error_class or "") if outcome == UNAVAILABLE else ""
-    return CallEntry(
-        offset,
-        offset,
-        at_ms,
-        outcome,
-        1,
-        run_tag(call.run_id),
-        min(call.retry_after_ms, DURATION_MS_MAX),
-        min(call.duration_ms, DURATION_MS_MAX),
-        call.permit,
-        why,
-    )
+    times_ms = min(call.retry_after_ms, DURATION_MS_MAX), min(call.duration_ms, DURATION_MS_MAX)
+    return CallEntry(offset, at_ms, outcome, 1, run_tag(call.run_id), *times_ms, call.permit, why)
 
 
 def run_tag(run_id: str) -> int:

@@ -22,7 +22,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from streamproc.core.accounts import AMOUNT_MAX, SOURCES_MAX, Whole
+from streamproc.core.accounts import AMOUNT_MAX, SOURCES_MAX, Whole, decoded
 from streamproc.model.provider_state import ProviderState, StateName
 
 BREAKER_VERSION: Final = 1
@@ -76,7 +76,6 @@ class ProviderRules(msgspec.Struct, frozen=True, kw_only=True):
 class CallEntry(msgspec.Struct, array_like=True):
     """Calls of a run (or, if all were answered, of several) with one outcome, from one partition, in log order."""
 
-    first: Whole  # offset of the first event
     last: Whole  # offset of the last event
     at_ms: Moment
     outcome: Annotated[int, msgspec.Meta(ge=OK, le=ASK)]
@@ -174,7 +173,9 @@ def step_provider(breaker: Breaker, rules: ProviderRules, statement: CallStateme
     for entry in statement.entries:
         if entry.last <= last:
             continue
-        entry.count = min(entry.count, entry.last - last)  # of several, some may be booked
+        count = min(entry.count, entry.last - last)  # of several, some may be booked
+        if count < entry.count:
+            entry.count, entry.duration_ms = count, entry.duration_ms * count // entry.count
         last = entry.last
         found += (state_of(breaker, rules, name) for _ in _apply(breaker, rules, entry))
     if statement.tick_ms:
@@ -371,30 +372,17 @@ def _reason(breaker: Breaker, window: _Window, rules: ProviderRules) -> str:
     return "calls are answered" if breaker.retries_left else f"{failed}: the fleet's budget of retries is used up"
 
 
-_encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(CallStatement)
-_breaker_decoder = msgspec.msgpack.Decoder(Breaker)
-
-
-def write_calls(statement: CallStatement) -> bytes:
-    """Return the statement as one line of JSON."""
-    return _encoder.encode(statement)
+write_calls: Final = msgspec.json.Encoder().encode
+dump_breaker: Final = msgspec.msgpack.Encoder().encode
+_read_calls: Final = msgspec.json.Decoder(CallStatement).decode
+_load_breaker: Final = msgspec.msgpack.Decoder(Breaker).decode
 
 
 def read_calls(raw: bytes) -> CallStatement:
     """Read a statement of calls from the spend topic. Raises `msgspec.DecodeError` for anything else."""
-    try:
-        return _decoder.decode(raw)
-    except (UnicodeDecodeError, RecursionError) as error:  # msgspec lets Python's own errors through
-        raise msgspec.DecodeError(str(error)) from None
-
-
-dump_breaker: Final = msgspec.msgpack.Encoder().encode
+    return decoded(_read_calls, raw)
 
 
 def load_breaker(raw: bytes) -> Breaker:
     """Read a stored breaker. Raises `msgspec.DecodeError` for anything that was not written for one."""
-    try:
-        return _breaker_decoder.decode(raw)
-    except (UnicodeDecodeError, RecursionError) as error:
-        raise msgspec.DecodeError(str(error)) from None
+    return decoded(_load_breaker, raw)

@@ -56,7 +56,7 @@ class Fleet:
 
     def book(self, outcome: int, run: int, ask: str = "") -> None:
         self._offset += 1
-        entry = CallEntry(self._offset, self._offset, self.now_ms, outcome, 1, run, 0, 0, ask)
+        entry = CallEntry(self._offset, self.now_ms, outcome, 1, run, 0, 0, ask)
         self._step(CallStatement(1, f"provider:{NAME}", 0, [entry]))
 
     def tick(self) -> None:

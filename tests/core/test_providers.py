@@ -47,9 +47,7 @@ class Calls:
 
     def __call__(self, outcome: int, run: int = 1, at_s: float = 0, ask: str = "", retry_after_s: int = 0) -> str:
         self.offset += 1
-        entry = CallEntry(
-            self.offset, self.offset, NOW + int(at_s * 1000), outcome, 1, run, retry_after_s * 1000, 0, ask, "429"
-        )
+        entry = CallEntry(self.offset, NOW + int(at_s * 1000), outcome, 1, run, retry_after_s * 1000, 0, ask, "429")
         return self.book([entry])
 
     def book(self, entries: list[CallEntry], source: int = 0, tick_ms: int = 0) -> str:
@@ -227,7 +225,7 @@ def play(rules: ProviderRules, steps: Iterable[tuple[int, int, int, int, int, bo
         elif permitted:
             ask = next((one for one in calls.breaker.permits if one not in calls.breaker.failed), "")
         offset = offsets[source] = offsets.get(source, 0) + 1
-        entry = CallEntry(offset, offset, NOW + now_ms, outcome, 1, run, retry_after_s * 1000, 0, ask, "503")
+        entry = CallEntry(offset, NOW + now_ms, outcome, 1, run, retry_after_s * 1000, 0, ask, "503")
         before = calls.breaker.state
         state = calls.book([entry], source)
         again = dump_breaker(calls.breaker)
@@ -269,7 +267,7 @@ def test_what_never_happens(
     while calls.breaker.state == "open":
         calls.tick()
     end_ms = max(NOW + now_ms, calls.breaker.since_ms)
-    assert calls.book([CallEntry(0, 0, end_ms, OK)], source=9) == "closed"
+    assert calls.book([CallEntry(0, end_ms, OK)], source=9) == "closed"
 
 
 @settings(max_examples=100, deadline=None)
@@ -287,7 +285,7 @@ def test_how_the_calls_of_partitions_are_divided_changes_nothing(
     steps: list[tuple[int, int, int, int, int, bool]], chance: random.Random
 ) -> None:
     entries = [
-        CallEntry(offset, offset, NOW + 10 * offset, outcome, 1, run, retry_after_s * 1000, 0, str(offset), "503")
+        CallEntry(offset, NOW + 10 * offset, outcome, 1, run, retry_after_s * 1000, 0, str(offset), "503")
         for offset, (outcome, run, _, _, retry_after_s, _) in enumerate(steps)
     ]
     one, other = Calls(), Calls()
@@ -301,6 +299,13 @@ def test_how_the_calls_of_partitions_are_divided_changes_nothing(
         entries = entries[size:]
     assert dump_breaker(one.breaker) == dump_breaker(other.breaker)
     assert [state.version for state in one.seen] == [state.version for state in other.seen]
+
+
+def test_of_several_answered_calls_only_those_are_booked_that_were_not() -> None:
+    calls = Calls()
+    calls.book([CallEntry(9, NOW, OK, 10, duration_ms=100)])
+    calls.book([CallEntry(14, NOW, OK, 10, duration_ms=100)])  # of a slice that begins at another place
+    assert [(hop.calls, hop.duration_ms) for hop in calls.breaker.hops] == [(15, 150)]
 
 
 def test_the_breakers_of_a_process_stay_bounded_whatever_the_names(monkeypatch: pytest.MonkeyPatch) -> None:

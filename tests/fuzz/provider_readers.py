@@ -35,7 +35,7 @@ RULES: Final = ProviderRules(calls_min=3, runs_min=2)
 def _statements() -> list[bytes]:
     outcomes = (OK, UNAVAILABLE, UNAVAILABLE, UNAVAILABLE, ASK, OK)
     entries = [
-        CallEntry(n, n, START_MS + n * 5_000, outcome, 1, n % 4, 1_000, 20, f"ask{n}", "429")
+        CallEntry(n, START_MS + n * 5_000, outcome, 1, n % 4, 1_000, 20, f"ask{n}", "429")
         for n, outcome in enumerate(outcomes * 3)
     ]
     halves = (entries[:9], entries[9:])
