@@ -24,6 +24,7 @@ from streamproc.worker.deadlines import Deadlines
 from streamproc.worker.limits import COMMIT_INTERVAL_S
 from streamproc.worker.partition_pipeline import PartitionPipelines
 from streamproc.worker.partition_store import PartitionStore
+from streamproc.worker.provider_clock import ProviderClock
 from streamproc.worker.runs_table import RunStore
 from streamproc.worker.spend import AccountProcessor, AccountStore
 from streamproc.worker.turn_processor import TurnProcessor
@@ -296,8 +297,8 @@ class WorkerRun:
         self.publisher = SimPublisher(cluster, self.process, SETTINGS, CHANGELOGS, partitions)
         home = home_of(SETTINGS, count)
         limits: dict[str, Any] = {"dead_letter_bytes": 8192, "version": "1"}
-        self.processor = TurnProcessor(engine, TURNS, event_bytes_max=4096, home=home, **limits)
-        self.accounts = AccountProcessor(SPEND, **limits)
+        self.processor = TurnProcessor(engine, TURNS, event_bytes_max=4096, home=home, calls=True, **limits)
+        self.accounts = AccountProcessor(SPEND, policy=rules, **limits)
         self.store: RunStore = _store(RunStore, RUNS_LOG)
         self.account_store: AccountStore = _store(AccountStore, ACCOUNTS_LOG)
         self.store.run_limits.now_ms = self.account_store.now_ms = lambda: int(cluster.loop.now_s * 1000)
@@ -324,6 +325,9 @@ class WorkerRun:
         self.fetching = Fetching(cluster, group, self.member, fetch_most)
         self.consumer = self.app.consumer = SimConsumer(self.app, transport, self.fetching)
         self.deadlines = Deadlines(self.app, TURNS, engine, self.store, self.pipelines, self.publisher, home)
+        self.provider_clock = ProviderClock(
+            self.app, rules.providers, self.account_store, self.account_pipelines, cluster.now_ms
+        )
         self._turns, self._count = TURNS, count
 
     # As in `worker.composition.Worker`.
@@ -358,6 +362,8 @@ class WorkerRun:
     async def _commits(self) -> None:
         while True:
             await asyncio.sleep(COMMIT_INTERVAL_S)
+            if not (self.app.rebalancing or self.app.in_recovery):
+                self.provider_clock.look()
             await self.consumer.commit()
 
     async def _membership(self) -> None:

@@ -16,7 +16,7 @@ from streamproc.worker.consumer import BatchConsumer
 from streamproc.worker.crash_marks import PartitionMarks
 from streamproc.worker.partition_pipeline import PartitionPipeline, PartitionPipelines
 from streamproc.worker.partition_store import PartitionStore
-from streamproc.worker.spend import AccountPartition
+from streamproc.worker.spend import AccountPartition, AccountProcessor
 from streamproc.worker.tables import Runs
 from streamproc.worker.turn_processor import TurnProcessor
 from tests.simulation.plan import KINDS
@@ -100,6 +100,16 @@ MUTANTS: Final = {
     "a run that is known elsewhere is at home there, too": _mutant(
         TurnProcessor, "_load", "if not self._home.holds(key, runs.partition):",
         "if key not in runs and not self._home.holds(key, runs.partition) and type(event) is not RunStarted:", "kill"
+    ),
+    "calls of models vanish": _mutant(
+        TurnProcessor, "accept", "outgoing += call_records(self._calls.take(runs.partition))",
+        "self._calls.take(runs.partition)", "kill"
+    ),
+    "a breaker forgets what it has booked": _mutant(
+        AccountProcessor, "_book_calls", "breaker.offset = max(breaker.offset, record.offset)", "pass", "kill"
+    ),
+    "the last state of a provider is not published": _mutant(
+        AccountProcessor, "_book_calls", "in states if self._policy", "in states[:-1] if self._policy", "kill"
     ),
     "partitions that moved away stay": _mutant(PartitionStore, "on_rebalance", "self.leave(partition)", "pass"),
 }  # fmt: skip

@@ -10,9 +10,10 @@ import msgspec
 
 from streamproc.client.halt_records import read_status_news
 from streamproc.client.halts import Halts
-from streamproc.core.accounts import Account, BudgetReached, dump_account, load_account, read_statement, step_account
+from streamproc.core.accounts import Account, BudgetReached, read_statement, step_account
 from streamproc.core.charges import Charge, statements
 from streamproc.core.decision import set_place
+from streamproc.core.providers import Breaker
 from streamproc.errors import InvalidEvent
 from streamproc.fingerprint import read_event
 from streamproc.model.wire import ModelCalled
@@ -20,10 +21,11 @@ from streamproc.worker.codec import decode_run, encode_run, state_bytes
 from streamproc.worker.limits import CRASHES_IN_HAND_MAX
 from streamproc.worker.publishing import POISON
 from streamproc.worker.run_limits import RunLimits
-from streamproc.worker.spend import AccountPartition
+from streamproc.worker.spend import AccountPartition, _dump, _load
 from streamproc.worker.strays import FEW
 from streamproc.worker.tables import Runs
 from tests.feeding import Feed
+from tests.simulation.calls import Booked, Call, call_of, call_violations, is_call
 from tests.simulation.cluster import Cluster, Record
 from tests.simulation.machine import (
     ACCOUNTS_LOG,
@@ -55,6 +57,7 @@ class Truth:
     applied: dict[bytes, list[int]] = field(default_factory=dict)
     refused: list[int] = field(default_factory=list)
     charges: list[Charge] = field(default_factory=list)
+    calls: dict[Call, int] = field(default_factory=dict)
     entries: dict[tuple[str, int, int], tuple[int, int]] = field(default_factory=dict)
 
 
@@ -64,6 +67,7 @@ def truth_of(log: list[Record], partition: int, partitions: int) -> Truth:
     for record in log:
         event = _read(record)
         if isinstance(event, ModelCalled):
+            truth.calls |= call_of(event, record)
             continue  # it is booked for its provider, and is no event of a run's state
         astray = record.partition != at_home(record.key or b"", partitions)
         if event is None or astray or event.node in (CURSED, DEADLY):
@@ -82,6 +86,8 @@ def truth_of(log: list[Record], partition: int, partitions: int) -> Truth:
         truth.charges += outcome.charges
         if outcome.refused is not None:
             truth.refused.append(record.offset)
+        else:
+            truth.calls |= call_of(event, record)
         for decision in outcome.decisions:
             set_place(decision, record.topic, record.partition, record.offset)
             truth.decisions[decision.id] = msgspec.json.encode(decision)
@@ -114,12 +120,14 @@ def violations(cluster: Cluster, worker_runs: list[WorkerRun]) -> list[str]:
         return unlucky
     truths = {n: truth_of(cluster.log(TURNS, n), n, cluster.partitions) for n in range(cluster.partitions)}
     accounts, reached = _accounts(cluster)
+    booked = _booked(cluster)
     found: list[str] = []
     for check in (
-        _controls(cluster, truths), _dead_letters(cluster, truths), _states(cluster, truths, worker_runs),
+        _controls(cluster, truths, booked), _dead_letters(cluster, truths), _states(cluster, truths, worker_runs),
         _beliefs(cluster, truths), () if cluster.late_records else _statuses(cluster, truths),
         _spend(cluster, truths), _reached(cluster, reached),
-        _account_states(cluster, accounts, worker_runs), _commits(cluster, truths), _spend_commits(cluster),
+        _account_states(cluster, accounts, booked, worker_runs), _calls(truths, booked), _commits(cluster, truths),
+        _spend_commits(cluster),
     ):  # fmt: skip
         several = list(check)
         found += several[:SHOWN] + ([f"… and {len(several) - SHOWN} more"] if len(several) > SHOWN else [])
@@ -153,8 +161,10 @@ def _is_deadly(cluster: Cluster, place: tuple[str, int], offset: int) -> bool:
     return event is not None and event.node == DEADLY
 
 
-def _controls(cluster: Cluster, truths: dict[int, Truth]) -> Iterator[str]:
+def _controls(cluster: Cluster, truths: dict[int, Truth], booked: dict[int, Booked]) -> Iterator[str]:
     expected = {i: raw for truth in truths.values() for i, raw in truth.decisions.items()}
+    states = {i: raw for one in booked.values() for i, raw in one.states.items()}
+    expected |= states
     seen: set[str] = set()
     for partition, truth in truths.items():
         for record in cluster.log(CONTROL, partition):
@@ -165,7 +175,7 @@ def _controls(cluster: Cluster, truths: dict[int, Truth]) -> Iterator[str]:
             seen.add(decided)
             if decided not in expected:
                 yield f"control [{partition}]@{record.offset} was never decided: {record.value!r}"
-            elif expected[decided] != record.value or decided not in truth.decisions:
+            elif expected[decided] != record.value or decided not in (states if is_call(record) else truth.decisions):
                 yield f"control [{partition}]@{record.offset} differs: {record.value!r}, not {expected[decided]!r}"
     yield from (f"control is missing: {expected[i]!r}" for i in expected.keys() - seen)
 
@@ -265,6 +275,8 @@ def _accounts(cluster: Cluster) -> tuple[dict[int, dict[bytes, Account]], set[tu
     for partition in range(cluster.partitions):
         books[partition] = {}
         for record in cluster.log(SPEND, partition):
+            if is_call(record):
+                continue
             account = books[partition].setdefault(record.key or b"", Account())
             events = step_account(account, read_statement(record.value or b""))
             account.offset = max(account.offset, record.offset)
@@ -279,6 +291,8 @@ def _spend(cluster: Cluster, truths: dict[int, Truth]) -> Iterator[str]:
     last: dict[tuple[str, int], int] = {}
     for partition in range(cluster.partitions):
         for record in cluster.log(SPEND, partition):
+            if is_call(record):
+                continue
             statement = read_statement(record.value or b"")
             account, source = statement.account, statement.source
             for entry in statement.entries:
@@ -293,10 +307,29 @@ def _spend(cluster: Cluster, truths: dict[int, Truth]) -> Iterator[str]:
             yield f"charge {place} is {found.get(place)}, not {expected.get(place)}"
 
 
+def _booked(cluster: Cluster) -> dict[int, Booked]:
+    """Book the calls of models once, by partition of the spend topic."""
+    books = {partition: Booked() for partition in range(cluster.partitions)}
+    for partition, book in books.items():
+        for record in filter(is_call, cluster.log(SPEND, partition)):
+            book.book(record)
+    return books
+
+
+def _calls(truths: dict[int, Truth], booked: dict[int, Booked]) -> Iterator[str]:
+    expected = {call: outcome for truth in truths.values() for call, outcome in truth.calls.items()}
+    for book in booked.values():
+        own = {call: outcome for call, outcome in expected.items() if call.account in book.providers.known}
+        yield from call_violations(own, book)
+        expected = {call: outcome for call, outcome in expected.items() if call not in own}
+    yield from (f"{call} was not sent on" for call in expected)
+
+
 def _account_states(
-    cluster: Cluster, books: dict[int, dict[bytes, Account]], worker_runs: list[WorkerRun]
+    cluster: Cluster, books: dict[int, dict[bytes, Account]], booked: dict[int, Booked], worker_runs: list[WorkerRun]
 ) -> Iterator[str]:
-    for partition, accounts in books.items():
+    for partition, plain in books.items():
+        accounts: dict[bytes, Account | Breaker] = {**plain, **booked[partition].breakers}
         places = [(f"changelog [{partition}]", _restored_accounts(cluster, partition))]
         places += [
             (f"memory of {worker_run.process.name} [{partition}]", worker_run.account_store.partition_of(partition))
@@ -307,7 +340,7 @@ def _account_states(
             if set(found._stored) != set(accounts):
                 yield f"{where} has accounts {sorted(found._stored)}, not {sorted(accounts)}"
             for key, account in accounts.items():
-                if dump_account(mine := found.load(key)) != dump_account(account):
+                if _dump(mine := found.load(key)) != _dump(account):
                     yield f"{where} remembers account {key!r} as {mine}, not {account}"
 
 
@@ -381,7 +414,7 @@ def _spend_commits(cluster: Cluster) -> Iterator[str]:
             continue
         booked: dict[bytes, int] = {}
         for record in cluster.log(ACCOUNTS_LOG, place[1])[: ends.get((ACCOUNTS_LOG, place[1]), 0)]:
-            known = load_account(record.value or b"").offset
+            known = _load(record.key or b"", record.value or b"").offset
             booked[record.key or b""] = max(known, booked.get(record.key or b"", -1))
         for record in cluster.log(*place)[:offset]:
             if booked.get(record.key or b"", -1) < record.offset:

@@ -16,6 +16,7 @@ from streamproc.model import wire
 from streamproc.policy import Policy, load_policy
 from streamproc.policy.files import Layer
 from tests.laws.traces import BOARD, CLOCKS, ENDINGS, OTHERS, TURNS
+from tests.simulation.calls import REF, RULES, with_calls
 from tests.simulation.machine import CURSED, DEADLY
 
 STEPS: Final = 1_000  # of the loop, in which things go wrong: about as long as publishers write
@@ -114,6 +115,7 @@ class Resolved:
 
     def __init__(self) -> None:
         budgets = {"maxTenantTokensPerDay": 150, "maxUserTokensPerHour": 80}
+        self.ref, self.providers = REF, RULES
         self.rules = cache(Policy([*load_policy().layers, Layer(name="simulation", budgets=budgets)]).rules)
 
 
@@ -138,8 +140,11 @@ def plan(seed: int, kinds: tuple[str, ...] = KINDS) -> Plan:
         store_most=later.choice((1, 2, 1000)),
         tick_s=later.choice((0.7, 3.0, 3.0)),
         ends_early=later.choice((0.0, 0.2, 1.0)),
-        inputs=_with_strays(
-            random.Random(f"astray {seed}"), _with_deadly(later, tuple(_inputs(rng, partitions))), partitions
+        inputs=with_calls(
+            random.Random(f"calls {seed}"),
+            _with_strays(
+                random.Random(f"astray {seed}"), _with_deadly(later, tuple(_inputs(rng, partitions))), partitions
+            ),
         ),
         faults=tuple(_faults(rng, kinds)),
     )
