@@ -238,7 +238,8 @@ class BaseHaltListener:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-        self.watch.close()
+        self.gate.close()
+        self.watch.close()  # and wakes those who wait
         await self.reports.close()
         await self.gate.reports.close()
         for subscription in tuple(self._subscriptions):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from streamproc.errors import ProviderUnavailable
 from streamproc.model.call_errors import call_fields
 from streamproc.model.newest import Newest
-from streamproc.model.provider_state import provider_name
+from streamproc.model.provider_state import NAME_MAX, provider_name
 from streamproc.model.time_range import wall_ms
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ UNHEARD_S: Final = 10.0  # after which a state that is over counts no longer: fi
 ASK_AGAIN_S: Final = 20.0  # before a worker thinks that this caller is gone (`core.providers.ASK_KEEP_MS`)
 CLOSE_S: Final = 1.0  # for reports that are under way
 LOG_AGE_MS_MAX: Final = 30_000  # of a heartbeat that says anything about now
+BACK: Final = "callers that waited come back one after the other"
 
 
 class _Heard(NamedTuple):
@@ -50,6 +51,8 @@ class ProviderStates:
         self._heard: Newest[str, _Heard] = Newest(PROVIDERS_MAX)
         self._used: Newest[str, None] = Newest(PERMITS_MAX)
         self._lock = threading.Lock()
+        self.closed = False
+        """Whether nothing is heard any more."""
 
     def apply(self, states: Iterable[ProviderState], at_ms: int | None = None) -> bool:
         """Apply what was heard now, of this log time (None: of the change). Return whether something is new."""
@@ -68,7 +71,7 @@ class ProviderStates:
     def get(self, name: str) -> ProviderState | None:
         """Return the state of a provider and model; None if nothing holds its callers back."""
         heard = self._heard.get(name)
-        if heard is None:
+        if heard is None or self.closed:
             return None
         now_s = self._clock()
         return heard.state if now_s < heard.until_s or now_s - heard.heard_s < UNHEARD_S else None
@@ -197,28 +200,22 @@ class ProviderGate:
         """Note that a run has used its permit."""
         self._asks.pop((name, run_id), None)
 
+    def close(self) -> None:
+        """Hold back no caller any more: nothing is heard."""
+        self.states.closed = True
+
     async def enter(
         self, name: str, run_id: str, check: Callable[[], None], *, wait: bool, timeout_s: float | None, retry: bool
     ) -> ProviderPermit:
-        name = provider_name("", name)
         caller = _Caller(self, name, run_id or self.client, timeout_s, retry=retry, waits=wait)
-        check()
-        while caller.why():
-            await self._commands.wait(run_id, check, caller.why)
-            if (pause_s := caller.pause_s()) > 0:
-                await asyncio.sleep(pause_s)
+        await self._commands.wait(run_id, check, caller.why)
         return caller.permit()
 
     def enter_blocking(
         self, name: str, run_id: str, check: Callable[[], None], *, wait: bool, timeout_s: float | None, retry: bool
     ) -> ProviderPermit:
-        name = provider_name("", name)
         caller = _Caller(self, name, run_id or self.client, timeout_s, retry=retry, waits=wait)
-        check()
-        while caller.why():
-            self._commands.wait_blocking(run_id, check, None, caller.why)
-            if (pause_s := caller.pause_s()) > 0:
-                threading.Event().wait(pause_s)
+        self._commands.wait_blocking(run_id, check, None, caller.why)
         return caller.permit()
 
 
@@ -228,27 +225,32 @@ class _Caller:
     def __init__(
         self, gate: ProviderGate, name: str, run_id: str, timeout_s: float | None, *, retry: bool, waits: bool
     ) -> None:
-        self._gate, self._name, self._run_id = gate, name, run_id
+        self._gate, self._name, self._run_id = gate, provider_name("", name)[:NAME_MAX], run_id
         self._retry, self._waits = retry, waits
         self._ask = str(uuid.uuid4()) if waits else ""
         self._until_s = None if timeout_s is None else time.monotonic() + timeout_s
-        self._ask_s = 0.0
-        self._probes = self._spread = self._may_go = False
+        self._ask_s = self._back_s = 0.0
+        self._waited = self._probes = self._may_go = False
 
     def why(self) -> str:
         """Return why it must wait; empty: it may go. Raises `ProviderUnavailable` if it waits no longer."""
         if self._may_go:
             return ""
+        now_s = time.monotonic()
+        if now_s < self._back_s:
+            return BACK
         ask = self._ask or self._gate.ask_of(self._name, self._run_id)
         reason = self._gate.states.why_wait(self._name, ask, retry=self._retry)
         state = self._gate.states.get(self._name)
         if not reason:
-            self._may_go = True
             self._probes = state is not None and ask in state.permits
-            self._ask = ask
+            if self._waited and state is not None and not (self._probes or self._back_s):
+                self._back_s = now_s + random.uniform(0, state.spread_ms / 1000)
+                return BACK
+            self._may_go, self._ask = True, ask
             self._gate.used(self._name, self._run_id)
             return ""
-        now_s = time.monotonic()
+        self._waited = True
         asks = state is not None and (state.state == "half_open" or (state.state == "open" and self._waits))
         if asks and now_s >= self._ask_s:  # one that does not wait may never come back
             self._ask_s = now_s + ASK_AGAIN_S
@@ -258,14 +260,6 @@ class _Caller:
             at = datetime.fromtimestamp(time.time() + left_s, UTC)
             raise ProviderUnavailable(self._name, reason, at, round(left_s, 1), state)
         return reason
-
-    def pause_s(self) -> float:
-        """Return how long to pause after a wait, before it looks again: callers must not come back all at once."""
-        state = self._gate.states.get(self._name)
-        if self._spread or self._probes or state is None:
-            return 0.0
-        self._spread, self._may_go = True, False
-        return random.uniform(0, state.spread_ms / 1000)
 
     def permit(self) -> ProviderPermit:
         """Return the permit of a caller that may go."""

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+
+import pytest
 from hypothesis import given, strategies as st
 
-from streamproc.client.providers import UNHEARD_S, ProviderStates
+from streamproc.client.command_handler import CommandHandler
+from streamproc.client.guard import GuardRegistry
+from streamproc.client.halts import Halts
+from streamproc.client.providers import UNHEARD_S, ProviderGate, ProviderPermit, ProviderStates
 from streamproc.core.providers import (
     ASK,
     OK,
@@ -16,7 +23,10 @@ from streamproc.core.providers import (
     due_ms,
     step_provider,
 )
+from streamproc.errors import Halted
+from streamproc.fleet.signing import command_signer
 from streamproc.model.provider_state import ProviderState
+from streamproc.settings import load_settings
 
 NAME = "p/m"
 START_MS = 1_800_000_000_000
@@ -136,3 +146,44 @@ def test_retries_wait_while_the_fleets_budget_is_used_up() -> None:
     gate.apply([ProviderState(provider=NAME, state="closed", number=1, at_ms=START_MS, retries_left=False)])
     assert gate.why_wait(NAME, "a", retry=True)
     assert gate.why_wait(NAME, "a", retry=False) == ""
+
+
+@pytest.fixture
+def gate() -> ProviderGate:
+    settings = load_settings(brokers="localhost:1")
+    commands = CommandHandler(Halts(1_000), GuardRegistry(), command_signer(settings))
+    return ProviderGate(settings, commands)
+
+
+async def waiting(gate: ProviderGate, check: Callable[[], None]) -> asyncio.Task[ProviderPermit]:
+    """A caller that waits since the breaker has opened."""
+    gate.heard([state("open", 1, START_MS, START_MS + 3_600_000)])
+    task = asyncio.ensure_future(gate.enter(NAME, "r1", check, wait=True, timeout_s=None, retry=False))
+    await asyncio.sleep(0)
+    assert not task.done()
+    return task
+
+
+async def test_a_run_that_is_halted_while_callers_come_back_calls_no_more(gate: ProviderGate) -> None:
+    halts: list[Halted] = []
+
+    def check() -> None:
+        if halts:
+            raise halts[0]
+
+    task = await waiting(gate, check)
+    closed = ProviderState(provider=NAME, state="closed", number=2, at_ms=START_MS + 1, spread_ms=10**9)
+    gate.heard([closed])
+    await asyncio.sleep(0)
+    assert not task.done()  # it goes at a random moment
+    halts.append(Halted(run_id="r1"))
+    gate._commands.wake()
+    with pytest.raises(Halted):
+        await asyncio.wait_for(task, 30)
+
+
+async def test_a_listener_that_closes_holds_back_no_caller(gate: ProviderGate) -> None:
+    task = await waiting(gate, lambda: None)
+    gate.close()
+    gate._commands.wake()
+    assert (await asyncio.wait_for(task, 30)).id == ""

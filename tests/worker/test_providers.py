@@ -152,10 +152,13 @@ async def test_a_halted_run_waits_no_longer(settings, topics, start_worker, tmp_
         await topics.send(storm())
         await until(halts.providers, 30, "the breaker to open")
         waiting = asyncio.ensure_future(halts.provider(MODEL, run_id="run-2"))
+        other = asyncio.ensure_future(halts.provider(MODEL, run_id="run-3"))
         stop = {"type": "operator.stop", "run_id": "run-2", "by": "ada"}
         await topics.send([(b"run-2", msgspec.json.encode(stop))])
         with pytest.raises(Halted):
             await asyncio.wait_for(waiting, 60)
+        assert not other.done()
+    await asyncio.wait_for(other, 60)  # a closed listener holds back no caller
 
 
 async def test_one_run_that_is_refused_all_the_time_holds_up_nobody(settings, topics, start_worker, tmp_path) -> None:
