@@ -126,33 +126,26 @@ class MonitorBackend:
     def enter(self, name: str, run_id: str, permit: str, *, wait: bool) -> str:
         """Return the permit of a call of a provider and model, empty if it needs none, once it may be made. Raises
         `ProviderUnavailable` without `wait`."""
-        while True:
-            try:
-                self._ask(name, run_id, permit)
-            except ProviderUnavailable:
-                if not wait:
-                    raise
-                self.check(run_id)
-                time.sleep(LOOK_EVERY_S)
-            else:
-                return permit
+        while not self._may_enter(name, run_id, permit, wait=wait):
+            time.sleep(LOOK_EVERY_S)
+        return permit
 
     async def enter_async(self, name: str, run_id: str, permit: str, *, wait: bool) -> str:
         """Do the same in an event loop."""
-        while True:
-            try:
-                self._ask(name, run_id, permit)
-            except ProviderUnavailable:
-                if not wait:
-                    raise
-                self.check(run_id)
-                await asyncio.sleep(LOOK_EVERY_S)
-            else:
-                return permit
+        while not self._may_enter(name, run_id, permit, wait=wait):
+            await asyncio.sleep(LOOK_EVERY_S)
+        return permit
 
-    def _ask(self, name: str, run_id: str, permit: str) -> None:
-        with self._lock:
-            self._monitor.provider(name, run_id=run_id, at=time.time_ns() // 1_000_000, permit=permit)
+    def _may_enter(self, name: str, run_id: str, permit: str, *, wait: bool) -> bool:
+        try:
+            with self._lock:
+                self._monitor.provider(name, run_id=run_id, at=time.time_ns() // 1_000_000, permit=permit)
+        except ProviderUnavailable:
+            if not wait:
+                raise
+            self.check(run_id)
+            return False
+        return True
 
     def called(self, event: dict[str, Any]) -> None:
         """Take a ``model.called`` event. The engine knows no other time than that of events."""
