@@ -21,6 +21,7 @@ from streamproc.core.session_tree import SessionTree, TreeEntry
 from streamproc.core.signals.spend import SPEND_MAX
 from streamproc.core.tree_step import step_tree
 from streamproc.model.wire import WIRE_VERSION, BudgetReached
+from streamproc.model.wire_parts import Whole
 
 T = TypeVar("T")
 ACCOUNT_VERSION: Final = 1
@@ -51,10 +52,6 @@ RUNGS: Final = {
     "tenant": (("warning", True),),
 }
 CLOSED: Final = ("restrict", "wrap_up", EXCEEDED)  # on these rungs, a session takes no new work
-
-
-# A stored integer. Larger numbers in a statement are refused: they would make the account impossible to store.
-Whole = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class Mark(msgspec.Struct, array_like=True, frozen=True):

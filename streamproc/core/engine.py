@@ -126,11 +126,11 @@ class Engine:
         self.position, self.charges, self.refused = position, [], None
         try:
             decisions = self._apply(run, event, at_ms)
+            if run.charged and (decisions or self.charges):
+                tell_tree(run, event, decisions, self.charges, self.rules_of(run).accounts, self.position)
         except BaseException:
             self.states.drop()  # the object holds no state any more
             raise
-        if run.charged and (decisions or self.charges):
-            tell_tree(run, event, decisions, self.charges, self.rules_of(run).accounts, self.position)
         return decisions
 
     def skip(self, state: Held, position: i64) -> Held:

@@ -50,7 +50,8 @@ def member_of(
     silent = type(event) is Deadline and any(one.code == SILENCE for one in decisions)
     resumed = type(event) is OperatorResume and run.halted < 0
     left = any(charge.left for charge in charges)
-    if not (born or halts or silent or resumed or left):
+    declares = type(event) is RunStarted and not SHARED_BUDGETS.isdisjoint(run.scope.budgets)  # perhaps after a turn
+    if not (born or halts or silent or resumed or left or declares):
         return None
     state = HALTED if run.halted >= 0 else FINISHED if run.finished or left else SILENT if silent else WORKING
     scope = run.scope

@@ -22,8 +22,9 @@ from typing import Annotated, Final
 
 import msgspec
 
-from streamproc.core.accounts import AMOUNT_MAX, SOURCES_MAX, Whole, decoded
+from streamproc.core.accounts import AMOUNT_MAX, SOURCES_MAX, decoded
 from streamproc.model.provider_state import ProviderState, StateName
+from streamproc.model.wire_parts import Whole
 
 BREAKER_VERSION: Final = 1
 HOPS: Final = 12  # of a window

@@ -14,12 +14,13 @@ session halts and is *closed*: it takes no births until an operator resumes one 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 import xxhash
 
 from streamproc.core.tree_loops import Loops
+from streamproc.model.wire_parts import Hash, Whole
 
 RUNS_MAX: Final = 4_096  # runs kept of a session: those that are over are dropped first
 NAMES_BYTES_MAX: Final = 400_000  # bytes of their names: a stored tree stays below the size of a record
@@ -57,30 +58,36 @@ CONTINUE, FINISH, STOP = "continue", "finish", "stop"
 class TreeRules(msgspec.Struct, array_like=True, frozen=True):
     """What the policy says about trees, in the scope of one run."""
 
-    limits: dict[str, int] = {}  # by unit
-    levels: dict[str, tuple[int, int]] = {}  # by unit: percent that warns, refused births that halt; missing: off
+    limits: dict[str, Whole] = {}  # by unit
+    levels: dict[str, tuple[Whole, Whole]] = {}  # by unit: percent that warns, refused births that halt; missing: off
     overridable: list[str] = []  # units whose limit a run may raise
     children: str = FINISH
-    pace: list[int] = []  # nested births a minute, their multiple of the mean before, births by newborns; empty: off
-    loops: list[int] = []  # periods that warn, that halt, and equal ends that warn, that halt; handovers that warn
+    pace: list[Whole] = []  # nested births a minute, their multiple of the mean before, births by newborns; empty: off
+    loops: list[Whole] = []  # periods that warn, that halt, and equal ends that warn, that halt; handovers that warn
 
 
 class TreeEntry(msgspec.Struct, array_like=True):
     """What a run's worker reports of it after one event."""
 
     run_id: str
-    offset: int  # of the event in its partition; -1: it stands in no log
-    at_ms: int
-    state: int
+    offset: Annotated[int, msgspec.Meta(ge=-1, le=2**63 - 1)]  # of the event in its partition; -1: it stands in no log
+    at_ms: Whole
+    state: Annotated[int, msgspec.Meta(ge=WORKING, le=SILENT)]
     born: bool
     parent: str = ""
     agent: str = ""
-    prompt: int = 0  # hash of the normalised prompt; 0: not known
-    sim: int = 0  # its SimHash
-    digest: int = 0  # hash of the last text; 0: none
+    prompt: Hash = 0  # of the normalised prompt; 0: not known
+    sim: Hash = 0  # its SimHash
+    digest: Hash = 0  # of the last text; 0: none
     reason: str = ""  # code of the detector that halted it, or that reports it as silent
-    declared: dict[str, int] = {}  # limits that the run declared, by unit
+    declared: dict[str, Whole] = {}  # limits that the run declared, by unit
     rules: TreeRules = TreeRules()
+
+    def __post_init__(self) -> None:
+        if (self.prompt | self.sim | self.digest) >> 64:
+            raise ValueError("prompt, sim and digest are hashes of 64 bits")
+        if not self.declared.keys() <= BUDGETS.keys():
+            raise ValueError(f"declared: there are limits of {', '.join(BUDGETS)}")
 
 
 class TreeRun(msgspec.Struct, array_like=True):
@@ -96,6 +103,7 @@ class TreeRun(msgspec.Struct, array_like=True):
     born_ms: int = 0
     fate: str = ""  # of its descendants, once it is halted
     told: int = 0  # children whose halt or silence it was told of
+    reason: str | None = None  # of its own halt or silence, if that concerns its parent
 
 
 class SessionTree(msgspec.Struct, array_like=True):

@@ -58,6 +58,8 @@ Told = list[tuple[int, BudgetReached]]
 def step_tree(tree: SessionTree, account: str, source: int, entry: TreeEntry) -> Told:
     """Apply what is reported of a run, and return the events for the runs that it concerns."""
     tree.at_ms = max(tree.at_ms, entry.at_ms)
+    for unit, limit in entry.declared.items():
+        tree.declared[unit] = min(limit, tree.declared.get(unit, limit))
     told = _Events(tree, account)
     if entry.born:
         _birth(tree, told, source, entry)
@@ -80,9 +82,9 @@ def refusal_of(tree: SessionTree, entry: TreeEntry, pending: int = 0) -> str:
     unit, used, limit, about = refusal
     if about:
         return f"{about} is halted, and may start no other runs."
-    budget = BUDGETS.get(unit)
-    why = f"it would be {used} of {limit} ({budget})" if budget else "its runs repeat themselves"
-    return f"The session may start no other run: {why}."
+    if not used:
+        return "The session is halted, and may start no other run."
+    return f"The session may start no other run: it would be {used} of {limit} ({BUDGETS[unit]})."
 
 
 class _Events:
@@ -116,6 +118,7 @@ def _birth(tree: SessionTree, told: _Events, source: int, entry: TreeEntry) -> N
     above = tree.runs.get(parent)
     depth = 0 if not parent or parent == tag else above.depth + 1 if above is not None else 1
     run = TreeRun(entry.run_id, source, parent, depth, WORKING, entry.agent, entry.prompt, entry.at_ms)
+    known = tag in tree.runs
     forget(tree, tag)
     young = above is not None and tree.at_ms - above.born_ms < WINDOW_HOPS * HOP_MS and above.depth > 0
     counts = _counts(tree, run, entry)
@@ -135,7 +138,7 @@ def _birth(tree: SessionTree, told: _Events, source: int, entry: TreeEntry) -> N
         if tree.loops.level and not tree.loops.told:
             tree.loops.told = True
             told.tell(run, PERIODS, WARNING, tree.loops.times, tree.loops.period)
-    _adopt(tree, told, run, entry)
+    _adopt(tree, told, run, entry, known=known)
     make_room(tree)
 
 
@@ -149,8 +152,6 @@ def _counts(tree: SessionTree, run: TreeRun, entry: TreeEntry) -> dict[str, int]
 def _in_force(tree: SessionTree, entry: TreeEntry) -> dict[str, int]:
     """Return the limits of this birth: the lowest that any run of the session declared, up to those of the policy."""
     rules = entry.rules
-    for unit, limit in entry.declared.items():
-        tree.declared[unit] = min(limit, tree.declared.get(unit, limit))
     general, raised = rules.limits, rules.overridable
     lower = {unit: n for unit, n in tree.declared.items() if unit in raised or n <= general.get(unit, n)}
     return {unit: limit for unit, limit in (general | lower).items() if unit in rules.levels}
@@ -159,14 +160,23 @@ def _in_force(tree: SessionTree, entry: TreeEntry) -> dict[str, int]:
 def _refusal(
     tree: SessionTree, run: TreeRun, counts: Mapping[str, int], limits: Mapping[str, int]
 ) -> tuple[str, int, int, str] | None:
-    """Return why a birth is refused: the unit, how many there would be, the limit, and the run that it is about."""
+    """Return why a birth is refused: the unit, how many there would be (0: the session is closed), the limit, and the
+    run that it is about."""
     if tree.closed:
-        return tree.closed, counts.get(tree.closed, 0), limits.get(tree.closed, 0), ""
+        return tree.closed, 0, 0, ""
     halted = next((one for one in ancestors(tree, run) if one.fate), None)
     if halted is not None:
         return PARENT, 0, 0, halted.name
     over = next((unit for unit in BUDGETS if unit in limits and counts[unit] > limits[unit]), None)
-    return None if over is None else (over, counts[over], limits[over], "")
+    if over is None or (not run.depth and _children(tree, run)):  # a root, reported after its children
+        return None
+    return over, counts[over], limits[over], ""
+
+
+def _children(tree: SessionTree, run: TreeRun) -> list[TreeRun]:
+    """Return the known children of a run: of a newborn, those that were reported before it."""
+    tag = tag_of(run.name)
+    return [one for one in tree.runs.values() if one.parent == tag and one is not run]
 
 
 def _refuse(
@@ -175,7 +185,7 @@ def _refuse(
     run.state = REFUSED
     times = tree.refused[unit] = tree.refused.get(unit, 0) + 1
     above = tree.runs.get(run.parent)
-    if times == 1 and above is not None and above.state in LIVING:
+    if times == 1 and not tree.closed and above is not None and above.state in LIVING:
         told.tell(above, unit, RESTRICT, used, limit, about=run.name)
     told.tell(run, unit, REJECTED, used, limit, about=about)
     most = entry.rules.levels.get(unit, (0, 0))[1]
@@ -273,11 +283,13 @@ def _check_pace(tree: SessionTree, told: _Events, run: TreeRun, entry: TreeEntry
                 told.tell(one, PACE, WARNING, used, limit, about=run.name)
 
 
-def _adopt(tree: SessionTree, told: _Events, run: TreeRun, entry: TreeEntry) -> None:
-    """Correct the depth of runs whose birth was reported before that of this one, their ancestor, and refuse those that
-    are too deep."""
-    tag = tag_of(run.name)
-    if not run.depth or not any(one.parent == tag for one in tree.runs.values()):
+def _adopt(tree: SessionTree, told: _Events, run: TreeRun, entry: TreeEntry, *, known: bool) -> None:
+    """Make up for what was reported of the descendants of this run before its own birth: tell it of its children that
+    are halted or silent, correct their depth, and refuse those that are too deep."""
+    children = _children(tree, run)
+    for child in () if known else children:
+        _tell_parent(tree, told, child)
+    if not run.depth or not children:
         return
     halted = next((one for one in ancestors(tree, run) if one.fate), None)
     if halted is not None:
@@ -310,8 +322,9 @@ def _change(tree: SessionTree, told: _Events, run: TreeRun, entry: TreeEntry) ->
         _stop_children(tree, told, run, entry.rules.children)
     elif now == FINISHED and before in LIVING:
         _finish(tree, told, run, entry)
-    if now in (HALTED, SILENT) and before != REFUSED:
-        _tell_parent(tree, told, run, entry.reason)
+    concerns_parent = now in (HALTED, SILENT) and before != REFUSED and not entry.reason.startswith(SHARED)
+    run.reason = entry.reason if concerns_parent else None
+    _tell_parent(tree, told, run)
 
 
 def _stop_children(tree: SessionTree, told: _Events, run: TreeRun, children: str) -> None:
@@ -342,15 +355,15 @@ def _finish(tree: SessionTree, told: _Events, run: TreeRun, entry: TreeEntry) ->
                 told.tell(one, PERIODS, WARNING, tree.loops.times, tree.loops.period)
 
 
-def _tell_parent(tree: SessionTree, told: _Events, run: TreeRun, reason: str) -> None:
-    """Tell the parent, which may wait for it, and name the siblings that have finished."""
+def _tell_parent(tree: SessionTree, told: _Events, run: TreeRun) -> None:
+    """Tell the parent of a halted or silent run, for which it may wait, and name the siblings that have finished."""
     above = tree.runs.get(run.parent)
-    if above is None or above is run or above.state not in LIVING or above.told >= SIBLINGS_MAX:
+    if run.reason is None or above is None or above is run:
         return
-    if reason.startswith(SHARED):
+    if above.state not in LIVING or above.told >= SIBLINGS_MAX:
         return
     above.told += 1
     done = [one.name for one in tree.runs.values() if one.parent == run.parent and one.state == FINISHED]
     told.tell(
-        above, CHILD, STATE_NAMES[run.state], len(done), about=run.name, names=done[-SIBLINGS_MAX:], reason=reason
+        above, CHILD, STATE_NAMES[run.state], len(done), about=run.name, names=done[-SIBLINGS_MAX:], reason=run.reason
     )

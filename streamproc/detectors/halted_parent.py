@@ -2,7 +2,8 @@
 
 Sees: that a run of the session is halted, whatever halted it, and what the policy's `children` says of its descendants:
 `stop` halts them all, `finish` (the default) lets them finish and halts every child that they start from then on, and
-`continue` leaves them alone. A child that is born while its ancestor is being halted is treated alike, in any order.
+`continue` leaves them alone. A child that is born while its ancestor is being halted is treated alike, in any order. A
+run whose child is halted for that is warned once.
 
 Why: children whose parent is gone work for a result that is not read, and start children of their own: 300 agents were
 created after their session had been stopped.
@@ -17,7 +18,7 @@ Reference: about 300 agents created after Stop (claude-code#77414).
 from __future__ import annotations
 
 from streamproc.core.decision import USER_STOP
-from streamproc.core.session_tree import PARENT, REJECTED
+from streamproc.core.session_tree import PARENT, REJECTED, RESTRICT
 from streamproc.detectors.base import Example, Finding, View
 from streamproc.detectors.tree_detector import TreeDetector, family, tree_event
 
@@ -33,6 +34,10 @@ class HaltedParent(TreeDetector):
         event = tree_event(view, PARENT)
         if event is None:
             return None
+        if event.rung == RESTRICT:
+            why = "a run that started this one, or an ancestor of it, is halted"
+            message = f"The child run {event.about} was refused, because {why}; start no others."
+            return self.told(event, message, kind=self.name, used=None, action="warn")
         halted = f"{event.about}, which started this run or an ancestor of it, is halted"
         rest = "it may have no more children" if event.rung == REJECTED else "its children halt with it"
         return self.told(event, f"{halted}: {rest}.", kind=self.name, used=None, action="halt")

@@ -11,7 +11,8 @@ False alarms: a run that waits for a person, or whose publisher never sends `run
 that consists of a text only and names no next node, the run may wait for a person: without an open turn, that silence
 is not reported, and neither is the silence before a person's message. In a session with a person, who may be away at a
 question of the harness, other silence is reported after hours only. It is at most one warning for each run, and none
-once the run has gone on. Finished and halted runs are not silent.
+once the run has gone on. Finished and halted runs are not silent. A parent that waits for a child run is silent for as
+long as the child works: let it declare a larger `turnTimeoutMs`, and raise `warn_silence_s`.
 
 Tuning: `halt_open_turn_s` and `warn_open_turn_s`, or declare `turnTimeoutMs`. `warn_silence_s` is for a run that is
 silent now, `warn_away_s` the same for one to which a person has spoken. `warn_late_s` also warns of a run that was

@@ -70,6 +70,9 @@ class LimitDetector(TreeDetector):
         if event is None:
             return None
         amount = f"{event.used} of {event.limit} {self.over}"
+        if event.rung == REJECTED and not event.used:
+            why = f"its session is halted, because births above {self.budget} went on after they were refused"
+            return self.told(event, f"This run is refused: {why}.", action="halt", used=None)
         if event.rung == REJECTED:
             message = f"This run is refused: it would be {amount} ({self.budget}). {self.kept}"
             return self.told(event, message.removesuffix(".") + ".", action="halt")

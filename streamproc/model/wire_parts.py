@@ -22,6 +22,7 @@ Items = msgspec.Meta(max_length=ITEMS_MAX)
 Batch = msgspec.Meta(max_length=BATCH_MAX)
 Pairs = msgspec.Meta(max_length=PAIRS_MAX)
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Whole = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]  # with a larger one, a state cannot be stored
 Hash = Annotated[int, msgspec.Meta(ge=0)]
 
 HAND_OVER_MAX: Final = 120  # characters; a shorter text beside `next` only announces it: "Next speaker: coder"

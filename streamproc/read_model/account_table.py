@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from streamproc.core.accounts import TOTAL, UNITS, WINDOWS, Account, AccountRef, Mark, SpendWindow, load_account
+from streamproc.core.accounts import TOTAL, TREE, UNITS, WINDOWS, Account, AccountRef, Mark, SpendWindow, load_account
 from streamproc.model.provider_state import PREFIX
 from streamproc.read_model.rows import AccountRow
 from streamproc.read_model.run_facts import amount
@@ -57,9 +57,10 @@ _unpack_marks = msgspec.msgpack.Decoder(tuple[Mark, ...]).decode
 
 
 def account_news(record: Record) -> AccountNews | None:
-    """Read a record of the changelog of accounts; None for the breaker of a provider. Raises `ValueError`."""
+    """Read a record of the changelog of accounts; None for what spends nothing: the breaker of a provider, and the tree
+    of a session. Raises `ValueError`."""
     name, value = (record.key or b"").decode(), record.value
-    if name.startswith(PREFIX):
+    if name.startswith((PREFIX, f"{TREE}:")):
         return None
     if value is None:
         return AccountNews(name, record.offset, record.timestamp)

@@ -111,6 +111,27 @@ async def test_a_run_that_has_ended_or_whose_process_is_gone_makes_room(redis_ur
 
 
 @pytest.mark.redis
+async def test_a_run_that_begins_again_needs_room_and_counts_once(redis_url: str, topic_prefix: str) -> None:
+    births = {"maxConcurrentRuns": 2, "maxSessionRuns": 3}
+    async with open_admission(redis_url, topic_prefix, births=births) as admission:
+        assert not await refused(admission, "c0")
+        async with admission.birth("c1", **FIELDS):
+            assert await refused(admission, "c0") == "maxConcurrentRuns"
+            assert not await refused(admission, "c1")
+        assert not await refused(admission, "c0")
+
+
+@pytest.mark.redis
+async def test_what_is_kept_of_a_refused_birth_expires(redis_url: str, topic_prefix: str) -> None:
+    async with open_admission(redis_url, topic_prefix, births={"maxSessionRuns": 1}) as admission:
+        assert await refused(admission, "c0") == "maxSessionRuns"
+    async with connect(redis_url) as redis:
+        kept = [key async for key in redis.scan_iter(f"{topic_prefix}:admission:*")]
+        assert kept
+        assert [await redis.pttl(key) > 0 for key in kept] == [True] * len(kept)
+
+
+@pytest.mark.redis
 def test_blocking_code_asks_in_the_same_way(redis_url: str, topic_prefix: str) -> None:
     settings = load_settings(redis=redis_url, topic_prefix=topic_prefix)
     with BlockingAdmission(settings=settings, births={"maxSessionRuns": 2}) as admission:

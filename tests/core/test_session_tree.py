@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
@@ -15,6 +16,8 @@ from streamproc.core.charges import statements
 from streamproc.core.session_tree import SessionTree, TreeEntry, TreeRules
 from streamproc.core.tree_step import step_tree
 from streamproc.model.controls import ControlEvent
+from streamproc.model.wire import RunStarted
+from streamproc.model.wire_parts import Content
 from streamproc.monitor import Monitor
 from streamproc.policy import load_policy
 from tests.core.test_accounts import charges_of, started
@@ -89,13 +92,31 @@ def test_a_root_that_names_no_session_is_the_session_of_its_children() -> None:
     assert halted([started("root"), *births], {"budgets": {"maxSessionRuns": 3}}) == {"c2": "TREE001"}
 
 
+def test_a_limit_that_a_run_declares_after_its_first_event_counts() -> None:
+    turn = {"run_id": "root", "session_id": "s", "node": "a", "output": "I plan."}
+    assert halted([turn, ROOT | {"budgets": {"maxSessionRuns": 2}}, child(0), child(1)]) == {"c1": "TREE001"}
+
+
+@given(st.permutations(range(7)), st.integers(2, 6))
+@BRIEF
+def test_the_root_is_never_refused_in_whichever_order_births_are_reported(order: list[int], limit: int) -> None:
+    raws = [ROOT, *(child(n, at=START_MS) for n in range(6))]
+    for budget in ("maxSessionRuns", "maxConcurrentRuns", "maxSpawnsPerMinute"):
+        found = halted([raws[n] for n in order], {"budgets": {budget: limit}, "children": "continue"})
+        assert "root" not in found
+        assert 7 - limit - 1 <= len(found) <= 7 - limit
+
+
 def test_after_ten_refused_births_the_session_halts_and_takes_no_other() -> None:
     policy = {"budgets": {"maxConcurrentRuns": 2}}
     storm = [ROOT, *(child(n) for n in range(13))]
     found = halted(storm, policy)
     assert set(found) == {"root", *(f"c{n}" for n in range(13))}
     ended = [{"type": "run.finished", "run_id": f"c{n}"} for n in range(13)]
-    assert "late" in halted([*storm, *ended, started("late", session_id="s")], policy)
+    late = started("late", session_id="s")
+    assert "late" in halted([*storm, *ended, late], policy)
+    told = next(control.message for control in fed([*storm, *ended, late], policy) if control.run_id == "late")
+    assert told.startswith("This run is refused: its session is halted, because births above maxConcurrentRuns")
     resumed = [*storm, {"type": "operator.resume", "run_id": "root"}, child("again"), child("more")]
     assert "cagain" not in halted(resumed, policy)
     assert halted(resumed, policy)["cmore"] == "TREE002"
@@ -214,7 +235,45 @@ def test_a_parent_is_told_of_a_halted_child_and_of_the_siblings_that_have_finish
     assert "c0" in told.message
 
 
+@pytest.mark.parametrize("place", [1, 3, 6])
+def test_a_parent_is_told_whenever_its_birth_is_reported(place: int) -> None:
+    log = [child(0), child(1), {"type": "run.finished", "run_id": "c0"}, {"type": "operator.stop", "run_id": "c1"}]
+    log += [{"type": "operator.stop", "run_id": "c1"}, {"run_id": "c0", "node": "a"}]
+    log.insert(place, ROOT)
+    told = [control for control in fed(log) if control.code == "TREE007"]
+    assert [(one.run_id, one.evidence.about, one.evidence.runs) for one in told if one.evidence] == [
+        ("root", "c1", ["c0"])
+    ]
+
+
+def test_a_run_that_finishes_is_told_why_its_child_is_refused() -> None:
+    log = [ROOT, child(0), {"type": "operator.stop", "run_id": "root"}, child(1, "c0"), child(2, "c0")]
+    told = [control for control in fed(log) if control.code == "TREE008"]
+    assert [(one.run_id, one.severity) for one in told] == [("c0", "warn"), ("c1", "halt"), ("c2", "halt")]
+    assert told[0].message == (
+        "The child run c1 was refused, because a run that started this one, or an ancestor of it, is halted; "
+        "start no others."
+    )
+
+
 # The account.
+
+
+def test_a_statement_that_could_not_be_stored_is_refused() -> None:
+    large = 1 << 64
+    rest: tuple[Any, ...]
+    for rest in (
+        (large, 0), (0, large), (0, 4), (0, -1), (0, 0, True, "", "", large), (0, 0, True, "", "", 0, large),
+        (0, 0, True, "", "", 0, 0, large), (0, 0, True, "", "", 0, 0, 0, "", {"runs": large}),
+        (0, 0, True, "", "", 0, 0, 0, "", {"of my own": 1}),
+    ):  # fmt: skip
+        line = msgspec.json.encode([1, "tree:/s", 0, [], [], [["r", 0, *rest]]])
+        with pytest.raises(msgspec.DecodeError):
+            read_statement(line)
+    engine = load_policy("standard").engine()
+    with pytest.raises(ValueError, match="64 bits"):  # the worker puts it into the dead-letter topic
+        engine.step(b"", RunStarted(w=1, run_id="r", session_id="s", prompt=Content(1, large)), START_MS, 0)
+    assert engine.step(b"", RunStarted(w=1, run_id="r", session_id="s"), START_MS, 1).charges
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=1, max_size=30), st.data())

@@ -63,7 +63,8 @@ def test_a_sub_agent_is_born_once_with_its_parent_and_the_prompt_of_the_call_tha
     call = {"tool_name": "Bash", "tool_input": {"command": "ls"}, "tool_use_id": "c1", "tool_response": "x"}
     for agent in ("a1", "a2"):  # the second one is known only by what it does
         hooks.hear("PostToolBatch", agent_id=agent, agent_type="Explore", tool_calls=[call])
-    first, second = hooks.recorded(RunStarted)
+    root, first, second = hooks.recorded(RunStarted)
+    assert (root.run_id, root.parent_run_id) == ("s1", "")  # before the first sub-agent: the root of the tree
     assert [(one.run_id, one.parent_run_id, one.session_id, one.node) for one in (first, second)] == [
         ("s1/a1", "s1", "s1", "Explore"), ("s1/a2", "s1", "s1", "Explore"),
     ]  # fmt: skip

@@ -10,6 +10,7 @@ import pytest
 from streamproc.live.judge import Judge
 from streamproc.live.sessions import Answer, CliSessions
 from streamproc.live.store import LiveLog
+from streamproc.model.controls import ControlEvent
 
 Opened = Callable[..., tuple[Judge, LiveLog]]
 
@@ -44,9 +45,6 @@ class Session:
 def test_a_session_at_its_limit_is_denied_another_sub_agent(opened: Opened, budget: str, limit: int) -> None:
     session = Session(opened({"budgets": {budget: limit}})[0])
     session.hear("UserPromptSubmit", prompt="go")
-    session.hear(
-        "PostToolBatch", tool_calls=[{"tool_name": "Bash", "tool_input": {"command": "ls"}, "tool_response": "x"}]
-    )
     granted = [n for n in range(6) if not session.start(f"a{n}")]
     assert granted == list(range(limit - 1))  # the session itself is the first run
     assert f"it would be {limit + 1} of {limit} ({budget})" in session.ask()
@@ -54,9 +52,6 @@ def test_a_session_at_its_limit_is_denied_another_sub_agent(opened: Opened, budg
 
 def test_calls_of_one_batch_count_before_their_agents_begin(opened: Opened) -> None:
     session = Session(opened({"budgets": {"maxSessionRuns": 3}})[0])
-    session.hear(
-        "PostToolBatch", tool_calls=[{"tool_name": "Bash", "tool_input": {"command": "ls"}, "tool_response": "x"}]
-    )
     assert [bool(session.ask(f"Look at {n}.")) for n in range(4)] == [False, False, True, True]
 
 
@@ -64,6 +59,20 @@ def test_the_same_prompt_is_denied_and_another_is_not(opened: Opened) -> None:
     session = Session(opened({"budgets": {"maxSameChildren": 2}})[0])
     assert [bool(session.start(f"a{n}", "Find the bug.")) for n in range(3)] == [False, False, True]
     assert not session.start("b", "Write the test.")
+
+
+def test_the_session_hears_of_a_sub_agent_that_is_stuck_before_its_own_first_turn(opened: Opened) -> None:
+    judge, _ = opened()
+    found: list[ControlEvent] = []
+    judge.on_decisions.append(found.extend)
+    session = Session(judge)
+    session.start("a0")
+    call = {"tool_name": "Bash", "tool_input": {"command": "ls"}, "tool_response": "x"}
+    for _ in range(3):
+        session.hear("PostToolBatch", agent_id="a0", agent_type="Explore", tool_calls=[call])
+    assert [(one.run_id, one.code) for one in found][-2:] == [("s1/a0", "LOOP003"), ("s1", "TREE007")]
+    session.hear("PostToolBatch", tool_calls=[{"tool_name": "Task", "tool_input": {}, "tool_response": "x"}])
+    assert [one.code for one in found].count("TREE007") == 1
 
 
 def test_without_limits_and_while_it_observes_nothing_is_denied(opened: Opened) -> None:

@@ -52,3 +52,4 @@ def test_the_model_knows_the_runs_of_a_session_and_how_many_a_command_would_hit(
     ]
     assert (model.runs_in_scope("session:root"), model.runs_in_scope("session:s")) == (3, 1)
     assert model.runs_in_scope("session:unknown") == 0
+    assert {row.scope for row in model.accounts(now_ms=made.now_ms)} == {"session:root", "session:s"}

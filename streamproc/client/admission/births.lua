@@ -32,7 +32,7 @@ if operation == "look" then
   return {"seen", redis.call("HLEN", KEYS[2]), redis.call("ZCARD", KEYS[1])}
 end
 local known = redis.call("HEXISTS", KEYS[2], run) == 1
-if operation == "born" and not known then
+if operation == "born" and not redis.call("ZSCORE", KEYS[1], run) then
   if redis.call("HLEN", KEYS[2]) == 0 then
     redis.call("HSET", KEYS[2], parent, 0)
   end
@@ -41,16 +41,22 @@ if operation == "born" and not known then
   local counts = {
     redis.call("HLEN", KEYS[2]) + 1, redis.call("ZCARD", KEYS[1]) + 2, depth, redis.call("ZCARD", KEYS[4]) + 1, same
   }
+  if known then -- it begins again: it needs room, and is no other run
+    counts = {0, counts[2], 0, 0, 0}
+  end
   for number, count in ipairs(counts) do
     local limit = tonumber(ARGV[6 + number])
     if limit and count > limit then
+      redis.call("PEXPIRE", KEYS[2], keep_ms)
       return {"refused", number, count, limit}
     end
   end
-  redis.call("HSET", KEYS[2], run, depth)
-  redis.call("ZADD", KEYS[4], whole(now), run)
-  if prompt ~= "" then
-    redis.call("HINCRBY", KEYS[3], prompt, 1)
+  if not known then
+    redis.call("HSET", KEYS[2], run, depth)
+    redis.call("ZADD", KEYS[4], whole(now), run)
+    if prompt ~= "" then
+      redis.call("HINCRBY", KEYS[3], prompt, 1)
+    end
   end
 end
 redis.call("ZADD", KEYS[1], whole(now + ttl_ms), run)
