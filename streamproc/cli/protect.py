@@ -140,7 +140,7 @@ def _show_week(found: Week, *, observes: bool) -> None:
         return
     how = "would have been stopped" if observes else "were stopped"
     saved = f", which would have saved {spent(found.after)}" if observes and found.after.turns else ""
-    line(f"in the last 7 days: {plural(found.runs, 'session')}, of which {found.stopped} {how}{saved}")
+    line(f"in the last 7 days: {plural(found.runs, 'run')}, of which {found.stopped} {how}{saved}")
     for stop in found.stops[-STOPS_SHOWN:]:
         after = f"; {spent(stop.after)} after it" if stop.after.turns else ""
         at = "" if stop.turn is None else f" at turn {stop.turn}"

@@ -113,5 +113,5 @@ def _share(used: int, limit: int, unit: str) -> str:
     if unit == "micro_usd":
         return f"{dollars(used)} of {dollars(limit)}"
     if unit == "ms" and limit >= 1000:
-        return f"{used / 1000:.0f} of {limit / 1000:.0f} s"
+        return f"{used / 1000:.12g} of {limit / 1000:.12g} s"
     return f"{used} of {limit} {unit}"

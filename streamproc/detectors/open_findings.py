@@ -1,8 +1,9 @@
 """STALL011 open_findings: a review does not converge: its findings stay open, or come back.
 
 Sees: the open `findings` of a reviewer, round by round, at or above a severity. A round is fruitless if it resolves
-nothing that was not resolved before: the same findings stay open, or swing between two sets. It also counts rounds
-without a clean one, and with no fewer open findings than the best round so far.
+nothing that was not resolved before: the same findings stay open, or swing between two sets. One with more than 16
+findings is fruitless only if all of them stay open. It also counts rounds without a clean one, and with no fewer open
+findings than the best round so far.
 
 Why: each round costs a review and a repair. What stays open for several rounds needs another view, or a decision that
 it may stay.
@@ -23,6 +24,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from streamproc.detectors.base import Detector, Example, Finding, RawTurn, View, kind, level, loop_of
+from streamproc.errors import plural
 from streamproc.model.wire import Event, Issue, TaskVerdict, Turn
 
 REVIEWS_MAX: Final = 2  # reviewers, or tasks, whose rounds are remembered
@@ -56,22 +58,20 @@ class OpenFindings(Detector):
         event: Event = view.event
         if not isinstance(event, Turn | TaskVerdict) or event.findings is None:
             return None
-        named = [one for one in event.findings if not 0 <= one.severity < limits.floor][:OPEN_MAX]
+        named = [one for one in event.findings if not 0 <= one.severity < limits.floor]
         memory, reviewer = view.memory(self.code), _reviewer(event)
         key = f"{view.tag(f'{reviewer} {event.task_id}'):x}"
         review = memory.pop(key, None)
         if not named:
             return None  # clean: this review is over
-        tags = {one.key & 0xFFFFFF for one in named}
         if review is None or view.novelty.last_progress > review["since"]:
-            review = {"open": b"", "gone": b"", "rounds": 0, "fruitless": 0, "best": len(tags), "flat": 0}
+            review = {"open": b"", "gone": b"", "all": 0, "fruitless": 0, "best": len(named), "flat": 0}
             review["since"] = review["began"] = view.index
-        seen = _round(review, tags)
+        seen = _round(review, named)
         review["fruitless"] = review["fruitless"] + 1 if seen.fruitless else 0
         review["began"] = review["began"] if seen.fruitless else view.index
-        review["flat"] = 0 if len(tags) < review["best"] else review["flat"] + 1
-        review["best"] = min(review["best"], len(tags))
-        review["rounds"] += 1
+        review["flat"] = 0 if len(named) < review["best"] else review["flat"] + 1
+        review["best"] = min(review["best"], len(named))
         memory[key] = review
         while len(memory) > REVIEWS_MAX:
             del memory[next(iter(memory))]
@@ -90,7 +90,8 @@ class OpenFindings(Detector):
         if reached is None or self.reported(view, loop, reached, onset):
             return None
         names = ", ".join(one.name for one in named[:NAMED] if one.name)
-        message = f"The review of {reviewer} {what}: {len(named)} findings are open{f' ({names})' if names else ''}."
+        are = f"{plural(len(named), 'finding')} {'is' if len(named) == 1 else 'are'} open"
+        message = f"The review of {reviewer} {what}: {are}{f' ({names})' if names else ''}."
         details: dict[str, str | int | float] = {
             "open": len(named), "resolved": seen.resolved, "new": seen.new, "recurring": seen.recurring,
         }  # fmt: skip
@@ -101,15 +102,19 @@ def _reviewer(event: Turn | TaskVerdict) -> str:
     return (event.validator if isinstance(event, TaskVerdict) else "") or event.node or "the reviewer"
 
 
-def _round(review: dict[str, Any], tags: set[int]) -> Round:
-    """Compare a round with the ones before it, and remember it."""
+def _round(review: dict[str, Any], named: list[Issue]) -> Round:
+    """Compare a round with the ones before it, and remember it. What is open beyond `OPEN_MAX` is not known one by one:
+    whether it is resolved shows only by all of it."""
     before, gone = _tags(review["open"]), _tags(review["gone"])
+    tags, whole = {one.key & 0xFFFFFF for one in named[:OPEN_MAX]}, loop_of(*(one.key for one in named)) & 0xFFFFFF
+    is_same, review["all"] = whole == review["all"], whole
     resolved = [tag for tag in before if tag not in tags]
     new = [tag for tag in tags if tag not in before and tag not in gone]
-    first_time = [tag for tag in resolved if tag not in gone]
+    first_time = [tag for tag in resolved if tag not in gone] if len(named) <= OPEN_MAX else []
+    fruitless = not first_time if len(named) <= OPEN_MAX else is_same
     review["gone"] = _bytes([*(tag for tag in gone if tag not in first_time), *first_time][-OPEN_MAX:])
     review["open"] = _bytes(sorted(tags))
-    return Round(len(resolved), len(new), len(tags) - len(new), bool(before) and not first_time)
+    return Round(len(resolved), len(new), len(tags) - len(new), bool(before) and fruitless)
 
 
 def _tags(raw: bytes) -> list[int]:
@@ -136,6 +141,12 @@ HEALTHY = [
         ("empty assertions", "inverted arc"), ("occluded pixel",), ("unknown flag", "missing elements"), ("trap",), (),
     )),
     Example("fewer findings each round", _rounds(tuple("abcde"), tuple("abcd"), tuple("abc"), tuple("ab"), ("a",), ())),
+    Example("one of a hundred findings is resolved in each round", _rounds(
+        *[tuple(f"F{one}" for one in range(100 - resolved)) for resolved in range(8)],
+    )),
+    Example("one of a rule's findings is resolved in each round", _rounds(
+        *[("unused-import",) * left for left in range(9, 0, -1)], (),
+    )),
     Example("nits that stay open", [reviewed("nit-1", "nit-2", severity="nit") for _ in range(9)]),
     Example("a review without findings", [reviewed() for _ in range(9)]),
     Example("two reviewers of one change", [

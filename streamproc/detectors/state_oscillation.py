@@ -39,15 +39,15 @@ class StateOscillation(BoardDetector):
             return self.still_parked(view, CAUSE)
         config, task = step.config, step.task
         here = config.name(step.target) or step.to
-        before = config.name(step.source) or getattr(view.event, "from_", "") or "another state"
+        before = config.name(step.source) or getattr(view.event, "from_", "")  # empty: a state that the board lacks
         agent = owner(view, task.id)
         message = (
-            f"{task.id} returned from {before} to {here} for the {ordinal(step.swings)} time; stop "
-            f"{agent or 'its agent'}. It is blocked until {CAUSE} is recorded."
+            f"{task.id} returned {f'from {before} ' if before else ''}to {here} for the {ordinal(step.swings)} time; "
+            f"stop {agent or 'its agent'}. It is blocked until {CAUSE} is recorded."
         )
         return self.task_finding(
             view, message, reached, action="ask_human", task_status="blocked", count=step.swings,
-            from_state=before, to_state=here, last_valid=here, agent=agent, missing=["root_cause"],
+            from_state=before or None, to_state=here, last_valid=here, agent=agent, missing=["root_cause"],
         )  # fmt: skip
 
 

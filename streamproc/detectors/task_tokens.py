@@ -63,7 +63,8 @@ class TaskTokenBudget(BudgetDetector):
     def _reached(self, view: View, spent: TaskTokens, task: str, agent: str, *, whole: bool) -> Finding:
         rung = RUNGS[spent.rung - 1]
         level, advice, action = _LEVELS[rung]
-        share = spent.used * 100 // spent.limit if spent.limit else 100
+        over = spent.limit - 1 if spent.used > spent.limit else 0  # 100 % is not exceeded
+        share = (spent.used * 100 + over) // spent.limit if spent.limit else 100
         stopped = level == Level.HALT
         if stopped and not whole:
             level, advice = Level.WARN, f"{advice}; stop {agent}, the run's other tasks continue"

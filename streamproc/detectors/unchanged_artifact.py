@@ -2,7 +2,8 @@
 
 Sees: the same fingerprint of `artifact` (a patch, file content; ids, time stamps and hunk positions do not count)
 across iterations, or of `docs` (white space does not count) if a turn leaves no artifact. In a cycle an iteration is
-one pass; outside cycles, it is each turn of a node that leaves an artifact.
+one pass; outside cycles, it is each turn of a node that leaves an artifact. The same artifact for another task
+(`task_id`) is another one.
 
 Why: a coder who hands over the same patch after a rejection has no further ideas.
 
@@ -76,6 +77,9 @@ HEALTHY = [
     ]),
     Example("the patch stays while its documentation grows", [
         {"node": "writer", "artifact": "+a", "docs": f"# Guide {'x' * n}"} for n in range(5)
+    ]),
+    Example("the same report about one task after the other", [
+        _patched("All checks pass.", task_id=f"T{n}") for n in range(5)
     ]),
     Example("a clean tree after each commit", [_patched(" ")] * 5),
 ]  # fmt: skip

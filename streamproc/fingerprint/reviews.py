@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -44,18 +45,19 @@ def stop_reason(word: str, *, is_empty: bool) -> str:
 
 
 def issues(findings: Sequence[ReviewFinding] | None, key: HashKey | None = None) -> tuple[Issue, ...] | None:
-    """Return the findings that are open, each once; None if none were reported."""
+    """Return the findings that are open; None if none were reported. Those that share an id, such as that of a rule,
+    are told apart by their number, so that fewer of them are fewer findings."""
     if findings is None:
         return None
-    found: dict[int, Issue] = {}
-    for one in findings:
+    found: list[Issue] = []
+    times: Counter[str] = Counter()
+    for severity, one in sorted(((severity_of(one.severity), one) for one in findings), key=lambda rated: -rated[0]):
         if not one.is_open:
             continue
         text = " ".join(one.id.split())
-        digest = h64(text)  # not masked: an id may be a hash
-        digest = digest if key is None else key(digest)
+        times[text] += 1
+        digest = h64(text if times[text] == 1 else f"{text}\0{times[text]}")  # not masked: an id may be a hash
         name = redact_name(text) if len(text) <= ID_SHOWN and _ID.fullmatch(text) else ""
-        issue = Issue(digest, severity_of(one.severity), name.encode("utf-8", "replace").decode()[:256])
-        if digest not in found or found[digest].severity < issue.severity:
-            found[digest] = issue
-    return tuple(sorted(found.values(), key=lambda issue: (-issue.severity, issue.key))[:ITEMS_MAX])
+        shown = name.encode("utf-8", "replace").decode()[:256]
+        found.append(Issue(digest if key is None else key(digest), severity, shown))
+    return tuple(sorted(found, key=lambda issue: (-issue.severity, issue.key))[:ITEMS_MAX])

@@ -10,6 +10,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
@@ -91,18 +92,16 @@ class EdgeJudge(BaseJudge):
 
     def feed(self, events: Sequence[Event], at_ms: int) -> list[ControlEvent]:
         """Publish events, and return the decisions about their runs that have come since a turn with calls was last
-        published. Raises `Unavailable` if too many wait for Kafka."""
+        published. Raises `Unavailable` if they are more than may wait for Kafka: then none is published."""
+        accepted = [one for one in events if self._signs or not isinstance(one, OperatorEvent)]  # workers refuse others
+        prepared = [encoded for one in accepted if (encoded := self._publisher.prepare(one)) is not None]
+        if not all(self._publisher.can_admit(encoded, ahead) for ahead, encoded in enumerate(prepared)):
+            raise Unavailable(f"{self.waiting} events wait for Kafka, and no more are taken: {self.doubt}")
         found: list[ControlEvent] = []
-        for event in events:
-            if isinstance(event, OperatorEvent) and not self._signs:
-                continue  # workers would refuse it
-            encoded = self._publisher.prepare(event)
-            if encoded is None:
-                continue
-            if not self._publisher.can_admit(encoded):
-                raise Unavailable(f"{self.waiting} events wait for Kafka, and no more are taken: {self.doubt}")
-            self.heard_ms[event.run_id] = at_ms
+        for encoded in prepared:
             self._publisher.admit(encoded)
+        for event in accepted:
+            self.heard_ms[event.run_id] = at_ms
             if isinstance(event, Turn) and event.calls:
                 found += self._news.pop(event.run_id, ())
         return found
@@ -131,7 +130,7 @@ class EdgeJudge(BaseJudge):
         if doubt and (doubt != self._doubted[0] or time.monotonic() - self._doubted[1] > FAULT_EVERY_S):
             self._doubted = doubt, time.monotonic()
             log.warning("sessions are not protected: %s", doubt)
-            with faults.open("a") as file:
+            with suppress(OSError), faults.open("a") as file:  # a full disk keeps no hook from its answer
                 file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {cli} {' '.join(doubt.split())}\n")
 
     def _heard(self, control: ControlEvent) -> None:

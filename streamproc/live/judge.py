@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from streamproc.core.accounts import dump_account, load_account
+from streamproc.core.accounts import TREE, Account, dump_account, load_account
 from streamproc.core.deadlines import deadline_event
 from streamproc.core.decision import encode_decision, set_place
 from streamproc.core.kept_runs import KeptRuns
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 KEPT_MAX: Final = 2_000  # runs kept in memory; others are read from the log when they go on
 DUE_MAX: Final = 500  # deadlines at a time
+OF_SESSIONS: Final = ("session:", f"{TREE}:")  # accounts of one session each
 
 _decode = msgspec.json.Decoder(ControlEvent).decode
 
@@ -107,6 +108,11 @@ class BaseJudge(ABC):
     def __init__(self) -> None:
         self.on_decisions: list[Callable[[Sequence[ControlEvent]], object]] = []
         """Called with decisions once they are recorded."""
+
+    @property
+    def doubt(self) -> str:
+        """Why turns may not be judged at the moment; empty if they are."""
+        return ""
 
     @property
     def way_on(self) -> str:
@@ -210,6 +216,14 @@ class Judge(BaseJudge):
         waits = self._runs.changed or events or self._providers.is_due(now_ms)
         return self._record(events, now_ms, heard=False) if waits else []
 
+    def forget_before(self, at_ms: int) -> None:
+        """Forget the runs that were not heard of since, and what is counted for their sessions."""
+        known = self._accounts.known
+        old = [key for key, account in known.items() if key.startswith(OF_SESSIONS) and _last_ms(account) < at_ms]
+        self._stored.forget_before(at_ms, old)
+        for key in old:
+            del known[key]
+
     def halted(self, run_id: str) -> ControlEvent | None:
         if run_id not in self._halts:
             if len(self._halts) > KEPT_MAX:
@@ -287,3 +301,8 @@ class Judge(BaseJudge):
         self._providers.restore(
             {name: load_breaker(state) for name, state in stored.items() if name.startswith(PREFIX)}
         )
+
+
+def _last_ms(account: Account) -> int:
+    """Return when an account, or the tree in it, was last charged."""
+    return max(account.at_ms, account.tree.at_ms if account.tree is not None else 0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +23,7 @@ from streamproc.notify.notifier import NoticeLinks, Notifier
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+RETRY_S: Final = 5.0  # after a fault of the log
 DRAIN_TIMEOUT_S: Final = 10.0  # for queued notifications at a stop; the rest is sent after the next start
 
 log = logging.getLogger(__name__)
@@ -53,7 +55,11 @@ class LogNotifier:
             while True:
                 await self._woken.wait()
                 self._woken.clear()
-                self._read()
+                try:
+                    self._read()
+                except sqlite3.Error as error:
+                    log.error("notifications wait: the log cannot be read (%s)", error)
+                    asyncio.get_running_loop().call_later(RETRY_S, self.wake)
                 self._save()
         finally:
             with contextlib.suppress(TimeoutError):

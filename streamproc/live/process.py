@@ -234,7 +234,7 @@ async def _keep(judge: Judge, stored: LiveLog, options: LiveOptions) -> None:
                 judge.expire(_now_ms())
             if _now_ms() - tidied_ms > DAY_MS / 24:
                 tidied_ms = _now_ms()
-                stored.forget_before(tidied_ms - int(options.keep_days * DAY_MS))
+                judge.forget_before(tidied_ms - int(options.keep_days * DAY_MS))
             due_ms = stored.next_due_ms()
             wait_s = min(TICK_S, max(1.0, due_ms / 1000 - now[0])) if due_ms else TICK_S
         except (Unavailable, sqlite3.Error) as error:

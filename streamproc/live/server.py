@@ -29,6 +29,7 @@ from streamproc.model.wire import Event
 BODY_BYTES_MAX: Final = 16_777_216  # a hook carries the whole answer of a tool
 TURNS_MAX: Final = 1_000  # of one request
 RUNS_SHOWN: Final = 200
+POSITION_DIGITS: Final = 18  # more than any position has
 BEAT_S: Final = 15.0  # without a decision; then a client that follows them gets a comment
 INTERRUPT: Final = "X-Streamproc-Interrupt"  # names the program that the hook interrupts
 TAG: Final = "X-Streamproc-Tag"
@@ -103,8 +104,9 @@ class BaseServer(ABC, Generic[OwnJudge]):
         """Send decisions as they are made, as server-sent events: those after the last that a client has got, which it
         names when it connects again; else new ones."""
         run_id = stored_id(request.query["run"]) if "run" in request.query else ""
-        last = request.headers.get("Last-Event-ID", "")
-        position = int(last) if last.isascii() and last.isdigit() else self.judge.position
+        last, newest = request.headers.get("Last-Event-ID", "")[:POSITION_DIGITS], self.judge.position
+        position = int(last) if last.isascii() and last.isdigit() else newest
+        position = position if position <= newest else 0  # that of a log which was moved aside
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
         woken = asyncio.Event()
 

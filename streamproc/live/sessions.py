@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -72,11 +72,11 @@ class CliSession:
     asked: str | None = None
     """What it was prompted after that: by a person, or by a hook that sends it on."""
     born: set[str] = field(default_factory=set)
-    """The runs of its sub-agents."""
+    """The runs whose birth is recorded: its own, once it starts a sub-agent, and those of its sub-agents."""
     orders: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=ORDERS_MAX))
     """Types and prompts of sub-agents that it is about to start."""
-    sent_on: Counter[str] = field(default_factory=Counter)
-    """How often a hook has sent on each run, as its transcript says, less what other hooks have told of that."""
+    sent_on: int = 0
+    """How often a hook has sent it on, as its transcript says, less how often other hooks have told so."""
     errors: Newest[str, str] = field(default_factory=lambda: Newest(ERRORS_MAX))
 
     def as_json(self) -> dict[str, Any]:
@@ -182,6 +182,7 @@ class CliSessions:
     def _born(self, session: CliSession, scope: RunScope) -> None:
         """Record the birth of a sub-agent. Hooks do not tell which call has started it: those of a type begin in the
         order of their calls."""
+        self._begin(session)
         if len(session.born) >= AGENTS_MAX:
             session.born.clear()
         session.born.add(scope.run_id)
@@ -190,6 +191,14 @@ class CliSessions:
             session.orders.remove(order)
         prompt = {"prompt": order[1]} if order is not None and order[1] else {}
         self._feed([scope.event("", type="run.started", node=scope.node, **prompt)])
+
+    def _begin(self, session: CliSession) -> None:
+        """Record the birth of the session's own run before that of its first sub-agent, which may come before its first
+        turn: a tree has its root from the beginning."""
+        if session.session_id not in session.born:
+            session.born.add(session.session_id)
+            scope = session_scope(session.session_id, "", NODES[session.cli])
+            self._feed([scope.event("", type="run.started", node=scope.node)])
 
     def _started(self, session: CliSession, scope: RunScope, data: Data) -> None:
         """A sub-agent starts: `answer` has recorded its birth."""
@@ -201,8 +210,8 @@ class CliSessions:
         events = []
         for one in found:
             if one["type"] == "run.continued":
-                session.sent_on[session.session_id] += 1
-                if session.sent_on[session.session_id] <= 0:
+                session.sent_on += 1
+                if session.sent_on <= 0:
                     continue  # the hook was faster than the transcript
             events.append(scope.event("", node=scope.node, **one))
         return events
@@ -240,6 +249,7 @@ class CliSessions:
 
     def _before_birth(self, session: CliSession, scope: RunScope) -> Answer | None:
         """Deny a sub-agent that the session may not start, with the reason."""
+        self._begin(session)
         waiting, (_, prompt) = len(session.orders) - 1, session.orders[-1]
         why = self._judge.spawn_refusal(session.session_id, scope.run_id, prompt, waiting, self._clock_ms())
         if not why or self.observes():
@@ -279,9 +289,10 @@ class CliSessions:
             turn = self._turn(session, scope, "", data, output=text)
             events = self._noted(session)
             if data.get("stop_hook_active") is True and session.cli != "gemini":
-                if session.sent_on[scope.run_id] <= 0:
+                is_session = scope.run_id == session.session_id  # no transcript of sub-agents is read
+                if not is_session or session.sent_on <= 0:
                     events.append(scope.event("", type="run.continued", node=scope.node, by="Stop hook"))
-                session.sent_on[scope.run_id] -= 1
+                session.sent_on -= is_session
             if text or turn["stop_reason"]:
                 session.turns += 1
                 events.append(turn)

@@ -62,14 +62,17 @@ class JudgedTurns:
 
 
 class JudgedHalts:
-    """What `GET /halted/RUN` asks: a judge, which always knows."""
-
-    connected = True
+    """What `GET /halted/RUN` asks: a judge, which knows unless it is in doubt."""
 
     def __init__(self, judge: BaseJudge) -> None:
         self.caught_up = asyncio.Event()
         self.caught_up.set()
         self._judge = judge
+
+    @property
+    def connected(self) -> bool:
+        """Whether turns are judged at the moment."""
+        return not self._judge.doubt
 
     def error(self, run_id: str) -> Halted | None:
         """Return why a run must stop; None if it may go on."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -161,13 +161,14 @@ class LiveLog:
         query = "SELECT * FROM records WHERE role = ? AND position > ? ORDER BY position LIMIT ?"
         return [StoredRecord._make(row) for row in self._db.execute(query, (role, position, RECORDS_MAX))]
 
-    def forget_before(self, at_ms: int) -> None:
-        """Delete the runs that were not heard of since, with their records."""
+    def forget_before(self, at_ms: int, accounts: Sequence[str]) -> None:
+        """Delete the runs that were not heard of since, with their records, and these accounts."""
         with self.transaction():
             self._db.execute(
                 "DELETE FROM records WHERE run_id IN (SELECT run_id FROM runs WHERE heard_ms < ?)", (at_ms,)
             )
             self._db.execute("DELETE FROM runs WHERE heard_ms < ?", (at_ms,))
+            self._db.executemany("DELETE FROM accounts WHERE name = ?", [(name,) for name in accounts])
 
 
 def _opened(path: Path) -> sqlite3.Connection:

@@ -45,13 +45,14 @@ def share_percent(evidence: ControlEvidence | None) -> float | None:
 
 
 def _spent(code: str, percent: float, unknown: bool = True) -> Callable[[ControlEvent], bool]:
-    """Match levels of a budget above this percentage; `unknown` is the answer for a level without figures."""
+    """Match levels of a budget from this percentage on: each is reported once, by the turn that reaches it, and not
+    again by the next, which exceeds it. `unknown` is the answer for a level without figures."""
 
     def when(control: ControlEvent) -> bool:
         if control.code != code:
             return False
         share = share_percent(control.evidence)
-        return unknown if share is None else share > percent
+        return unknown if share is None else share >= percent
 
     return when
 
@@ -120,14 +121,14 @@ TRIGGERS: Final[tuple[NotificationTrigger, ...]] = (
     Row("task_tokens_spent", "BUDGET_EXCEEDED", HIGH, "a task has spent its tokens (BUDGET008)",
             "it ends with a partial result", _stopped_task),
     Row("task_tokens_urgent", "BUDGET_WARNING", HIGH, f"a task has used {URGENT_PERCENT} % of its tokens",
-            "it wraps up, and ends soon", _spent("BUDGET008", URGENT_PERCENT - 0.01, unknown=False)),
-    Row("task_tokens", "BUDGET_WARNING", MEDIUM, f"a task has used more than {TASK_TOKENS_PERCENT} % of its tokens",
+            "it wraps up, and ends soon", _spent("BUDGET008", URGENT_PERCENT, unknown=False)),
+    Row("task_tokens", "BUDGET_WARNING", MEDIUM, f"a task has used {TASK_TOKENS_PERCENT} % of its tokens",
             "there is time to raise its budget", _spent("BUDGET008", TASK_TOKENS_PERCENT)),
     Row("session_spent", "BUDGET_EXCEEDED", CRITICAL, "a session has spent its budget (BUDGET009)",
             "all of its runs stop", _halts("BUDGET009")),
     Row("session_urgent", "BUDGET_WARNING", HIGH, f"a session has spent {WRAP_UP_PERCENT} % of its budget",
-            "all of its agents wrap up", _spent("BUDGET009", WRAP_UP_PERCENT - 0.01, unknown=False)),
-    Row("session", "BUDGET_WARNING", MEDIUM, f"a session has spent more than {SESSION_PERCENT} % of its budget",
+            "all of its agents wrap up", _spent("BUDGET009", WRAP_UP_PERCENT, unknown=False)),
+    Row("session", "BUDGET_WARNING", MEDIUM, f"a session has spent {SESSION_PERCENT} % of its budget",
             "delegations are rejected soon", _spent("BUDGET009", SESSION_PERCENT)),
     Row("cost", "BUDGET_EXCEEDED", HIGH, "a run, user or tenant has spent its cost budget (BUDGET007, BUDGET010)",
             "the result is incomplete or missing", _halts("BUDGET007", "BUDGET010")),
@@ -209,7 +210,7 @@ def subject_of(control: ControlEvent) -> str:
 def _evidence(control: ControlEvent) -> str:
     """Describe the evidence in one paragraph: the message, then tool, turns, figures and other facts."""
     seen = control.evidence
-    place = f" at turn {control.turn}" if control.turn is not None else ""
+    place = f" at turn {control.turn}" if control.turn else ""  # 0 may as well be before the first turn
     parts = [f"{control.code}{place}: {control.message}"]
     if seen is not None:
         figures = None if seen.used is None else f"{seen.used} of {seen.limit} {seen.unit or ''}".rstrip()

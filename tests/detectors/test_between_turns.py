@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
+from random import Random
 from typing import Any
 
 from hypothesis import given, settings, strategies as st
@@ -63,6 +64,30 @@ def test_a_review_that_resolves_something_each_round_is_never_halted(rounds: lis
     """Each round resolves all findings of the one before, however many new ones it has."""
     events = [reviewed(*(f"{number}-{one}" for one in set(found_))) for number, found_ in enumerate(rounds)]
     assert found(events) == []
+
+
+@given(
+    st.integers(1, 120), st.lists(st.tuples(st.integers(1, 3), st.integers(0, 3)), max_size=16),
+    st.randoms(use_true_random=False),
+)  # fmt: skip
+@MANY
+def test_a_review_of_any_size_that_resolves_something_for_good_each_round_is_never_halted(
+    first: int, rounds: list[tuple[int, int]], random: Random
+) -> None:
+    numbers = count()
+    still_open = [f"F{next(numbers)}" for _ in range(first)]
+    events = [reviewed(*still_open)]
+    for resolved, new in rounds:
+        random.shuffle(still_open)
+        still_open = [*still_open[resolved:], *(f"F{next(numbers)}" for _ in range(new))]
+        events.append(reviewed(*still_open))
+    assert found(events) == []
+
+
+@given(st.integers(1, 40), st.integers(6, 9))
+@MANY
+def test_as_many_findings_of_one_rule_as_before_are_halted_at_the_sixth_round(size: int, rounds: int) -> None:
+    assert found([reviewed(*["unused-import"] * size)] * rounds)[:1] == [("STALL011", 5)]
 
 
 @given(st.lists(st.sampled_from(["A", "B", "C"]), min_size=1, max_size=3, unique=True), st.integers(0, 4))

@@ -11,6 +11,7 @@ import pytest
 from streamproc import detectors
 from streamproc.detectors import MODULES
 from streamproc.model.budgets import BUDGETS
+from streamproc.monitor import Monitor
 from tests.syntax import syntax_of
 
 if TYPE_CHECKING:
@@ -41,3 +42,11 @@ def test_every_budget_has_a_detector(budget: str) -> None:
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.DETECTOR.code)
 def test_a_detector_declares_the_budgets_that_it_reads(module: ModuleType) -> None:
     assert read_by(module) <= declared_by(module) <= NAMES
+
+
+@pytest.mark.parametrize(("used_ms", "words"), [(1_001, "1.001 of 1 s"), (1_100, "1.1 of 1 s"), (61_000, "61 of 1 s")])
+def test_a_message_shows_by_how_much_a_time_is_exceeded(used_ms: int, words: str) -> None:
+    monitor = Monitor()
+    monitor.feed({"run_id": "r", "type": "run.started", "budgets": {"maxRuntimeMsPerNode": 1_000}})
+    [halt] = monitor.feed({"run_id": "r", "node": "a", "output": "x", "usage": {"duration_ms": used_ms}})
+    assert halt.message == f"a has exceeded its budget: {words} (declared by the run)."

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import subprocess
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -138,6 +141,41 @@ def test_without_a_broker_sessions_go_on_and_it_is_said(
     assert len({line.split(" ", 1)[1] for line in lines}) == len(lines)  # each reason once
     assert " claude Kafka is away: " in lines[0]
     assert "sessions are not protected" in up.output()
+
+
+def test_a_request_of_which_a_part_would_not_fit_is_refused(
+    up: Up, monkeypatch: pytest.MonkeyPatch, nobodys_settings: None
+) -> None:
+    """The client sends it again: what was taken of it would be there twice."""
+    monkeypatch.setenv("STREAMPROC_BROKERS", "127.0.0.1:1")
+    up.start()
+    for size in (*[1_000] * 9, 600):
+        assert up.ask("POST", "/v1/turns", [STUCK] * size)[0] == 202
+    status, found = up.ask("POST", "/v1/turns", [STUCK] * 1_000)
+    assert (status, "9600 events wait for Kafka" in found["error"]) == (503, True)
+    assert up.ask("GET", "/v1/health")[1]["waiting"] == 9_600
+    assert up.ask("POST", "/v1/turns", [STUCK] * 400)[0] == 202
+
+
+def test_a_fault_that_cannot_be_noted_keeps_no_hook_from_its_answer(
+    up: Up, monkeypatch: pytest.MonkeyPatch, nobodys_settings: None
+) -> None:
+    monkeypatch.setenv("STREAMPROC_BROKERS", "127.0.0.1:1")
+    up.places.faults.mkdir()  # it cannot be written, as on a full disk
+    up.start()
+    assert batch(up, 0) == {}
+    assert "sessions are not protected" in up.output()
+
+
+def test_whether_a_traced_agent_is_halted_is_not_said_while_nothing_tells(
+    up: Up, monkeypatch: pytest.MonkeyPatch, nobodys_settings: None
+) -> None:
+    monkeypatch.setenv("STREAMPROC_BROKERS", "127.0.0.1:1")
+    up.start("--otlp", "127.0.0.1:0")
+    found = re.search(r"http://127\.0\.0\.1:\d+", up.output())
+    assert found is not None
+    with pytest.raises(urllib.error.HTTPError, match="503"):
+        urllib.request.urlopen(f"{found[0]}/halted/r1", timeout=30)
 
 
 def test_the_log_of_another_is_no_broker(up: Up, monkeypatch: pytest.MonkeyPatch, nobodys_settings: None) -> None:

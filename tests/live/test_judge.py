@@ -143,16 +143,31 @@ def test_old_runs_are_forgotten_with_their_records(opened: Opened) -> None:
     judge, stored = opened()
     fed(judge, [call("ls", "a")], START_MS)
     fed(judge, [call("ls", "a") | {"run_id": "r2"}], START_MS + 10)
-    stored.forget_before(START_MS + 5)
+    judge.forget_before(START_MS + 5)
     assert [run.run_id for run in stored.runs(9)] == ["r2"]
     assert {record.run_id for record in stored.records()} == {"r2"}
+
+
+def test_old_sessions_are_forgotten_with_their_accounts(opened: Opened) -> None:
+    policy = {"budgets": {"maxSessionCost": "1.00", "maxUserCostUsdPerDay": "9.00"}}
+    judge, stored = opened(policy)
+    for number, session in enumerate("ab"):
+        spent = {"output": "words", "usage": {"cost_usd": "0.40"}, "user": "ada"}
+        fed(judge, [{"run_id": session, "node": "main", "session_id": session, **spent}], START_MS + 10 * number)
+    before = set(stored.accounts())
+    judge.forget_before(START_MS + 5)
+    assert {name for name in before if name.endswith("a") and not name.startswith("user:")}
+    for accounts in (set(stored.accounts()), set(opened(policy)[1].accounts())):
+        assert {name for name in before - accounts if name.startswith("user:")} == set()
+        assert all(name.endswith("a") for name in before - accounts)
+        assert not {name for name in accounts if name.endswith("/a") or name == "session:a"}
 
 
 def test_positions_never_go_back_whatever_is_forgotten(opened: Opened) -> None:
     judge, stored = opened()
     fed(judge, STUCK)
     last = stored.position
-    stored.forget_before(START_MS + 5)
+    judge.forget_before(START_MS + 5)
     judge, stored = opened()
     fed(judge, [call("ls", "a")])
     assert [record.position for record in stored.records()] == [last + 1]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,11 +15,14 @@ from typing import Any
 import pytest
 
 from streamproc.errors import InvalidSettings
+from streamproc.live.notifying import LogNotifier
 from streamproc.live.places import LivePlaces
 from streamproc.live.process import CONCERNING, settings_of
+from streamproc.notify.notification_config import load_notification_config
+from streamproc.notify.notifier import NoticeLinks
 from tests.live.conftest import Up, call, kill_started
 from tests.notify.receiver import Receiver
-from tests.waiting import wait_until
+from tests.waiting import until, wait_until
 
 HALT = [call("cat x", "no such file")] * 3
 
@@ -74,6 +79,29 @@ def test_what_was_not_sent_when_it_was_killed_is_sent_by_the_next(notified: Up, 
     notified.start()
     notified.ask("POST", "/v1/turns", halted("r2"))
     wait_until(lambda: runs(receiver) == ["r1", "r2"], what="the next halt is told, and the first not again")
+
+
+async def test_a_fault_of_the_log_only_delays_them(
+    opened: Any, receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streamproc.live.notifying.RETRY_S", 0.01)
+    judge, stored = opened()
+    config = load_notification_config("", [receiver.json_url])
+    notifier = LogNotifier(stored, config, NoticeLinks("", ""), tmp_path / "mark", lambda: False)
+    faults, read = [sqlite3.OperationalError("disk I/O error")] * 2, stored.records_after
+
+    def failing(*given: Any) -> Any:
+        if faults:
+            raise faults.pop()
+        return read(*given)
+
+    monkeypatch.setattr(stored, "records_after", failing)
+    running = asyncio.create_task(notifier.run())
+    judge.feed([judge.read(raw) for raw in halted("r1")], 1_780_000_000_000)
+    await until(lambda: receiver.posts, what="the halt is told")
+    running.cancel()
+    await asyncio.wait([running])
+    assert runs(receiver) == ["r1"]
 
 
 def test_nobody_is_told_of_what_is_only_observed(notified: Up, receiver: Receiver) -> None:

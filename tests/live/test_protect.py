@@ -135,7 +135,7 @@ def test_observing_stops_nothing_and_says_what_it_would_have_stopped(home: Path)
     rows: list[dict[str, Any]] = json.loads(protect("status", "--json"))["clis"]
     [session] = next(row for row in rows if row["cli"] == "claude")["sessions"]
     assert session["halt"]["code"] == "LOOP003"
-    assert "in the last 7 days: 1 session, of which 1 would have been stopped" in protect("status")
+    assert "in the last 7 days: 1 run, of which 1 would have been stopped" in protect("status")
     protect("claude", "--enforce")
     assert "observing" not in protect("status")
 

@@ -277,3 +277,12 @@ def test_decisions_are_sent_as_they_are_made(up: Up) -> None:
     with follow(up, "/v1/decisions", found[0][0]) as stream:  # a client that has missed the second one
         assert read_event(stream) == found[1]
     assert up.stop() == 0
+
+
+@pytest.mark.parametrize("last", ["999", "9" * 5_000])
+def test_a_client_that_names_a_later_position_than_there_is_gets_all_decisions(up: Up, last: str) -> None:
+    """It has followed a log that was damaged, and moved aside."""
+    up.start()
+    decisions = up.ask("POST", "/v1/turns", [call("cat x", "no such file")] * 3)[1]["decisions"]
+    with follow(up, "/v1/decisions", last) as stream:
+        assert [read_event(stream)[1] for _ in decisions] == decisions

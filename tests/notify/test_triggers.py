@@ -30,11 +30,11 @@ def fleet(status: str, severity: str, **fields: object) -> ControlEvent:
         (control(code="GRAPH001", terminal_status="blocked"), "LOOP_DETECTED", "HIGH"),
         (control(code="STALL005", terminal_status="stalled"), "STALL", "HIGH"),
         (control(code="STALL008", halt_reason="oscillating"), "LOOP_DETECTED", "HIGH"),
-        (budget("BUDGET008", 81), "BUDGET_WARNING", "MEDIUM"),
+        (budget("BUDGET008", 80), "BUDGET_WARNING", "MEDIUM"),
         (budget("BUDGET008", 90), "BUDGET_WARNING", "HIGH"),
         (budget("BUDGET009", 95), "BUDGET_WARNING", "HIGH"),
         (budget("BUDGET008", 101, severity="halt"), "BUDGET_EXCEEDED", "HIGH"),
-        (budget("BUDGET009", 71), "BUDGET_WARNING", "MEDIUM"),
+        (budget("BUDGET009", 70), "BUDGET_WARNING", "MEDIUM"),
         (budget("BUDGET009", 101, severity="halt"), "BUDGET_EXCEEDED", "CRITICAL"),
         (control(code="ERROR004", **WARN | {"type": "notification"}), "FAILURE", "HIGH"),
         (control(code="ERROR001", halt_reason="repeated_error"), "FAILURE", "HIGH"),
@@ -81,7 +81,7 @@ def test_information_does_not_notify(event: ControlEvent) -> None:
     assert trigger_of(event) is None
 
 
-@pytest.mark.parametrize(("code", "used"), [("BUDGET008", 80), ("BUDGET009", 70), ("BUDGET008", 71)])
+@pytest.mark.parametrize(("code", "used"), [("BUDGET008", 79), ("BUDGET009", 69), ("BUDGET008", 71)])
 def test_below_the_percentage_it_is_an_ordinary_warning(code: str, used: int) -> None:
     trigger = trigger_of(budget(code, used))
 
@@ -131,6 +131,13 @@ def test_the_fields_are_those_of_the_requirement() -> None:
         "| tool: pytest (args 00ff) | turns: 3, 5, 7"
     )
     assert sent.recommendation == "switch it to interactive mode and take over; or ask a person"
+
+
+def test_what_came_before_any_turn_names_none() -> None:
+    event = control(trigger={"event_id": "e0", "turn": 0})
+    trigger = trigger_of(event)
+    assert trigger is not None
+    assert notice_of(event, trigger, Urgency.HIGH).notification.evidence.startswith("LOOP003: pytest was called")
 
 
 def test_evidence_is_one_paragraph_of_a_bounded_length() -> None:

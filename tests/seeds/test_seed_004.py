@@ -770,12 +770,14 @@ def test_session_level_budgets() -> None:
 
 def test_notification_triggers() -> None:
     # "Token budget exceeds 80% for any task"
-    [over] = played(given("Backend", "T1", **BUDGET), spent(81_000))
-    assert notified(over) == "BUDGET_WARNING Backend T1 MEDIUM"
+    for tokens in ([81_000], [80_000, 1_000]):  # also of a task that was at 80 % before
+        [over] = played(given("Backend", "T1", **BUDGET), *map(spent, tokens))
+        assert notified(over) == "BUDGET_WARNING Backend T1 MEDIUM"
     # "Session budget exceeds 70%"
     session = {"type": "run.started", "budgets": {"maxSessionTokens": 1_000}}
-    [over] = played(session, {"node": "Lead", "usage": {"total_tokens": 710}})
-    assert (notified(over).split()[0], notified(over).split()[-1]) == ("BUDGET_WARNING", "MEDIUM")
+    for tokens in ([710], [700, 10]):
+        [over] = played(session, *({"node": "Lead", "usage": {"total_tokens": one}} for one in tokens))
+        assert (notified(over).split()[0], notified(over).split()[-1]) == ("BUDGET_WARNING", "MEDIUM")
     # "3 consecutive task failures"
     failed = played(*(verdict(f"T{n}", "REJECTED") for n in range(3)))[-1]
     assert (failed.code, notified(failed).split()[0]) == ("ERROR004", "FAILURE")
@@ -822,6 +824,21 @@ def test_turns_without_a_task_count_for_the_only_one_of_their_agent() -> None:
     assert "T1 has used 1200 of its 1000 tokens" in halt.message
 
 
+def test_a_budget_that_is_just_exceeded_is_not_said_to_be_at_100_percent() -> None:
+    # ">100% | VIOLATION: Task killed, escalate to ReaperOAK"
+    found = played(given("backend", "T1", max_token_budget=1000), spent(1001))
+    assert [one.message for one in found if one.type != "task.escalated"] == [
+        "Task T1 has used 1001 of its 1000 tokens (101 %), level VIOLATION: the task is killed and escalated."
+    ]
+
+
+def test_a_state_that_the_board_lacks_is_not_named() -> None:
+    # "Task status oscillates between two states ≥ 3 times"
+    to = [{"type": "task.transition", "task_id": "T1", "to": state} for state in ("FOO", "BAR", "FOO") * 3]
+    message = next(one.message for one in played(*to) if one.code == "TASK001")
+    assert message.startswith("T1 returned to FOO for the third time")
+
+
 def test_equal_words_about_different_results_are_no_repeat() -> None:
     # "Agent produces functionally identical output ≥ 2 consecutive times"
     done = [
@@ -830,3 +847,12 @@ def test_equal_words_about_different_results_are_no_repeat() -> None:
     ]
     assert played(*done) == []
     assert [one.code for one in played(done[0], done[0])] == ["LOOP001"]
+
+
+def test_the_same_artifact_twice_is_a_stall() -> None:
+    # "Agent produces functionally identical output ≥ 2 consecutive times"; "Halt agent, set task status to STALLED"
+    patches = [{"node": "backend", "task_id": "T1", "output": words, "artifact": "+a"} for words in ("One.", "Two.")]
+    [halt] = played(*patches)
+    assert (halt.code, halt.severity, halt.terminal_status) == ("STALL001", "halt", "stalled")
+    for other in ({"task_id": "T2"}, {"tool_calls": [{"name": "Read", "args": {"file": "b"}, "result": "text"}]}):
+        assert played(patches[0], patches[1] | other) == []

@@ -30,6 +30,8 @@ def observe_artifact(now: Now, recent: RecentHashes, stamp: i32, since: i32) -> 
     period: Period | None
     if artifact is not None and docs is not None:
         value ^= hash64(docs.norm) >> 1
+    if now.turn.task_id:
+        value ^= now.tag(now.turn.task_id)  # the same report about another task is another one
     value = tag32(value)
     same = node.artifact.count > 0 and node.artifact.value == value
     node.artifact.extend(value, now.index, stamp, since)
