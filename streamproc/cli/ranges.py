@@ -56,6 +56,11 @@ class LogRange(NamedTuple):
     to_ms: int | None
     offsets: dict[int, Extent]
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is the whole log."""
+        return not (any(self.selection) or self.from_ms or self.to_ms or self.offsets)
+
 
 def log_range(
     run: str | None, workflow: str | None, user: str | None, since: str | None, until: str | None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
@@ -30,8 +31,8 @@ from streamproc.cli.ranges import (
     shown_batches,
     within,
 )
-from streamproc.cli.terminal import examples, fail, json_line, line, note
-from streamproc.errors import plural
+from streamproc.cli.terminal import clean, examples, fail, json_line, line, note
+from streamproc.errors import Unavailable, plural
 
 if TYPE_CHECKING:
     from streamproc.core.decision import Decision
@@ -63,20 +64,24 @@ Printed = Annotated[
 
 
 class Replayed(NamedTuple):
-    """The decisions of a replay, and the part of the log that it covers. Of files, there are no extents."""
+    """The decisions of a replay, and the part of the log that it covers. Of files, there are no extents. `calls` are
+    the states of providers; None if they cannot be known."""
 
     decisions: list[Decision]
     turns: dict[str, int]
     extents: dict[int, Extent] | None = None
     begins: dict[int, int] = {}  # noqa: RUF012  # never changed
     turn_at: dict[tuple[int, int], int] = {}  # noqa: RUF012
+    calls: list[Decision] | None = None
 
 
 class Published(NamedTuple):
-    """The other side of a comparison: control events, and how far the workers had committed before they were read."""
+    """The other side of a comparison: control events, and how far the workers had committed before they were read, of
+    the turns topic and (`booked`) of the spend topic."""
 
     decisions: list[PublishedDecision]
     committed: dict[int, int] | None = None
+    booked: dict[int, int] = {}  # noqa: RUF012
     begins: dict[int, int] = {}  # noqa: RUF012
 
 
@@ -144,6 +149,8 @@ def replay(
     else:
         places = published.decisions if published is not None else []
         found = asyncio.run(_replay_topic(settings, chosen, wanted, places))
+        if wanted.is_whole:
+            found = found._replace(calls=asyncio.run(_replay_calls(settings, chosen, published)))
     with output_to(output, quiet=quiet):
         if published is not None:
             differs = _show_difference(found, published, chosen, known, as_json or format_ == "jsonl", verbose)
@@ -157,6 +164,7 @@ def replay(
 def _replay_files(
     paths: list[str], log_format: str | None, settings: Settings, policy: LoadedPolicy, wanted: LogRange
 ) -> Replayed:
+    from streamproc.core.local_providers import CODE, LocalProviders
     from streamproc.fingerprint import HashKey
     from streamproc.model.raw_fields import read_time_ms
     from streamproc.replay.scan import Scan
@@ -164,7 +172,8 @@ def _replay_files(
 
     try:
         sources, reading = open_logs(paths, format_name=log_format)
-        scan = Scan(sources, policy, HashKey.of(settings.hash_key.get_secret_value()))
+        providers = LocalProviders(policy.providers, policy.ref)
+        scan = Scan(sources, policy, HashKey.of(settings.hash_key.get_secret_value()), providers=providers)
         decisions = list(scan)
     except OSError as error:
         raise fail(f"{error.filename}: {error.strerror}. Give files that can be read") from None
@@ -180,7 +189,9 @@ def _replay_files(
         return within(read_time_ms(decision.at) if decision.at else None, wanted.from_ms, wanted.to_ms)
 
     kept = [one for one in decisions if wanted.selection.holds(one) and inside(one)]
-    return Replayed(kept, _turns_of(turns, kept, wanted))
+    calls = [one for one in kept if one.code == CODE]
+    kept = [one for one in kept if one.code != CODE]
+    return Replayed(kept, _turns_of(turns, kept, wanted), calls=calls)
 
 
 async def _replay_topic(
@@ -226,6 +237,41 @@ async def _replay_topic(
     return Replayed(kept, _turns_of(log.turns, kept, wanted), window.extents, begins, log.turn_at)
 
 
+async def _replay_calls(settings: Settings, policy: LoadedPolicy, published: Published | None) -> list[Decision] | None:
+    """Return the states of providers that follow from the calls of models on the spend topic, as far as the workers had
+    booked them; None if that topic cannot be read from its beginning."""
+    from msgspec import DecodeError
+
+    from streamproc.core.local_providers import LocalProviders
+    from streamproc.core.providers import read_calls
+    from streamproc.kafka.reading import open_topic
+    from streamproc.model.addresses import local_log
+    from streamproc.model.provider_state import PREFIX
+
+    found: list[Decision] = []
+    providers = LocalProviders(policy.providers, policy.ref)
+    known = {one.id for one in published.decisions} if published is not None else set()
+    if local_log(settings.brokers) is not None:
+        return None
+    try:
+        async with open_topic(settings, "spend") as reader:
+            if any(extent.begin for extent in reader.extents.values()):
+                return None
+            async for batch in shown_batches(reader, "calls of models"):
+                for record in batch:
+                    if not (record.key or b"").startswith(PREFIX.encode()):
+                        continue
+                    try:
+                        states = providers.book(read_calls(record.value or b""))
+                    except DecodeError:
+                        continue  # the workers refuse it, too
+                    is_booked = published is None or record.offset < published.booked.get(record.partition, 0)
+                    found += [state for state in states if is_booked or state.id in known]
+    except Unavailable:
+        return None
+    return found
+
+
 def _limited(extents: dict[int, Extent], offsets: dict[int, Extent], topic: str) -> dict[int, Extent]:
     from streamproc.kafka.reading import Extent
 
@@ -250,16 +296,19 @@ def _turns_of(turns: dict[str, int], decisions: list[Decision], wanted: LogRange
 
 
 def _show(found: Replayed, as_json: bool) -> None:
+    """Print the decisions about runs, and the states of providers after them."""
     from streamproc.cli.report import by_run, run_lines, summary
     from streamproc.core.decision import encode_decision
 
     if as_json:
-        for decision in found.decisions:
+        for decision in (*found.decisions, *(found.calls or ())):
             json_line(encode_decision(decision).decode())
         return
     for run_id, own in by_run(found.decisions).items():
         for text in run_lines(run_id, own, found.turns.get(run_id, 0)):
             line(text)
+    for state in found.calls or ():
+        line(clean(f"{state.at}  {state.code}  {state.message}"))
     line(summary(found.decisions, Counter(found.turns)))
 
 
@@ -289,6 +338,10 @@ async def _read_control_topic(settings: Settings, wanted: LogRange) -> Published
     from streamproc.kafka.reading import committed_offsets, open_topic, partition_count
     from streamproc.replay.diff import read_published
 
+    booked: dict[int, int] = {}
+    with suppress(Unavailable):
+        spend = list(range(await partition_count(settings, "spend")))
+        booked = await committed_offsets(settings, settings.topic("spend"), spend)
     # The order matters: decisions on turns that were committed before the control topic is read are on that topic, and
     # turns that come after it was read are committed later.
     partitions = list(range(await partition_count(settings, "turns")))
@@ -306,7 +359,7 @@ async def _read_control_topic(settings: Settings, wanted: LogRange) -> Published
                 decisions.append(one._replace(signed=signer.accepts("control", record, one.run_id)))
     if unreadable:
         note(f"skipped {plural(unreadable, 'record')} on {settings.topic('control')}: not a control event")
-    return Published(decisions, committed, begins)
+    return Published(decisions, committed, booked, begins)
 
 
 def _show_difference(
@@ -314,14 +367,22 @@ def _show_difference(
 ) -> bool:
     """Print how both sides differ; return whether they do."""
     from streamproc.cli.differences import print_json, print_text
+    from streamproc.core.local_providers import CODE
     from streamproc.replay.causes import Causes
     from streamproc.replay.diff import compare
 
     runs = set(found.turns) if found.extents is None else None
-    difference = compare(found.decisions, published.decisions, found.extents, published.committed, runs)
+    theirs = published.decisions
+    if found.calls is None and found.extents is not None:
+        theirs = [one for one in theirs if one.code != CODE]
+        if left := len(published.decisions) - len(theirs):
+            why = "they are compared with --all, while the spend topic has its beginning"
+            note(f"ignored {plural(left, 'state')} of providers: {why}")
+    decided = [*found.decisions, *(found.calls or ())]
+    difference = compare(decided, theirs, found.extents, published.committed, runs)
     causes = Causes(
         policy,
-        published.decisions,
+        theirs,
         turn_at=found.turn_at,
         begins=found.begins,
         control_begins=published.begins,

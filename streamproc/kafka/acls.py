@@ -112,7 +112,7 @@ ROLES: Final = (
     Role(
         "replay",
         "`streamproc replay`, with `--diff`, too; `backtest`",
-        (*_topics("Read", of=["turns", "control"]), Right("group", "worker", ("Describe",))),
+        (*_topics("Read", of=["turns", "control", "spend"]), Right("group", "worker", ("Describe",))),
     ),
     Role(
         "topics",

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from streamproc.core.decision import Decision
 from streamproc.core.kept_runs import KeptRuns
 from streamproc.core.local_accounts import LocalAccounts
+from streamproc.core.local_providers import LocalProviders
 from streamproc.core.run_state import RunState
 from streamproc.fingerprint import HashKey
 from streamproc.importers import LogFile
@@ -61,14 +62,20 @@ class Scan:
 
     Runs are independent, except for the budgets that they share. A run that continues in a later file is the same run.
     Hashes are made under the `key`, if there is one, as a publisher with that key makes them. With `turn_log`, the last
-    turns of each run are kept there.
+    turns of each run are kept there. With `providers`, calls of models reach their breakers, in the order of the logs.
 
     While decisions are iterated, `place` is where the event stands that the last one is about. Afterwards `decisions`
     has all of them by run, and `sources_of` the logs of a run.
     """
 
     def __init__(
-        self, sources: Iterable[Source], policy: Policy, key: HashKey | None = None, *, turn_log: TurnLog | None = None
+        self,
+        sources: Iterable[Source],
+        policy: Policy,
+        key: HashKey | None = None,
+        *,
+        turn_log: TurnLog | None = None,
+        providers: LocalProviders | None = None,
     ) -> None:
         self.sources = list(sources)
         self.runs: KeptRuns[str] = KeptRuns(policy.engine())
@@ -79,7 +86,7 @@ class Scan:
         self._sources_of: defaultdict[str, dict[int, None]] = defaultdict(dict)
         self._key = key
         self._at_halt: dict[str, Spent] = {}
-        self._accounts = LocalAccounts(self.runs)
+        self._accounts = LocalAccounts(self.runs, providers)
 
     def __iter__(self) -> Iterator[Decision]:
         """Yield decisions in log order. Raises what `Source` raises."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from streamproc import Monitor
 from tests.cli.conftest import honest, jsonl, stuck
 
 
@@ -126,3 +127,27 @@ def test_logs_of_other_tools_are_read_by_content_or_in_the_format_that_is_named(
     assert "read as: messages (1 session, 3 turns" in named.stderr
     assert (wrong.exit_code, "it is no log of otlp, but of messages" in wrong.stderr) == (2, True)
     assert (missing.exit_code, "--from is the format of files" in missing.stderr) == (2, True)
+
+
+def test_calls_of_models_open_the_breaker_that_opens_in_a_monitor(run, tmp_path: Path) -> None:
+    calls = [
+        {
+            "type": "model.called",
+            "run_id": f"r{second % 4}",
+            "model": "m",
+            "status": 429,
+            "at": f"2026-01-01T10:00:{second:02}Z",
+        }
+        for second in range(20)
+    ]
+    log, controls = tmp_path / "calls.jsonl", tmp_path / "controls.jsonl"
+    log.write_text(jsonl(calls))
+    monitor = Monitor()
+    states = [control for call in calls for control in monitor.feed(call)]
+    controls.write_text("".join(f"{state.model_dump_json(exclude_none=True)}\n" for state in states))
+
+    assert [state.severity for state in states] == ["info", "warn"]  # no retries any more, then no calls
+    shown = run("replay", log)
+    assert "PROVIDER001  m is open: 20 of 20 calls of 4 runs failed in 60 s, the last with 429.\n" in shown.stdout
+    compared = run("replay", log, "--against", controls)
+    assert (compared.exit_code, compared.stdout) == (0, "2 identical; 0 missing; 0 extra\n"), compared.output

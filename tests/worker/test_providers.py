@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
+from asyncio.subprocess import PIPE, STDOUT
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -55,6 +57,17 @@ async def until_state(topics: Topics, *names: str) -> list[dict[str, Any]]:
     return await states(topics)
 
 
+async def replay(settings: Settings, *options: str) -> str:
+    """What a replay of the topics prints; it must agree with what was published."""
+    command = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "streamproc", "replay", *options, "--policy", settings.policy or "",
+        "--brokers", settings.brokers, "--topic-prefix", settings.topic_prefix, stdout=PIPE, stderr=STDOUT,
+    )  # fmt: skip
+    printed, _ = await asyncio.wait_for(command.communicate(), 60)
+    assert command.returncode == 0, printed.decode()
+    return printed.decode()
+
+
 async def test_a_storm_over_four_workers_opens_the_breaker_and_an_answer_closes_it(
     settings, topics, start_worker, tmp_path
 ) -> None:
@@ -100,6 +113,10 @@ async def test_a_storm_over_four_workers_opens_the_breaker_and_an_answer_closes_
     keys = {record.key for record in await topics.read("control") if record.key.startswith(b"provider:")}
     assert keys == {f"provider:{MODEL}".encode()}
     assert not (await topics.read("dead-letter"))
+    replayed = await replay(settings, "--all", "--diff", "--json")
+    summary = msgspec.json.decode(replayed.splitlines()[-1])
+    assert (summary["missing"], summary["extra"], summary["identical"]) == (0, 0, len(found)), replayed
+    assert "0 missing; 0 extra" in await replay(settings, "--since", "2026-01-01T00:00:00Z", "--diff")
 
 
 async def test_a_killed_worker_does_not_leave_it_open(settings, topics, start_worker, tmp_path) -> None:
