@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -305,13 +305,19 @@ def interleaved(runs: list[list[tuple[bytes, bytes]]]) -> list[tuple[bytes, byte
     return [run[number] for number in range(longest) for run in runs if number < len(run)]
 
 
-async def gather_controls(topics: Topics, wanted: set[str], timeout_s: float = 60) -> list[dict[str, Any]]:
-    """All controls, once those that are wanted are among them."""
+def id_of(control: dict[str, Any]) -> str:
+    return str(control["id"])
+
+
+async def gather_controls(
+    topics: Topics, wanted: set[str], timeout_s: float = 60, *, fact: Callable[[dict[str, Any]], str] = id_of
+) -> list[dict[str, Any]]:
+    """All controls, once each wanted fact is one of theirs."""
     controls: list[dict[str, Any]] = []
 
     async def all_there() -> bool:
         controls[:] = await topics.controls()
-        return wanted <= {control["id"] for control in controls}
+        return wanted <= {fact(control) for control in controls}
 
     await until(all_there, timeout_s, f"{len(wanted)} controls", every_s=0.2)
     return controls
