@@ -18,6 +18,9 @@ from streamproc.core.compiled import is_built
 if "STREAMPROC_CORE" not in os.environ:  # a build of other sources would be refused with a warning each time
     os.environ["STREAMPROC_CORE"] = "compiled" if is_built() else "python"
 
+SERVICES = {name: os.environ.get(name) for name in ("STREAMPROC_BROKERS", "STREAMPROC_REDIS")}
+"""Addresses that `make test` gives."""
+
 pytest_plugins = ["tests.fixtures"]  # loaded after this line, as they import the core
 
 NEEDS = {"kafka": {"brokers", "own_broker", "secured"}, "redis": {"redis_url", "own_redis", "secured_redis"}}
@@ -46,7 +49,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def brokers() -> str:
     """Addresses of the real Kafka that all tests share. `topic_prefix` keeps them apart."""
-    addresses = os.environ.get("STREAMPROC_BROKERS")
+    addresses = SERVICES["STREAMPROC_BROKERS"]
     if not addresses:
         pytest.fail(
             "This test needs a real Kafka, and STREAMPROC_BROKERS is not set. Run `make test`, which starts one "
@@ -58,7 +61,7 @@ def brokers() -> str:
 @pytest.fixture(scope="session")
 def redis_url() -> str:
     """URL of the real Redis that all tests share. `topic_prefix` keeps them apart."""
-    url = os.environ.get("STREAMPROC_REDIS")
+    url = SERVICES["STREAMPROC_REDIS"]
     if not url:
         pytest.fail(
             "This test needs a real Redis, and STREAMPROC_REDIS is not set. Run `make test`, which starts one "

@@ -36,7 +36,8 @@ def test_fleet_commands_are_issued_and_shown_with_issuer_time_and_reason(run, se
     assert "stopped by ada" in pause.stderr
     fleet = asyncio.run(read_fleet(settings))
     assert (fleet.status, list(fleet.users)) == ("PAUSE", ["eve"])
-    assert (fleet.order.by, fleet.order.why) == ("bob", "maintenance")
+    assert fleet.command is not None
+    assert (fleet.command.by, fleet.command.why) == ("bob", "maintenance")
 
     assert run("clear", "--wait", 0).exit_code == run("clear", "--user", "eve", "--wait", 0).exit_code == 0
     fleet = asyncio.run(read_fleet(settings))
@@ -99,7 +100,7 @@ def test_a_run_is_resumed_with_a_grant(run, settings: Settings) -> None:
 
 
 @pytest.mark.parametrize(("command", "fault"), [
-    (("kill",), "name a run, --user, --tenant, or --user with --tenant"),
+    (("kill",), "name a run, --session, --user, --tenant, or --user with --tenant"),
     (("kill", "--run", "r1", "--user", "eve"), "name one of a run, --user, --tenant"),
     (("clear", "--user", ""), "has no name"), (("resume", "r1", "--grant", "lots"), "BUDGET=AMOUNT"),
     (("resume", "r1", "--grant", "lots=1"), "grant.lots: no such budget"),

@@ -20,6 +20,7 @@ from streamproc.live.judge import Judge
 from streamproc.live.places import LivePlaces
 from streamproc.live.store import LiveLog
 from streamproc.policy import load_policy
+from tests.conftest import SERVICES
 from tests.waiting import wait_until
 
 
@@ -43,6 +44,15 @@ def opened(log_file: Path) -> Iterator[Callable[..., tuple[Judge, LiveLog]]]:
     yield again
     for log in logs:
         log.close()
+
+
+@pytest.fixture(scope="package", autouse=True)
+def without_services() -> Iterator[None]:
+    """Hide the broker of `make test`: `up` would send it the turns, and judge nothing itself."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in SERVICES:
+            patch.delenv(name, raising=False)
+        yield
 
 
 @pytest.fixture(autouse=True)
