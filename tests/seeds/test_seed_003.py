@@ -208,6 +208,23 @@ def test_one_of_several_nodes_that_failed_is_repaired() -> None:
     assert [one.severity for one in again][-1] == "halt"
 
 
+def test_of_several_nodes_that_failed_another_is_repaired_than_the_one_that_reports_first() -> None:
+    # "Multiple nodes fail with different errors": the signature of an attempt is that of all of them
+    fetch, parse, fetched = {"node": "fetch", "errors": ["F1"]}, {"node": "parse", "errors": ["P1"]}, {
+        "node": "fetch", "output": "42 rows",
+    }  # fmt: skip
+    repaired_one = [fetch, parse, EDIT, parse, fetched]
+    assert decisions(repaired_one, REPAIR) == []
+    stuck: dict[int, list[Raw]] = {
+        6: [*repaired_one, EDIT, parse],  # "Same signature"
+        4: [fetch, parse, EDIT, parse, fetch],
+        5: [fetch, parse, EDIT, parse, EDIT, parse],  # the other node did not come to its turn
+        2: [fetch, parse, fetch, parse],
+    }
+    for at, raws in stuck.items():
+        assert [short(one).at for one in halts(raws)][:1] == [at], raws
+
+
 def test_an_error_of_infrastructure_after_another_artifact_is_another_attempt() -> None:
     # "Comparing signatures is universal"
     failing = [

@@ -84,7 +84,8 @@ def observe_attempt(now: Now, attempts: Table, nodes: Table, previous: str) -> b
     improved. A request does not tell attempts apart: a repair asks with another prompt each time. A failed call is the
     same attempt if its tool has not succeeded since, or if its arguments are the same. A success ends the streak, also
     as an empty list of errors. A retryable error right after the same one is a retry, not an attempt, unless the turn
-    brings an artifact: no other turn has come in between, so nothing was repaired.
+    brings an artifact: no other turn has come in between, so nothing was repaired. If other nodes had failed beside this
+    one, the attempt counts once the last of them has failed again: one of them may be repaired.
     """
     turn: Turn = now.turn
     node: NodeState = now.node
@@ -93,6 +94,8 @@ def observe_attempt(now: Now, attempts: Table, nodes: Table, previous: str) -> b
     same: bool
     value: u32
     retried: bool
+    waits: bool
+    beside: NodeState | None
     tool: u32 = 0
     made: u32 = 0
     if errors is None or errors.count == 0:
@@ -114,14 +117,16 @@ def observe_attempt(now: Now, attempts: Table, nodes: Table, previous: str) -> b
     value = failure_of(now, errors, True)
     retried = errors.retryable and turn.artifact is None
     same = node.attempts.count > 0 and node.attempts.value == value
-    _count_attempt(now, attempts, value, tool, retried or not (same or _tries_again(now.turn, previous)))
+    beside = _failed_beside(now, nodes) if same else None
+    waits = beside is not None and beside.attempts.stamp < now.index - 1  # a turn came in between: perhaps a repair
+    _count_attempt(now, attempts, value, tool, retried or not (same or _tries_again(now.turn, previous)), waits)
     same = same and now.novelty.last_progress <= node.attempts.first
     if same and node.attempted and called and node.attempted_tool != tool and node.attempted_call != made:
         same = False  # two failures of calls are the same attempt only if the tool or the call is
     if not same:
         node.attempts.begin(value, 1, now.index, now.index)
     else:
-        if not retried or node.attempts.stamp < now.index - 1:
+        if not waits and (not retried or node.attempts.stamp < now.index - 1):
             node.attempts.count += 1
         node.attempts.stamp = now.index
     node.attempted, node.attempted_tool, node.attempted_call = called, tool, made
@@ -134,11 +139,11 @@ def _end_others(now: Now, attempts: Table, nodes: Table) -> None:
     the failures of the attempt are others than before. Its own count goes on: what it said may be no success."""
     own: NodeState = now.node
     at: i32 = own.attempts.stamp
-    node: NodeState
+    node: NodeState | None = _failed_beside(now, nodes)
     last: Attempt
-    for node in nodes.rows:
-        if node.attempts.count and node.attempts.value != own.attempts.value and -1 <= node.attempts.stamp - at <= 1:
-            node.attempts.clear()
+    while node is not None:
+        node.attempts.clear()
+        node = _failed_beside(now, nodes)
     if len(attempts):
         last = attempts.rows[0]
         if last.key != own.attempts.value and -1 <= last.last - at <= 1:
@@ -147,15 +152,29 @@ def _end_others(now: Now, attempts: Table, nodes: Table) -> None:
 
 
 @cfunc
-def _count_attempt(now: Now, attempts: Table, failure: u32, tool: u32, beside: bool) -> None:
+def _failed_beside(now: Now, nodes: Table) -> NodeState | None:
+    """Return a node that failed otherwise right before or after this one did, and has had no turn since; None if there
+    is none."""
+    own: NodeState = now.node
+    node: NodeState
+    for node in nodes.rows:
+        if node.attempts.count and node.attempts.value != own.attempts.value:
+            if -1 <= node.attempts.stamp - own.attempts.stamp <= 1:
+                return node
+    return None
+
+
+@cfunc
+def _count_attempt(now: Now, attempts: Table, failure: u32, tool: u32, beside: bool, waits: bool) -> None:
     """Count an attempt of the run that failed. Another failure, or a measured value that has improved, starts again.
-    One `beside` the last is none if it follows at once: a retry, or another node that fails alike."""
+    One `beside` the last is none if it follows at once: a retry, or another node that fails alike. One that `waits` for
+    the outcome of other nodes is none yet."""
     last: Attempt | None = attempts.find(failure)
     if last is None or last.tool != tool or now.novelty.last_progress > last.first:
         attempts.clear()
         last = attempts.add(failure)
         last.first, last.tool = now.index, tool
-    elif beside and last.last == now.index - 1:
+    elif waits or (beside and last.last == now.index - 1):
         last.last = now.index
         return
     last.count += 1
