@@ -20,17 +20,20 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Any, Final, Literal
 
+from litellm import get_llm_provider
 from litellm.exceptions import ModifyResponseException
 from litellm.integrations.custom_logger import CustomLogger
 
-from streamproc.errors import Halted
+from streamproc.errors import Halted, ProviderUnavailable
 from streamproc.integrations._client_loop import Loop
 from streamproc.integrations._history import reply, usage_of
 from streamproc.integrations.watch import Watch, sparing
 from streamproc.model.newest import Newest
+from streamproc.model.provider_state import provider_name
 
 __all__ = ["Breaker", "breaker"]
 
@@ -54,6 +57,7 @@ class WatchedCalls:
         self._given = run_id
         self._runs: Newest[str, tuple[str, dict[str, str]]] = Newest(CALLS_MAX)  # by LiteLLM's id of the call
         self._started: Newest[str, None] = Newest(RUNS_MAX)
+        self._permits: Newest[str, str] = Newest(CALLS_MAX)
         self._lock = threading.Lock()
         self._is_unnamed_logged = False
 
@@ -89,6 +93,16 @@ class WatchedCalls:
         no model."""
         with self._lock:
             return self._runs.pop(str(call.get("litellm_call_id")), ("", {}))
+
+    def permitted(self, call: Mapping[str, Any], permit: str) -> None:
+        """Remember the permit of a call for its provider, until its outcome."""
+        with self._lock:
+            self._permits[str(call.get("litellm_call_id"))] = permit
+
+    def permit(self, call: Mapping[str, Any]) -> str:
+        """Return the permit of a call, once; empty: it needed none."""
+        with self._lock:
+            return self._permits.pop(str(call.get("litellm_call_id")), "")
 
     def ended(self, call: Mapping[str, Any]) -> None:
         """Note that a call is answered by us, and not by a model."""
@@ -128,6 +142,17 @@ def name_of(given: Mapping[str, Any]) -> str:
     session = given.get("litellm_session_id") or metadata.get("session_id")
     trace = given.get("litellm_trace_id") or metadata.get("trace_id")
     return str(headers.get("x-streamproc-run-id") or session or trace or "")
+
+
+def model_of(call: Mapping[str, Any]) -> str:
+    """Return the provider and model of a call, as turns name them; empty: LiteLLM does not know either."""
+    given = call.get("litellm_params") or call
+    with suppress(Exception):  # it raises what it would answer the call with
+        model, provider, *_ = get_llm_provider(
+            call["model"], call.get("custom_llm_provider") or given.get("custom_llm_provider"), given.get("api_base")
+        )
+        return provider_name(provider, model)
+    return ""
 
 
 def usage_in(payload: Mapping[str, Any]) -> dict[str, Any]:
@@ -192,6 +217,7 @@ class Breaker(CustomLogger):
                 self._calls.ended(kwargs)
                 return kwargs | {"mock_response": str(halt)}
             raise
+        self._calls.permitted(kwargs, await self.watch.entered(run_id, model_of(kwargs)))
         return self._loop.nudged(run_id, kwargs) if request is kwargs else None
 
     def log_pre_api_call(self, model: str, messages: Any, kwargs: dict[str, Any]) -> None:
@@ -203,6 +229,7 @@ class Breaker(CustomLogger):
             run_id = self._asked(kwargs, kwargs["litellm_params"], {"messages": messages})
         if run_id is not None:
             self._loop.heard(run_id, {"messages": messages})
+            self._calls.permitted(kwargs, self.watch.enter(run_id, model_of(kwargs)))
 
     async def async_pre_call_hook(
         self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: str
@@ -245,6 +272,20 @@ class Breaker(CustomLogger):
     def log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
         self._answered(kwargs, response_obj)
 
+    async def async_log_failure_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
+        self._failed(kwargs)
+
+    def log_failure_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
+        self._failed(kwargs)
+
+    def _failed(self, call: dict[str, Any]) -> None:
+        """Report a call of a provider that failed."""
+        with sparing(self.watch):
+            run_id, _ = self._calls.answered(call)
+            error, permit = call.get("exception"), self._calls.permit(call)
+            if run_id and isinstance(error, Exception) and not isinstance(error, ProviderUnavailable):
+                self.watch.called(run_id, model_of(call), error, permit=permit)
+
     def _answered(self, call: dict[str, Any], response: Any) -> None:
         """Feed an answer: its usage goes with the next turn, and a text without calls of tools is a turn. Calls are fed
         with their results, from the next request, since an answer may be logged after that."""
@@ -253,6 +294,8 @@ class Breaker(CustomLogger):
             if not run_id or answer is None:
                 return
             payload = call["standard_logging_object"]
+            if permit := self._calls.permit(call):
+                self.watch.called(run_id, model_of(call), permit=permit)
             if not call.get("cache_hit"):
                 self.watch.spent(run_id, self._node, **usage_in(payload))
             if not answer.calls:

@@ -84,8 +84,8 @@ def observe_attempt(now: Now, attempts: Table, nodes: Table, previous: str) -> b
     improved. A request does not tell attempts apart: a repair asks with another prompt each time. A failed call is the
     same attempt if its tool has not succeeded since, or if its arguments are the same. A success ends the streak, also
     as an empty list of errors. A retryable error right after the same one is a retry, not an attempt, unless the turn
-    brings an artifact: no other turn has come in between, so nothing was repaired. If other nodes had failed beside this
-    one, the attempt counts once the last of them has failed again: one of them may be repaired.
+    brings an artifact: no other turn has come in between, so nothing was repaired. If other nodes had failed beside
+    this one, the attempt counts once the last of them has failed again: one of them may be repaired.
     """
     turn: Turn = now.turn
     node: NodeState = now.node
@@ -156,11 +156,11 @@ def _failed_beside(now: Now, nodes: Table) -> NodeState | None:
     """Return a node that failed otherwise right before or after this one did, and has had no turn since; None if there
     is none."""
     own: NodeState = now.node
+    at: i32 = own.attempts.stamp
     node: NodeState
     for node in nodes.rows:
-        if node.attempts.count and node.attempts.value != own.attempts.value:
-            if -1 <= node.attempts.stamp - own.attempts.stamp <= 1:
-                return node
+        if node.attempts.count and node.attempts.value != own.attempts.value and -1 <= node.attempts.stamp - at <= 1:
+            return node
     return None
 
 

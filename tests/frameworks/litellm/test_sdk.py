@@ -7,18 +7,24 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import httpx2
 import litellm
 import pytest
 
-from streamproc import Halted, Monitor, Watch
+from streamproc import Halted, Monitor, ProviderUnavailable, Watch
 from streamproc.fingerprint.requests import request_of
 from tests.frameworks.litellm.loops import PROMPT, STUCK, WAYS, Agent, heard, watching
 from tests.frameworks.litellm.model_server import serving
 from tests.integrations.model_api import ModelAPI
+from tests.waiting import wait_until
 
 
 @pytest.fixture(autouse=True)
 def without_callbacks() -> None:
+    forget_callbacks()
+
+
+def forget_callbacks() -> None:
     """LiteLLM copies callbacks into lists of its own, and nothing takes them out."""
     for name, value in vars(litellm).items():
         if name.endswith(("callback", "callbacks")) and isinstance(value, list):
@@ -299,3 +305,62 @@ def test_a_provider_of_ones_own_is_seen_by_asynchronous_calls_only() -> None:
 
     asyncio.run(ask())
     assert [turn["output"] for turn in fed] == ["yes"]
+
+
+class Provider(ModelAPI):
+    """Refuses calls until it is told to answer."""
+
+    refuses = True
+
+    def _answer(self, request: httpx2.Request) -> httpx2.Response:
+        if not self.refuses:
+            return super()._answer(request)
+        self.requests.append({})
+        error = {"error": {"message": "Too many requests.", "type": "rate_limit_error", "code": "429"}}
+        return httpx2.Response(429, json=error)
+
+
+@pytest.mark.parametrize("way", ["openai", "async openai", "async anthropic"])
+def test_calls_wait_while_their_provider_refuses_those_of_other_runs(way: str) -> None:
+    monitor = Monitor({"name": "p", "providers": {"min_calls": 6, "cool_down_s": 1}})
+    api = Provider(0)
+    name = "anthropic/claude" if "anthropic" in way else "openai/gpt"
+
+    def ask(address: str, run_id: str) -> Any:
+        base = address if "anthropic" in way else f"{address}/v1"
+        given = {"api_base": base, "api_key": "x", "max_retries": 0, "metadata": {"session_id": run_id}}
+        if "async" not in way:
+            return litellm.completion(name, [PROMPT], **given)
+        return asyncio.run(ask_in_loop(given))
+
+    async def ask_in_loop(given: dict[str, Any]) -> Any:
+        answer = await litellm.acompletion(model=name, messages=[PROMPT], **given)
+        await asyncio.sleep(0.2)  # an answer is logged by a task
+        return answer
+
+    watches = [watching_as(monitor, "report")]
+    with serving(api) as address:
+        for number in range(6):
+            with pytest.raises(litellm.RateLimitError):
+                ask(address, f"r{number % 3}")
+        wait_until(monitor.providers, what="the breaker is open")
+        assert [(one.provider, one.state) for one in monitor.providers()] == [(name, "open")]
+        if "async" in way:  # LiteLLM swallows what a synchronous call raises there
+            watches.append(watching_as(monitor, "raise"))
+            with pytest.raises(ProviderUnavailable, match=f"{name} is open: 6 of 6 calls of 3 runs failed"):
+                ask(address, "r9")
+        assert len(api.requests) == 6
+        api.refuses = False
+        watches.append(watching_as(monitor, "wait"))
+        assert ask(address, "r1").choices[0].message.content == "All tests pass."
+        wait_until(lambda: not monitor.providers(), what="the breaker is closed")
+    assert len(api.requests) == 7
+    assert [watch.faults for watch in watches] == [0] * len(watches)
+
+
+def watching_as(monitor: Monitor, on_provider: Any) -> Watch:
+    """Take a new callback in place of the one before."""
+    forget_callbacks()
+    watch = Watch(monitor, on_provider=on_provider)
+    watching(watch)
+    return watch
