@@ -39,6 +39,7 @@ OPEN_MS: Final = 12 * 3_600_000  # without a word; then a session counts as ende
 ERRORS_MAX: Final = 256  # failed calls of a session whose batch has not come
 CONTENT_MAX: Final = 16_384  # characters of a turn whose texts are kept for its report
 ORDERS_MAX: Final = 1_000  # sub-agents of a session that were asked for and have not begun
+CODEX_SPAWN: Final = "spawn_agent"  # how the name of the call ends, after that of a namespace
 AGENTS_MAX: Final = 10_000  # sub-agents of a session whose birth is remembered
 DENIALS: Final = 2  # of a halted session's calls, before a CLI that asks again is interrupted
 PROMPTS: Final = ("UserPromptSubmit", "BeforeAgent")
@@ -137,7 +138,7 @@ class CliSessions:
         if agent and name == "SubagentStop" and not data.get("agent_type") and scope.run_id not in session.born:
             return Answer()  # Claude Code's own agent, which has compacted the context
         if agent and scope.run_id not in session.born:
-            self._born(session, scope)
+            self._born(session, scope, string(data.get("prompt")))
         self._settle(session, scope, data)
         found = None if hook is None else hook(session, scope, data)
         return found or Answer()
@@ -179,9 +180,9 @@ class CliSessions:
             session.said = ""
             self._person_spoke(session, scope)
 
-    def _born(self, session: CliSession, scope: RunScope) -> None:
+    def _born(self, session: CliSession, scope: RunScope, prompt: str) -> None:
         """Record the birth of a sub-agent. Hooks do not tell which call has started it: those of a type begin in the
-        order of their calls."""
+        order of their calls. Those of Codex begin with their `prompt`."""
         self._begin(session)
         if len(session.born) >= AGENTS_MAX:
             session.born.clear()
@@ -189,8 +190,8 @@ class CliSessions:
         order = next((one for one in session.orders if one[0] in ("", scope.node)), None)
         if order is not None:
             session.orders.remove(order)
-        prompt = {"prompt": order[1]} if order is not None and order[1] else {}
-        self._feed([scope.event("", type="run.started", node=scope.node, **prompt)])
+        prompt = prompt or (order[1] if order is not None else "")
+        self._feed([scope.event("", type="run.started", node=scope.node, **({"prompt": prompt} if prompt else {}))])
 
     def _begin(self, session: CliSession) -> None:
         """Record the birth of the session's own run before that of its first sub-agent, which may come before its first
@@ -219,7 +220,7 @@ class CliSessions:
     def _prompted(self, session: CliSession, scope: RunScope, data: Data) -> None:
         if data["hook_event_name"] == "BeforeAgent" and session.said:
             session.asked = string(data.get("prompt"))
-        else:
+        elif scope.run_id == session.session_id:  # what Codex asks of a sub-agent is no person's prompt
             self._person_spoke(session, scope)
 
     def _person_spoke(self, session: CliSession, scope: RunScope) -> None:
@@ -231,11 +232,11 @@ class CliSessions:
         self._feed([*events, {"type": "user.message", "run_id": scope.run_id, "session_id": scope.session_id}])
 
     def _before_call(self, session: CliSession, scope: RunScope, data: Data) -> Answer | None:
-        if data.get("tool_name") in AGENT_TOOLS:
-            asked = mapping(data.get("tool_input"))
-            session.orders.append((string(asked.get("subagent_type")), string(asked.get("prompt"))))
+        order = _order(data)
+        if order is not None:
+            session.orders.append(order)
         halt = self._judge.halted(scope.run_id) or self._judge.halted(session.session_id)
-        if halt is None and data.get("tool_name") in AGENT_TOOLS:
+        if halt is None and order is not None:
             return self._before_birth(session, scope)
         if halt is None or self._spares(session, halt):
             return None
@@ -351,6 +352,17 @@ class CliSessions:
             how = "would have stopped" if self.observes() else "stopped"
             log.warning("%s %s session %s: %s", how, session.cli, escape(session.session_id), escape(halt.message))
         return self.observes()
+
+
+def _order(data: Data) -> tuple[str, str] | None:
+    """Return the type and the prompt of the sub-agent that a call starts; None for another call. Gemini CLI's start
+    none: no hook tells their calls from those of the session."""
+    tool, asked = string(data.get("tool_name")), mapping(data.get("tool_input"))
+    if tool in AGENT_TOOLS:
+        return string(asked.get("subagent_type")), string(asked.get("prompt"))
+    if tool.endswith(CODEX_SPAWN):
+        return string(asked.get("agent_type")), string(asked.get("message")) or text_of(asked.get("items"))
+    return None
 
 
 def _stop(reason: str) -> dict[str, Any]:

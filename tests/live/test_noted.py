@@ -13,7 +13,7 @@ import pytest
 from streamproc.live.judge import Judge
 from streamproc.live.sessions import CliSessions
 from streamproc.live.store import LiveLog
-from streamproc.model.wire import ContextCompacted, Event, RunContinued, RunStarted, Turn, decode
+from streamproc.model.wire import ContextCompacted, Event, RunContinued, RunStarted, Turn, UserMessage, decode
 
 Opened = Callable[..., tuple[Judge, LiveLog]]
 
@@ -69,6 +69,17 @@ def test_a_sub_agent_is_born_once_with_its_parent_and_the_prompt_of_the_call_tha
         ("s1/a1", "s1", "s1", "Explore"), ("s1/a2", "s1", "s1", "Explore"),
     ]  # fmt: skip
     assert first.prompt.exact != second.prompt.exact
+
+
+def test_a_sub_agent_of_codex_is_born_with_its_prompt_and_no_person_speaks_to_it(opened: Opened) -> None:
+    hooks = Hooks("codex", opened)
+    hooks.hear("UserPromptSubmit", prompt="Do the work.")
+    hooks.hear("PreToolUse", tool_name="multi_agent_v1spawn_agent", tool_input={"message": "Help."}, tool_use_id="c1")
+    hooks.hear("UserPromptSubmit", agent_id="a1", agent_type="default", prompt="Help.")
+    root, child = hooks.recorded(RunStarted)
+    assert (root.run_id, child.run_id, child.parent_run_id, child.session_id) == ("s1", "s1/a1", "s1", "s1")
+    assert child.prompt.size == len("Help.")
+    assert [one.run_id for one in hooks.recorded(UserMessage)] == ["s1"]
 
 
 def test_what_a_stop_hook_said_is_recorded_once_with_its_reason(opened: Opened, transcript: Path) -> None:

@@ -55,6 +55,21 @@ def test_calls_of_one_batch_count_before_their_agents_begin(opened: Opened) -> N
     assert [bool(session.ask(f"Look at {n}.")) for n in range(4)] == [False, False, True, True]
 
 
+def test_a_session_of_codex_is_denied_another_sub_agent(opened: Opened) -> None:
+    sessions = CliSessions(opened({"budgets": {"maxSessionRuns": 2}})[0])
+
+    def ask() -> Answer:
+        call = {"tool_name": "spawn_agent", "tool_input": {"message": "Look."}, "tool_use_id": "c1"}
+        return sessions.answer("codex", {"session_id": "s1", "hook_event_name": "PreToolUse", **call})
+
+    assert ask() == Answer()
+    begins = {"session_id": "s1", "hook_event_name": "UserPromptSubmit", "agent_id": "a1", "agent_type": "default"}
+    sessions.answer("codex", begins | {"prompt": "Look."})
+    denied = ask().body["hookSpecificOutput"]
+    assert denied["permissionDecision"] == "deny"
+    assert "it would be 3 of 2 (maxSessionRuns)" in denied["permissionDecisionReason"]
+
+
 def test_the_same_prompt_is_denied_and_another_is_not(opened: Opened) -> None:
     session = Session(opened({"budgets": {"maxSameChildren": 2}})[0])
     assert [bool(session.start(f"a{n}", "Find the bug.")) for n in range(3)] == [False, False, True]

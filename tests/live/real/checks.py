@@ -213,20 +213,25 @@ def resumed(stage: Stage, cli: RealCli) -> Seen:
 
 def delegates(stage: Stage, cli: RealCli) -> Seen:
     """Let a session start a sub-agent that is stuck: it is stopped, where a scan of both transcripts says, and the
-    session goes on to its end."""
+    session goes on to its end. Hooks of Gemini CLI do not tell whose calls they are: the session is stopped."""
     place = f"{cli.name}-{DELEGATES}"
     with stage.world(place) as here:
-        play = Play(DELEGATES, here.work)
-        address = stage.address(place, play)
+        address = stage.address(place, Play(DELEGATES, here.work))
         here.set_up(cli, address)
         here.streamproc("protect", cli.name)
         done = here.session(cli.command(address), cli.variables(address))
+        if not cli.tells_agents:
+            seen = _outcome(here, cli, done)
+            here.check_removal(cli)
+            return Seen(outcome(STOPPED, Halt("LOOP003", 2), 4), seen, done.ms)
         [session] = here.sessions(cli)
         helper = _only_helper(here, session["session_id"])
-        live = [one["id"] for one in here.decisions(helper)]
-        files = map(str, (*here.transcripts(cli), *here.home.glob(cli.helpers)))
+        live = [(one["code"], one["trigger"]["turn"]) for one in here.decisions(helper)]
+        helpers = here.home.glob(cli.helpers) if cli.helpers else ()
+        files = map(str, (*here.transcripts(cli), *helpers))
         lines = here.streamproc("scan", "--json", "--quiet", *files, codes=(0, 1)).splitlines()
-        scanned = [one["id"] for one in map(json.loads, lines) if one["run_id"] == helper]
+        names = {helper, helper.rpartition("/")[2]}  # Codex keeps a transcript of its own for each
+        scanned = [(one["code"], one["trigger"]["turn"]) for one in map(json.loads, lines) if one["run_id"] in names]
         same = "as a scan says" if scanned == live else "not as a scan says"
         own = _halt(here.decisions(session["session_id"])) or "the session ends"
         seen = f"exit {done.code}, {_halt(here.decisions(helper))} of the sub-agent, {same}; {own}"
@@ -253,6 +258,7 @@ def compacted(stage: Stage, cli: RealCli) -> Seen:
         here.streamproc("protect", cli.name)
         done = [here.session(cli.command(address), cli.variables(address))]
         session = here.sessions(cli)[-1]["session_id"]
+        address = stage.address(f"{place}-only", Play("loops", here.work, calls_max=0))
         done.append(here.session(cli.compact(address, session), cli.variables(address)))
         address = stage.address(f"{place}-again", Play("loops", here.work))
         done.append(here.session(cli.resume(address, session), cli.variables(address)))
@@ -318,7 +324,7 @@ CHECKS: Final[Mapping[str, Callable[[Stage, RealCli], Seen]]] = {
     "untrusted": untrusted,
 }
 ONLY_FOR: Final[Mapping[str, Sequence[str]]] = {
-    "untrusted": ("codex",), "delegates": ("claude",), "compacted": ("claude",),
+    "untrusted": ("codex",), "compacted": ("claude", "codex"),
 }  # fmt: skip
 
 

@@ -12,6 +12,8 @@ from tests.live.real.scenarios import PROMPT
 
 CODEX_TRUST: Final = "--dangerously-bypass-hook-trust"  # without it, hooks run only when a person has trusted them
 
+CODEX_COMPACTS: Final = "model_auto_compact_token_limit=12"  # fewer tokens than one answer of the model counts
+
 
 def _nothing(_home: Path, _address: str) -> None:
     pass
@@ -36,6 +38,7 @@ class RealCli:
     more: Mapping[str, Any] = field(default_factory=dict)  # of its settings
     helpers: str = ""  # transcripts of sub-agents, below the home
     compact: Callable[[str, str], Sequence[str]] = lambda *_: ()  # of the address of the model and the session
+    tells_agents: bool = True  # whether hooks tell the calls of a sub-agent from those of its session
     keeps_results: bool = True  # whether the transcript has the last result, where a session is stopped
 
 
@@ -93,6 +96,7 @@ _CODEX: Final = RealCli(
     transcripts=".codex/sessions/**/rollout-*.jsonl",
     command=lambda address: _codex(address, ()),
     resume=lambda address, session: _codex(address, ("resume", session)),
+    compact=lambda address, session: _codex(address, ("-c", CODEX_COMPACTS, "resume", session)),
     variables=lambda address: {"FAKE_KEY": "x"},
     set_up=_set_up_codex,
 )
@@ -113,6 +117,7 @@ _GEMINI: Final = RealCli(
         "model": {"disableLoopDetection": True},
         "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": False}},
     },
+    tells_agents=False,
     keeps_results=False,
 )
 

@@ -19,6 +19,7 @@ from tests.live.real.scenarios import HELP, PROMPT, Heard, Play, Step
 Json = dict[str, Any]
 SHELLS: Final = ("Bash", "exec_command", "shell_command", "shell", "run_shell_command")
 AGENTS: Final = ("Agent", "Task")  # what Claude Code has called the tool that starts a sub-agent
+OPENAI_AGENTS: Final = "multi_agent_v1"  # the namespace of the tools for sub-agents in Codex
 NO_SPEAKER: Final = '{"reasoning": "it has ended", "next_speaker": "user"}'  # to what Gemini CLI asks beside
 _numbers = itertools.count(1)
 
@@ -169,6 +170,12 @@ def _of_openai(play: Play, request: Json) -> Reply:
         arguments = json.dumps(given.get(shell, {"command": ["sh", "-c", step.command]}))
         item: Json = {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}", "name": shell,
                       "arguments": arguments, "status": "completed"}  # fmt: skip
+    elif step.agent or step.wait_for:
+        name, arguments = (
+            ("wait_agent", {"targets": [step.wait_for]}) if step.wait_for else ("spawn_agent", {"message": step.agent})
+        )
+        item = {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}", "name": name,
+                "namespace": OPENAI_AGENTS, "arguments": json.dumps(arguments), "status": "completed"}  # fmt: skip
     else:
         said = {"type": "output_text", "text": step.text, "annotations": []}
         item = {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed", "content": [said]}
@@ -190,13 +197,14 @@ def _of_openai(play: Play, request: Json) -> Reply:
 
 def _heard_by_openai(request: Json) -> Heard:
     results: list[str] = []
+    helps = False
     given = request.get("input")
     for item in given if isinstance(given, list) else []:
         if item.get("type") in ("function_call_output", "custom_tool_call_output"):
             results.append(_text(item.get("output")))
         elif item.get("role") == "user" and PROMPT in _text(item.get("content")):
-            results = []
-    return Heard(tuple(results))
+            results, helps = [], HELP in _text(item.get("content"))
+    return Heard(tuple(results), helps)
 
 
 # -- Gemini
@@ -207,6 +215,8 @@ def _of_gemini(play: Play, request: Json, *, streams: bool) -> Reply:
     step = play.step(_heard_by_gemini(request)) if SHELLS[-1] in tools else Step(text=NO_SPEAKER)
     if step.command:
         part: Json = {"functionCall": {"name": SHELLS[-1], "args": {"command": step.command}}}
+    elif step.agent:
+        part = {"functionCall": {"name": "invoke_agent", "args": {"agent_name": "generalist", "prompt": step.agent}}}
     else:
         part = {"text": step.text}
     document = {
@@ -218,13 +228,14 @@ def _of_gemini(play: Play, request: Json, *, streams: bool) -> Reply:
 
 def _heard_by_gemini(request: Json) -> Heard:
     results: list[str] = []
+    helps = False
     for content in request.get("contents") or []:
         for part in content.get("parts") or []:
             if "functionResponse" in part:
                 results.append(json.dumps(part["functionResponse"].get("response"), ensure_ascii=False))
             elif content.get("role") == "user" and PROMPT in _text(part.get("text")):
-                results = []
-    return Heard(tuple(results))
+                results, helps = [], HELP in _text(part.get("text"))
+    return Heard(tuple(results), helps)
 
 
 def _text(content: Any) -> str:

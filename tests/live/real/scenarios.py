@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ END: Final = "The work is done."
 
 STUCK: Final = ("loops", "swings", "fails", "ignores", "says")
 ALL: Final = (*STUCK, "honest", "waits")
+_STARTED: Final = re.compile(r'"agent_id": ?"([^"]+)"')
 DELEGATES: Final = "delegates"  # starts a sub-agent, which is stuck
 
 
@@ -40,10 +42,11 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What the model answers: a shell command to run, a sub-agent to start, or a text."""
+    """What the model answers: a shell command to run, a sub-agent to start or to wait for, or a text."""
 
     command: str = ""
     agent: str = ""
+    wait_for: str = ""
     text: str = ""
 
 
@@ -64,7 +67,7 @@ class Play:
         self.before(done)
         self.requests += 1
         if self.scenario == DELEGATES and not heard.helps:
-            return Step(text=END) if heard.results else Step(agent=HELP)
+            return self._delegate(heard)
         if self.scenario == "says":
             return Step(text=SAYING)
         if self.scenario == "waits":
@@ -75,6 +78,13 @@ class Play:
             return Step(text=END)
         files = {"swings": ("notes.txt", "plan.txt"), "fails": ("missing.txt",)}.get(self.scenario, ("notes.txt",))
         return Step(f"cat {files[done % len(files)]}")
+
+    def _delegate(self, heard: Heard) -> Step:
+        """Start a sub-agent; wait for it where the CLI has only told its id."""
+        if not heard.results:
+            return Step(agent=HELP)
+        started = _STARTED.search(heard.results[-1])
+        return Step(wait_for=started[1]) if started is not None else Step(text=END)
 
     def _wait(self, heard: Heard) -> Step:
         """Look at a file that changes after every second look."""
