@@ -66,7 +66,9 @@ class LiveDeployment:
         """Publish raw events, and wait until the broker has them."""
 
         async def send() -> None:
-            async with TurnPublisher(settings=self.settings, include_content=content, on_invalid="raise") as turns:
+            async with TurnPublisher(
+                settings=self.settings, include_content=content, on_invalid="raise", close_timeout_s=60
+            ) as turns:
                 for event in events:
                     await turns.send(dict(event))
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from streamproc.errors import Problem
-from streamproc.kafka.log_limit import LogLimit
+from streamproc.kafka.log_limit import LineRate, LogLimit
 from streamproc.model import wire
 from streamproc.model.controls import ControlEvent, ControlEvidence, RunStatus, read_control
 from streamproc.model.log_lines import named_values
 from streamproc.policy import load_policy
 from streamproc.worker import decision_log
-from streamproc.worker.limits import CONTROL_BYTES_MAX
+from streamproc.worker.limits import CONTROL_BYTES_MAX, HALT_LINES_A_SECOND
 from streamproc.worker.publishing import control_record, dead_letter_record
 from streamproc.worker.run_limits import RunLimits
 from streamproc.worker.tables import Runs
@@ -43,6 +43,13 @@ def controls(outgoing) -> list:
 
 def statuses(outgoing) -> list[RunStatus]:
     return [RunStatus.model_validate_json(record.value) for record in outgoing if record.topic == "runs"]
+
+
+@pytest.fixture(autouse=True)
+def no_lines_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines are limited in number: no other test of this second has used them up."""
+    monkeypatch.setattr(decision_log, "limited", LogLimit(decision_log.log))
+    monkeypatch.setattr(decision_log, "halt_lines", LineRate(decision_log.log, HALT_LINES_A_SECOND))
 
 
 def test_decisions_name_their_place_in_the_log() -> None:
@@ -264,10 +271,9 @@ def test_each_halt_is_logged_in_one_line(caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_layers_of_a_deliberation_are_logged_as_warnings_with_their_fields(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Seed 002: "All layer triggers logged at WARNING level"."""
-    monkeypatch.setattr(decision_log, "limited", LogLimit(decision_log.log))  # others have logged such lines before
     caplog.set_level(logging.INFO)
     usage = wire.Usage(cost_usd_micro=450_000)
     spent = [
