@@ -67,6 +67,8 @@ class ReportBuilder:
         shown, left_out, period = occurrences(history, main, decided) if main and end >= 0 else ([], 0, 1)
         chosen = facts.chosen_turns(history, main, onset, decided, turns_shown)
         scope = PolicyScope(*facts.scope_of(history))
+        session = history.scope.session if history.scope is not None else ""
+        tree, tree_left_out = self._recording.trees.shown(history.run_id, session)
         about_main: dict[str, Any] = {} if main is None else self._about(history, main, split, decided)
         return RunReport(
             run_id=history.run_id,
@@ -99,6 +101,8 @@ class ReportBuilder:
             turns=tuple(_turn(history, index) for index in chosen),
             events=tuple(history.noted.shown)[-EVENTS_SHOWN:],
             events_left_out=max(0, history.noted.total - EVENTS_SHOWN),
+            tree=tree,
+            tree_left_out=tree_left_out,
             content=history.has_content,
             others=tuple(self._others(history, scope)),
             policy=self._policy,

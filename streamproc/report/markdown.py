@@ -15,6 +15,7 @@ from streamproc.model.formats import clock, grouped, short, usd
 from streamproc.report.facts import listed_gaps
 from streamproc.report.model import FleetReport, Report, RunReport, TurnShown
 from streamproc.report.run_sections import STATES
+from streamproc.report.run_tables import TREE_HEADS, TREE_TITLE, branch_cost, indent
 from streamproc.report.words import KIND_WORDS, MATCH_WORDS, amount, percent, spent
 
 _MARKS: Final = re.compile(r"([\\`*_{}\[\]<>()#+!|~&-])")
@@ -153,6 +154,7 @@ def _details(report: RunReport, level: str) -> Iterator[str]:
         yield f"{level}# Turns"
         yield ""
         yield from _table(["Turn", "Node", "Kind", "What it did"], _turns(report))
+    yield from _tree(report, level)
     if report.reproduce:
         yield f"{level}# How to see it again"
         yield ""
@@ -160,6 +162,22 @@ def _details(report: RunReport, level: str) -> Iterator[str]:
         yield ""
     if report.log:
         yield f"In the log: {code(report.log)}."
+        yield ""
+
+
+def _tree(report: RunReport, level: str) -> Iterator[str]:
+    if not report.tree:
+        return
+    yield f"{level}# {TREE_TITLE}"
+    yield ""
+    rows = [
+        (f"{indent(one.depth)}{code(one.run_id)}", one.state, grouped(one.turns), usd(one.cost_usd_micro),
+         branch_cost(one.runs, one.branch_cost_usd_micro), prose(one.why))
+        for one in report.tree
+    ]  # fmt: skip
+    yield from _table(TREE_HEADS, rows)
+    if report.tree_left_out:
+        yield f"… {plural(report.tree_left_out, 'run')} left out"
         yield ""
 
 

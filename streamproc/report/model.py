@@ -178,6 +178,19 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
+class BranchShown(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of the session's tree: how deep it is, and what it and all `runs` of its branch cost."""
+
+    run_id: str
+    depth: int
+    state: str  # `running`, `finished` or `halted`, at the end of the log
+    turns: int = 0
+    cost_usd_micro: int = 0
+    runs: int = 1  # it and those below it
+    branch_cost_usd_micro: int = 0
+    why: str = ""  # code and message of its last decision
+
+
 class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     """The report of one run."""
 
@@ -223,6 +236,8 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[EventShown, ...] = ()  # besides turns
     events_left_out: int = 0
     content: bool = False  # whether the log has the texts of turns
+    tree: tuple[BranchShown, ...] = ()  # of the session; empty for a run that is alone in it
+    tree_left_out: int = 0
     others: tuple[DetectorLook, ...] = ()
     name: str = ""  # by which a person knows it: its title or first prompt, and its project
     policy: PolicyShown

@@ -15,6 +15,7 @@ from streamproc.model.turn_texts import TurnTexts, turn_texts
 from streamproc.model.wire import Event, Turn
 from streamproc.replay.log import LogReplay
 from streamproc.report.history import TEXTS_MAX, Place, RunHistory
+from streamproc.report.tree import RecordedTrees
 
 if TYPE_CHECKING:
     from streamproc.core.engine import Engine
@@ -44,6 +45,7 @@ class Recording:
         self.histories: dict[str, RunHistory] = {}
         self.logs: list[str] = []
         self.commands: tuple[str, ...] = ()  # that show the same again; filled in by the caller
+        self.trees = RecordedTrees()
         self.run_ids: set[str] = set()  # of all runs in the log
         self.left_out = 0  # turns of the run before the first that was read; filled in by the caller
         self._engine = ObservedEngine(policy.engine(), self)
@@ -115,6 +117,8 @@ class Recording:
             if parent is not None:
                 parent.noted.born(event, parent.turns, run.at_ms, f"{self._place.unit} {self._place.number}")
         self.run_ids.add(event.run_id)
+        found = list(decisions)
+        self.trees.note(event.run_id, run, found)
         if self.only is not None and event.run_id != self.only:
             return
         history = self.histories.get(event.run_id)
@@ -127,7 +131,6 @@ class Recording:
         for event_id, fields in read_excerpts(event).items():
             history.add_texts(event_id, turn_texts(fields))
         history.note(self._engine.engine, run, event, self._place, texts)
-        found = list(decisions)
         if found and len(run.cycles.table):
             history.note_cycles(self._engine.engine, run)
         for decision in found:

@@ -9,7 +9,7 @@ from streamproc.errors import plural
 from streamproc.report import drawings
 from streamproc.report.markup import NOTHING, Html, foreign, moment, tag
 from streamproc.report.model import KINDS, Moment, Occurrence, RunReport, SpendShown
-from streamproc.report.run_tables import called, decisions, others, policy, reproduce, turns, where_cell
+from streamproc.report.run_tables import called, decisions, others, policy, reproduce, tree, turns, where_cell
 from streamproc.report.tables import Cell, TableRow, muted, number, scrolled, section, table
 from streamproc.report.words import KIND_WORDS, MATCH_WORDS, amount, percent, spent
 
@@ -75,6 +75,7 @@ def run_sections(report: RunReport, prefix: str = "", live: LiveParts = NOT_LIVE
     yield from (section("To know about this report", *(muted(note) for note in report.notes)),) if report.notes else ()
     yield _timeline(report, live)
     yield _events(report)
+    yield tree(report)
     yield _occurrences(report)
     yield live.below_occurrences
     yield _budgets(report)

@@ -15,6 +15,9 @@ from streamproc.report.model import RunReport, TurnShown
 from streamproc.report.tables import Cell, TableRow, filter_bar, folded, muted, number, section, table
 from streamproc.report.words import KIND_WORDS
 
+TREE_TITLE: Final = "The tree of its session"
+TREE_HEADS: Final = ("Run", "State", "Turns", "Cost", "Branch", "Why")
+DEPTH_MAX: Final = 16  # levels of a tree that are indented
 LONG_TABLE: Final = 24  # rows from which a table has a filter
 
 
@@ -29,6 +32,33 @@ def called(tool: str, args: str) -> Html:
     return tag(
         "span", foreign(tool or "a tool", code=True), " ", foreign(args, code=True) if args else "", class_="call"
     )
+
+
+def tree(report: RunReport) -> Html:
+    """Return the tree of the run's session, with the cost of each branch."""
+    rows = [
+        TableRow([
+            tag("span", indent(one.depth), tag("strong" if one.run_id == report.run_id else "span",
+                                               foreign(one.run_id, code=True))),
+            one.state, number(grouped(one.turns)), number(money(one.cost_usd_micro)),
+            branch_cost(one.runs, one.branch_cost_usd_micro), Cell(foreign(one.why), "wide"),
+        ])
+        for one in report.tree
+    ]  # fmt: skip
+    if not rows:
+        return NOTHING
+    left_out = muted(f"… {plural(report.tree_left_out, 'run')} left out") if report.tree_left_out else NOTHING
+    return section(TREE_TITLE, table(TREE_HEADS, rows, class_="tree"), left_out)
+
+
+def indent(depth: int) -> str:
+    """Return what stands before the name of a run in a tree."""
+    return "\N{NO-BREAK SPACE}" * 4 * min(depth, DEPTH_MAX)
+
+
+def branch_cost(runs: int, cost_usd_micro: int) -> str:
+    """Return how many runs a branch has, and their cost; nothing for a run without children."""
+    return f"{grouped(runs)} runs, {money(cost_usd_micro)}" if runs > 1 else ""
 
 
 def decisions(report: RunReport, link: Callable[[Decision], str] | None = None, chosen: str = "") -> Html:
