@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 BRANCHES_SHOWN: Final = 200  # runs of a session
 
 
-class Member(Protocol):
+class Costs(Protocol):
     """A run of a session."""
 
     @property
@@ -29,7 +29,7 @@ class Member(Protocol):
     def cost_usd_micro(self) -> int: ...
 
 
-M = TypeVar("M", bound=Member)
+M = TypeVar("M", bound=Costs)
 
 
 class Branch(NamedTuple, Generic[M]):
@@ -63,7 +63,7 @@ def branches(runs: Iterable[M]) -> Iterator[Branch[M]]:
 
 
 @dataclass(slots=True)
-class Recorded:
+class TreeMember:
     """What a report tells of another run of the session."""
 
     run_id: str
@@ -78,7 +78,7 @@ class RecordedTrees:
     """The runs of a log by session."""
 
     def __init__(self) -> None:
-        self._sessions: dict[str, dict[str, Recorded]] = {}
+        self._sessions: dict[str, dict[str, TreeMember]] = {}
 
     def note(self, run_id: str, run: RunState, decisions: Iterable[Decision]) -> None:
         """Note a run after one of its events."""
@@ -86,7 +86,7 @@ class RecordedTrees:
         members = self._sessions.setdefault(session, {})
         member = members.get(run_id)
         if member is None:
-            member = members[run_id] = Recorded(run_id)
+            member = members[run_id] = TreeMember(run_id)
         member.parent, member.turns, member.cost_usd_micro = run.scope.parent, run.turns, run.ledger.cost_usd_micro
         member.state = "halted" if run.halted >= 0 else "finished" if run.finished else "running"
         for decision in decisions:
