@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 BRANCHES_SHOWN: Final = 200  # runs of a session
 
 
-class Costs(Protocol):
+class SessionRun(Protocol):
     """A run of a session."""
 
     @property
@@ -29,7 +29,7 @@ class Costs(Protocol):
     def cost_usd_micro(self) -> int: ...
 
 
-M = TypeVar("M", bound=Costs)
+M = TypeVar("M", bound=SessionRun)
 
 
 class Branch(NamedTuple, Generic[M]):

@@ -13,6 +13,7 @@ from textual.css.query import NoMatches
 
 from streamproc.errors import plural
 from streamproc.fleet.commands import Command
+from streamproc.fleet.issuing import scope_of
 from streamproc.fleet.verbs import RULES, VerbRule
 from streamproc.kafka.reading import partition_count
 from streamproc.model.escaping import escape
@@ -108,11 +109,24 @@ class FleetApp(FleetHost):
             refusal = next(iter(reasons.values())) if len(asked) == 1 else f"None of these runs is {rule.needs}."
         if refusal:
             self.notify(refusal, title="Nothing was sent", severity="warning", timeout=10, markup=False)
-        elif rule.verdict:  # one key
-            self._send(tuple(self._commands.command(verb, run_id, "", {}, 1) for run_id in run_ids))
+            return
+        scopes = (FLEET,) if fleet else tuple(scope_of("run", run_id) for run_id in run_ids)
+        if rule.verdict:  # one key
+            self._send(tuple(self._commands.command(verb, scope, "", {}, 1) for scope in scopes))
         else:
             hit = self.model.runs_in_scope(FLEET) if fleet else len(run_ids) if verb == "halt" else 1
-            self.push_screen(CommandDialog(verb, run_ids, self._commands, hit), self._send)
+            self.push_screen(CommandDialog(verb, scopes, self._commands, hit), self._send)
+
+    def action_kill_session(self) -> None:
+        """Ask for what it needs to halt all runs of the session of the run in front."""
+        screen = self._screen_of_runs()
+        run = self.model.run(screen.run_id) if isinstance(screen, RunScreen) else None
+        if refusal := self._refusal("kill", fleet=run is not None):
+            self.notify(refusal, title="Nothing was sent", severity="warning", timeout=10, markup=False)
+        elif run is not None:
+            scope = scope_of("session", run.session or run.run_id)
+            hit = self.model.runs_in_scope(scope)
+            self.push_screen(CommandDialog("kill", (scope,), self._commands, hit), self._send)
 
     def _run_refusal(self, rule: VerbRule, run_id: str) -> str:
         run = self.model.run(run_id)

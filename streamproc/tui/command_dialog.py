@@ -14,21 +14,21 @@ from textual.widgets import Button, Input, Static
 from streamproc.errors import InvalidEvent, plural
 from streamproc.fleet.commands import REASON_MIN, Command, read_grant, read_reason
 from streamproc.fleet.verbs import GRANTS, RULES
-from streamproc.model.fleet_command import WHY_MAX
+from streamproc.model.fleet_command import FLEET, WHY_MAX
 from streamproc.tui.host import TerminalCommands
 from streamproc.tui.texts import joined, lines, styled
 
 
 class CommandDialog(ModalScreen[tuple[Command, ...] | None]):
-    """Asks for what a command to the fleet or to some runs needs. Its result is one command for each run; None if the
-    person cancels."""
+    """Asks for what a command to the fleet, a session or some runs needs. Its result is one command for each scope;
+    None if the person cancels."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Cancel")]
 
-    def __init__(self, verb: str, run_ids: tuple[str, ...], commands: TerminalCommands, hit: int) -> None:
+    def __init__(self, verb: str, scopes: tuple[str, ...], commands: TerminalCommands, hit: int) -> None:
         super().__init__()
         self._verb, self._rule, self._commands = verb, RULES[verb], commands
-        self._run_ids, self._hit = run_ids, hit  # `hit`: the number of runs to type in, if it is more than one
+        self._scopes, self._hit = scopes, hit  # `hit`: the number of runs to type in, if it is more than one
 
     def compose(self) -> ComposeResult:
         """Lay out the dialog."""
@@ -48,14 +48,15 @@ class CommandDialog(ModalScreen[tuple[Command, ...] | None]):
 
     def _about(self) -> Content:
         title = Content.styled(self._rule.title, "bold $accent")
-        runs = self._run_ids
-        found = [
-            title,
-            styled(runs[0] if len(runs) == 1 else plural(len(runs), "run"), "bold"),
-            Content(self._rule.what),
-        ]
-        if not runs:
-            found[1] = joined(Content.styled(plural(self._hit, "working run"), "bold"), " now")
+        kind, _, name = self._scopes[0].partition(":")
+        working = joined(Content.styled(plural(self._hit, "working run"), "bold"), " now")
+        if kind == FLEET:
+            whom = [working]
+        elif kind == "session":
+            whom = [joined(styled(name, "bold"), ": ", working)]
+        else:
+            whom = [styled(name if len(self._scopes) == 1 else plural(len(self._scopes), "run"), "bold")]
+        found = [title, *whom, Content(self._rule.what)]
         return lines([*found, joined(Content.styled("issued by ", "$quiet"), styled(self._commands.by))])
 
     def on_mount(self) -> None:
@@ -89,8 +90,8 @@ class CommandDialog(ModalScreen[tuple[Command, ...] | None]):
         if self._hit > 1 and self._value("hit") != str(self._hit):
             self._complain(f"Type the number of runs that this hits: {self._hit}.", "hit")
             return
-        ids, counted = self._run_ids or ("",), 1 if self._run_ids else self._hit
-        self.dismiss(tuple(self._commands.command(self._verb, one, why, grant, counted) for one in ids))
+        counted = 1 if self._scopes[0].startswith("run:") else self._hit
+        self.dismiss(tuple(self._commands.command(self._verb, one, why, grant, counted) for one in self._scopes))
 
     def _value(self, name: str) -> str:
         return "".join(box.value.strip() for box in self.query(f"#{name}").results(Input))

@@ -23,7 +23,8 @@ KEYS: Final = (
         ("/", f"filter: {HINT}"), ("Esc", "clear the filter, go back"),
     )),
     ("A run", (
-        ("h", "halt it"), ("r", "resume it, with a grant"), ("a", "acknowledge its halt"),
+        ("h", "halt it"), ("s", "halt all runs of its session, and later ones"),
+        ("r", "resume it, with a grant"), ("a", "acknowledge its halt"),
         ("v  f", "its halt was right, or a false alarm"),
         ("t  d  g", "its turns, its decisions, the top"),
     )),

@@ -12,9 +12,7 @@ from textual.theme import Theme
 
 from streamproc.errors import InvalidSettings
 from streamproc.fleet.commands import Command, deliver
-from streamproc.fleet.issuing import scope_of
 from streamproc.fleet.signing import command_signer
-from streamproc.model.fleet_command import FLEET
 
 if TYPE_CHECKING:
     from streamproc.read_model.model import ReadModel
@@ -55,9 +53,8 @@ class TerminalCommands:
             return str(problem)
         return ""
 
-    def command(self, verb: str, run_id: str, why: str, grant: Mapping[str, Any], counted: int) -> Command:
-        """Return a command to a run; without one, to the fleet."""
-        scope = scope_of("run", run_id) if run_id else FLEET
+    def command(self, verb: str, scope: str, why: str, grant: Mapping[str, Any], counted: int) -> Command:
+        """Return a command to a run, a session or the fleet."""
         return Command(verb=verb, scope=scope, by=self.by, why=why, grant=grant, counted=counted)
 
     async def send(self, command: Command) -> None:

@@ -35,6 +35,7 @@ class RunScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,backspace,left", "app.pop_screen", "Back", key_display="Esc"),
         Binding("h", "app.command('halt')", "Halt"),
+        Binding("s", "app.kill_session", "Halt its session", show=False),
         Binding("r", "app.command('resume')", "Resume"),
         Binding("a", "app.command('acknowledge')", "Acknowledge"),
         Binding("v", "app.command('right')", "Right"),

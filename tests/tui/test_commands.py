@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from streamproc.tui.app import FleetApp
 from streamproc.tui.command_dialog import CommandDialog
 from streamproc.tui.host import TerminalCommands
 from streamproc.tui.run_list import RunList
+from streamproc.tui.run_screen import RunScreen
 from tests.tui.rows import HandMade, decision, fleet, watching
 from tests.waiting import until
 
@@ -85,6 +87,23 @@ async def test_an_command_to_the_fleet_needs_the_number_of_runs_that_it_hits(sen
             await pilot.press(*"35", "enter")
             await until(lambda: not isinstance(app.screen, CommandDialog))
             assert said(sent.pop()) == (verb, "fleet", "the deployment is broken", {}, 35)
+
+
+async def test_a_session_is_halted_by_the_number_of_its_runs(sent: list[Command]) -> None:
+    rows = [replace(row, session="night") if row.run_id == WORKING else row for row in fleet()]
+    model = HandMade(rows)
+    model.runs_in_scope = {"session:night": 3}.__getitem__  # type: ignore[method-assign]
+    async with watching(model).run_test(size=SIZE) as pilot:
+        app = pilot.app
+        choose(app, WORKING)
+        await pilot.press("enter")
+        await until(lambda: isinstance(app.screen, RunScreen))
+        await pilot.press("s")
+        await until(lambda: isinstance(app.screen, CommandDialog))
+        assert "night: 3 working runs now" in str(app.screen.query_one("#about", Static).render())
+        await pilot.press(*"it spawns without end", "enter", *"3", "enter")
+        await until(lambda: sent)
+        assert [said(one) for one in sent] == [("kill", "session:night", "it spawns without end", {}, 3)]
 
 
 async def test_a_resume_has_a_grant_and_refuses_one_that_is_no_number(sent: list[Command]) -> None:
