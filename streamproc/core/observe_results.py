@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from streamproc.core import kind
 from streamproc.core.board.failures import apply_failure
-from streamproc.core.board.holds import forgive
+from streamproc.core.board.holds import forgive, task_of
 from streamproc.core.records import cfunc, i32
 from streamproc.core.rules import Rules
 from streamproc.core.run_state import RunState
@@ -60,11 +60,17 @@ def observe_results(view: View, rules: Rules) -> None:
 def _apply_errors(view: View, errors: Errors, rules: Rules) -> None:
     if observe_errors(view, errors, failure_of(view, errors, view.switches.every_error)):
         view.kinds |= kind.ERRORS
-    if not errors.count and view.turn.task_id and view.run.has_board:
-        forgive(view.run, view.tag(view.turn.task_id))
-    if view.turn.task_id and errors.error_class and not errors.retryable:
-        view.board_change = apply_failure(view.run, view.turn, rules.board, view.tag)
+    if errors.count and (errors.retryable or not errors.error_class):
+        return
+    task = task_of(view.run, view.turn, rules.board, view.tag)
+    task_id: str = view.turn.task_id or (task.id if task is not None else "")
+    if not task_id:
+        return
+    if errors.count:
+        view.board_change = apply_failure(view.run, task_id, errors.error_class, rules.board, view.tag)
         view.kinds |= kind.BOARD
+    elif view.run.has_board:
+        forgive(view.run, view.tag(task_id))
 
 
 @cfunc

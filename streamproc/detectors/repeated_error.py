@@ -1,7 +1,7 @@
 """ERROR001 repeated_error: a repair attempt ends in the same error as before.
 
 Sees: a node's `errors` with the same error signature as the ones before. The signature is the first 50 characters of
-each of the first three messages, masked and joined with a bar.
+each of the first three messages, masked and joined with a bar; of a traceback, those of its last line.
 
 Why: if a repair cannot fix an error, the error stays the same. Stopping after the first futile repair needs no
 classification of errors; where this rule comes from, it turned 27 attempts into 2.
@@ -17,7 +17,8 @@ follows at once with no turn in between, which is a retry and no repair; failed 
 tool, and by their whole text if it has several lines, because the output of a test runner always begins alike; and what
 a node finds out in between excuses nothing. The attempts of a run at one task (`task_id`) count whichever node reports
 them: `attempt-1`, `attempt-2` and `attempt-3` with one error are three attempts. Nodes of other names that fail alike
-one right after the other are one: nothing was repaired yet. Agents that explore fail alike more often.
+one right after the other are one: nothing was repaired yet. Nodes that fail otherwise right after each other are one
+attempt, too: it is compared once all of them have reported again. Agents that explore fail alike more often.
 
 Reference: repair-loop requirement "compare error signatures before and after repair attempts"; "comparing signatures
 is universal: works for any error type".

@@ -54,7 +54,8 @@ _BAD: Final = frozenset({
 _WHOLE: Final = frozenset({"allpassed", "passed", "pass", "ok", "status", "result", "complete", "completed", "exists",
                            "present", "met", "satisfied", "done", "approved", "state"})  # fmt: skip
 _LISTS: Final = frozenset({"items", "checks", "checklist", "criteria", "artifacts", "results", "steps", "files",
-                           "failed", "failing", "missing", "faileditems", "missingitems"})  # fmt: skip
+                           "failed", "failing", "missing", "faileditems", "missingitems", "dod", "doditems",
+                           "definition", "definitionofdone", "acceptance", "acceptancecriteria"})  # fmt: skip
 _WORDS: Final = frozenset({"verdict", "approval"})
 _APPROVED: Final = frozenset({"approve", "approved", "accepted"})
 _SUBJECTS: Final = {"dod": ("taskid", "ticketid"), "init": ("module", "modulename")}

@@ -20,7 +20,7 @@ SIGNATURE_CHARACTERS: Final = 50
 TIMES_MAX: Final = 20_000  # characters at each end of a request in which times are masked
 MASKED_CHARACTERS: Final = 4_000  # of a message that are masked for its first 50: masks make a text shorter
 
-_WORD: Final = re.compile(r"\w+")
+_WORD: Final = re.compile(r"\w+(?:\+\+|#(?!\w)|\*)?|[<>=≠≤≥~]+")  # also `C++`, `C#`, and what compares
 _CANONICAL: Final = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS
 
 
@@ -149,9 +149,10 @@ _PATCH_NOISE: Final = ("index ", "diff --git ", "similarity index ", "old mode "
 
 
 def patch(text: str, key: HashKey | None = None) -> Content:
-    """Hash a patch or file; in a unified diff, ignore blob ids, time stamps after file names and hunk positions."""
+    """Hash a patch or file; in a unified diff, ignore blob ids, time stamps after file names and hunk positions. White
+    space counts only where it indents a line: there it may have a meaning."""
     if not (text.startswith(("diff --git ", "--- ", "Index: ")) or "\n@@ " in text):
-        return content(text, key)
+        return _with_indents(content(text, key), text.splitlines(), 0)
     lines, names = [], set()
     for line in text.splitlines():
         if line.startswith(_PATCH_NOISE):
@@ -162,8 +163,18 @@ def patch(text: str, key: HashKey | None = None) -> Content:
         elif line.startswith("@@ "):
             line = "@@"
         lines.append(line.rstrip())
-    plain = content("\n".join(lines), key)
+    plain = _with_indents(content("\n".join(lines), key), lines, 1)
     return Content(h64(text), plain.norm, plain.sim, len(text), names_hash(names - {"/dev/null"}))
+
+
+def _with_indents(plain: Content, lines: list[str], mark: int) -> Content:
+    """Return the hashes of a text in which the indents of lines count, after a `mark` of so many characters; those of
+    empty lines do not."""
+    indents = [len(line) - mark - len(line[mark:].lstrip()) for line in lines if line[mark:].strip()]
+    if not any(indents):
+        return plain
+    norm = plain.norm ^ h64(",".join(map(str, indents)))
+    return Content(plain.exact, norm, plain.sim, plain.size, plain.about)
 
 
 def names_hash(names: Iterable[str]) -> int:

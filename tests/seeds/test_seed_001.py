@@ -149,6 +149,12 @@ def test_progress_of_research_is_as_the_seed_says(answers: list[Raw]) -> None:
     assert halts(hops("researcher", answers)) == []
 
 
+def test_queries_that_differ_in_a_sign_are_others() -> None:
+    # "Consider progress when: `lastQuery` changes"
+    signs = ("f(x) > 1", "f(x) < 1", "f(x) = 1", "sort in C++", "sort in C#", "sort in C", "f(x) >= 1", "f(x) ~ 1")
+    assert halts(hops("researcher", [researched("Already done.", query) for query in signs])) == []
+
+
 FORMS: Final[dict[str, Callable[[int], Raw]]] = {
     "a page of its own each time": lambda n: {"docs": f"# Results\nSource {n}: {'x' * n}"},
     "one page that grows": lambda n: {"docs": "".join(f"Source {k}: {'x' * k}.\n" for k in range(n + 1))},

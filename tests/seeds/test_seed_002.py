@@ -130,6 +130,19 @@ def test_a_check_without_a_round_of_its_own_checks_the_current_one() -> None:
     assert (halt.severity, short(halt).at, halt.stop_reason) == ("halt", 13, "max_rounds")
 
 
+@pytest.mark.parametrize("name", ["fact_checker", "consensus_builder", "FactChecker", "persona"])
+def test_a_persona_with_such_a_name_does_not_end_the_last_round_before_the_others_speak(name: str) -> None:
+    # "persona → check_convergence → facilitator": `check_convergence_node` ends the run
+    check: Raw = {"node": "check_convergence", "output": "apart", "convergence": 0.2}
+    raws = [
+        turn for n in range(1, 9)
+        for turn in ({"node": name, "output": f"view {'x' * n}", "round": n},
+                     {"node": "critic", "output": f"against {'x' * n}", "round": n}, {**check, "round": n})
+    ]  # fmt: skip
+    halt = next(one for one in of("BUDGET005", raws) if one.severity == "halt")
+    assert (halt.node, short(halt).at) == ("check_convergence", 20)
+
+
 def test_only_what_stops_a_run_has_a_stop_reason() -> None:
     raws = [*rounds(1, convergence=0.1), *({"node": "persona", "output": f"{'x' * n}", "round": 7} for n in range(3))]
     [last] = of("BUDGET005", raws)

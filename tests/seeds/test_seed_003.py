@@ -225,6 +225,17 @@ def test_of_several_nodes_that_failed_another_is_repaired_than_the_one_that_repo
         assert [short(one).at for one in halts(raws)][:1] == [at], raws
 
 
+@pytest.mark.parametrize("between", [[], [{"node": "fetch", "output": "200 rows"}]])
+def test_a_failure_is_compared_with_that_of_the_attempt_before_whichever_node_it_was_of(between: list[Raw]) -> None:
+    # "Error 1: "Template ${foo.bar} not found"; Error 2: "Command failed with exit code 1"; Different signature"
+    template, command = {"node": "fetch", "errors": ["Template ${foo.bar} not found"]}, {
+        "node": "parse", "errors": ["Command failed with exit code 1"],
+    }  # fmt: skip
+    swinging = [template, EDIT, *between, command, EDIT, template]
+    assert decisions(swinging, REPAIR) == []
+    assert [one.code for one in halts([*swinging, EDIT, template])] == ["ERROR001"]
+
+
 def test_an_error_of_infrastructure_after_another_artifact_is_another_attempt() -> None:
     # "Comparing signatures is universal"
     failing = [

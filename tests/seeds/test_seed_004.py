@@ -263,6 +263,50 @@ def test_retry_exhaustion() -> None:
     assert notified(blocked) == "FAILURE Backend T1 MEDIUM"
 
 
+@pytest.mark.parametrize("before", [
+    [{"type": "run.started", "task_id": "T1"}], [*working()[:1], given("Backend", "T1"), *working()[1:]],
+], ids=["the run was started for it", "its agent has it in hand"])  # fmt: skip
+def test_retries_count_for_the_task_that_a_turn_does_not_name(before: list[Raw]) -> None:
+    # "DETECT: Task retried 3 times with same failure class"
+    failed = [{"node": "Backend", "errors": [{"message": f"m{n * 'x'}", "class": "Timeout"}]} for n in range(3)]
+    blocked = [one for one in played(*before, *failed) if one.code == "ERROR002"]
+    assert [(one.task_id, one.terminal_status) for one in blocked] == [("T1", "blocked")]
+    cleared = [failed[0], failed[1], {"node": "Backend", "errors": []}, failed[2]]
+    assert [one for one in played(*before, *cleared) if one.code == "ERROR002"] == []
+
+
+def test_tasks_that_only_delegations_name_have_budgets_and_answers_of_their_own() -> None:
+    # ">100% VIOLATION: Task killed, escalate"
+    packets = [given(agent, task, max_token_budget=100) for agent, task in (("a", "T1"), ("b", "T2"))]
+    turns = [{"node": "ab"[n % 2], "output": f"{n * 'x'} done", "usage": {"total_tokens": 60}} for n in range(4)]
+    spent_all = [one for one in played(*packets, *turns) if one.terminal_status == "budget_exceeded"]
+    assert [one.task_id for one in spent_all] == ["T1", "T2"]
+    # "Agent produces functionally identical output": about another task it is not
+    ended = {"type": "task.transition", "task_id": "T1", "to": "DONE"}
+    done = [given("a", "T1"), {"node": "a", "output": "Done."}, ended, given("a", "T2")]
+    assert [one for one in played(*done, {"node": "a", "output": "Done."}) if one.severity == "halt"] == []
+
+
+def test_deliveries_of_tasks_without_a_state_do_not_add_up_once_their_agent_has_worked() -> None:
+    # "DETECT: PM delivers > 5 tasks in a single batch"
+    raws = [turn for n in range(9) for turn in (given("a", f"T{n}"), {"node": "a", "output": f"{'x' * n} is ready."})]
+    assert [one for one in played(*raws) if one.code == "TASK003"] == []
+
+
+@pytest.mark.parametrize("is_diff", [True, False])
+def test_indented_otherwise_a_patch_is_another_one(is_diff: bool) -> None:
+    # "Agent produces functionally identical output": where a line stands is what it does
+    lines = ["def f(xs):", "    t = 0", "    for x in xs:", "        t += x", "        return t"]
+    made = "\n".join(["diff --git a/a.py b/a.py", "@@ -1 +1 @@", *(f"+{line}" for line in lines)] if is_diff else lines)
+
+    def halting(second: str) -> list[str]:
+        patches = [{"node": "Backend", "artifact": text} for text in (made, second)]
+        return [one.code for one in played(*working(), *patches) if one.severity == "halt"]
+
+    assert halting(made.replace("        return t", "    return t")) == []
+    assert halting(made.replace("\n", "  \n") + "\n\n") == ["STALL001"]  # at the ends of lines it does nothing
+
+
 def test_retries_that_fail_with_the_same_words_are_granted_as_well() -> None:
     # "DETECT: Task retried 3 times with same failure class": two failures that are alike halt nothing
     failed = {"node": "Backend", "task_id": "T1", "errors": [{"message": "no module x", "class": "ImportError"}]}

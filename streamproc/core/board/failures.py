@@ -10,7 +10,7 @@ from streamproc.core.board.holds import approve, recover
 from streamproc.core.board.owners import note_verdict
 from streamproc.core.board.state import HELD_ERROR, REJECTIONS_MAX, Task, shrink
 from streamproc.core.run_state import RunState
-from streamproc.model.wire import TaskVerdict, Turn
+from streamproc.model.wire import TaskVerdict
 
 # Reporters of a failure; 0: two of them reported the same one.
 TURN: Final = 1
@@ -21,14 +21,13 @@ VALIDATOR_MAX: Final = 40  # characters kept of a validator's name
 REASON_MAX: Final = 100  # and of its report
 
 
-def apply_failure(run: RunState, turn: Turn, config: BoardConfig, tag: Tag) -> BoardChange:
+def apply_failure(run: RunState, task_id: str, error_class: str, config: BoardConfig, tag: Tag) -> BoardChange:
     """Apply the failure of a turn at a task, and return its effect."""
     change = BoardChange(board_of(run, config), config, tag)
     change.board.events += 1
-    change.task = find_task(change, turn.task_id)
-    assert turn.errors is not None
-    count_failure(run, change, change.task, turn.errors.error_class, TURN)
-    run.evicted += shrink(change.board, config, tag(turn.task_id))
+    change.task = find_task(change, task_id)
+    count_failure(run, change, change.task, error_class, TURN)
+    run.evicted += shrink(change.board, config, tag(task_id))
     return change
 
 

@@ -88,15 +88,24 @@ def stall(run: RunState, finding: Finding, event: Event, config: BoardConfig, ta
         if event.task_id:
             _stall(finding, event.task_id, "", config)
         return
-    key = tag(event.task_id) if event.task_id else run.scope.task
-    key = key or task_in_progress(run.board, config, event.agent or event.node)
-    task = run.board.tasks.get(key)
+    task = task_of(run, event, config, tag)
     if task is None and event.task_id:
+        key = tag(event.task_id)
         task = run.board.tasks[key] = Task(event.task_id, since=run.board.cycles)
         run.evicted += shrink(run.board, config, key)
     if task is None or task.flags & HELD or (task.state >= 0 and config.done >> task.state & 1):
         return
     _stall(finding, task.id, config.name(task.state), config)
+
+
+def task_of(run: RunState, turn: Turn, config: BoardConfig, tag: Tag) -> Task | None:
+    """Return the task on the board that a turn works on: the one that it names, else the one that the run was started
+    for, else the one that its agent has in progress, or was given."""
+    if run.board is None:
+        return None
+    key = tag(turn.task_id) if turn.task_id else run.scope.task
+    found: Task | None = run.board.tasks.get(key or task_in_progress(run.board, config, turn.agent or turn.node))
+    return found
 
 
 def _stall(finding: Finding, task: str, state: str, config: BoardConfig) -> None:

@@ -100,12 +100,12 @@ def forget_deliveries(board: Board) -> None:
 
 
 def _is_open(change: BoardChange, task: int, *, worked: bool) -> bool:
-    """Whether an agent still has a task. Of a task that the board does not know, no event says that it is done: it
-    counts until its agent has worked."""
+    """Whether an agent still has a task. Of a task without a state, no event says that it is done: it counts until its
+    agent has worked."""
     known = change.board.tasks.get(task)
-    if known is None:
+    if known is None or known.state < 0:
         return not worked
-    return known.state < 0 or not change.config.done >> known.state & 1
+    return not change.config.done >> known.state & 1
 
 
 def _own(board: Board, task: int, owner: int) -> None:

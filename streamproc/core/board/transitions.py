@@ -13,7 +13,7 @@ from streamproc.core.board.ends import resume_tasks
 from streamproc.core.board.failures import MOVE, count_failure, judge
 from streamproc.core.board.guards import learn, open_gates, unmet
 from streamproc.core.board.holds import approve, decide, holder, recover, release
-from streamproc.core.board.owners import deliver, forget_deliveries, note_worker
+from streamproc.core.board.owners import OWNERS_MAX, deliver, forget_deliveries, note_worker
 from streamproc.core.board.state import (
     ASSUMED,
     DEPENDENCIES_MAX,
@@ -123,6 +123,9 @@ def _delegated(run: RunState, change: BoardChange, event: TaskDelegated) -> None
         known = {task.phase for name in event.tasks if (task := change.board.tasks.get(change.tag(name))) is not None}
         phase, phases = known.pop() if len(known) == 1 else 0, list(change.config.batch)
         change.phase = phases[phase - 1] if 0 < phase <= len(phases) else ""  # a state may be damaged
+    if change.config.tasks_of_turns:
+        for name in event.tasks[:OWNERS_MAX]:
+            find_task(change, name)
     deliver(run, change, event)
 
 

@@ -40,7 +40,7 @@ _PLANNERS: Final = "planner|supervisor|orchestrator|coordinator|manager|router|b
 _PLANNER: Final = re.compile(f"(?<![a-zA-Z])(?:{_PLANNERS})|{_PLANNERS.title()}|(?<![A-Z])(?:{_PLANNERS.upper()})")
 _WORKERS: Final = "researcher|coder|verifier|tester|reviewer|qa"  # nodes that are given work
 _WORKER: Final = re.compile(f"(?<![a-zA-Z])(?:{_WORKERS})|{_WORKERS.title()}|(?<![A-Z])(?:{_WORKERS.upper()})")
-_CHECK: Final = re.compile("(?<![a-zA-Z])(?:check|converge|consensus)|Check|Converge|Consensus")
+_CHECK: Final = re.compile("^(?:check|Check|CHECK)(?![a-z])|(?i:converge|^consensus$|consensus.?check)")  # no persona
 NAMES_MAX: Final = 9  # of nodes: one that hands over on `FRUITLESS_MAX` edges
 
 # Bits of `FruitlessHandovers.bits`.
@@ -255,7 +255,8 @@ def is_coder(name: str) -> bool:
 
 
 def is_round_check(name: str) -> bool:
-    """Return whether a node checks the rounds of a deliberation by a word of its name: `check_convergence`."""
+    """Return whether a node checks the rounds of a deliberation by its name: `check_convergence`, but no
+    `fact_checker` and no `consensus_builder`, which are personas."""
     return _CHECK.search(name) is not None
 
 

@@ -119,6 +119,7 @@ def observe_attempt(now: Now, attempts: Table, nodes: Table, previous: str) -> b
     same = node.attempts.count > 0 and node.attempts.value == value
     beside = _failed_beside(now, nodes) if same else None
     waits = beside is not None and beside.attempts.stamp < now.index - 1  # a turn came in between: perhaps a repair
+    waits = waits or (same and _is_interrupted(now, attempts, nodes))
     _count_attempt(now, attempts, value, tool, retried or not (same or _tries_again(now.turn, previous)), waits)
     same = same and now.novelty.last_progress <= node.attempts.first
     if same and node.attempted and called and node.attempted_tool != tool and node.attempted_call != made:
@@ -162,6 +163,24 @@ def _failed_beside(now: Now, nodes: Table) -> NodeState | None:
         if node.attempts.count and node.attempts.value != own.attempts.value and -1 <= node.attempts.stamp - at <= 1:
             return node
     return None
+
+
+@cfunc
+def _is_interrupted(now: Now, attempts: Table, nodes: Table) -> bool:
+    """Return whether another node has failed otherwise since the only failure of this one, in an attempt of its own,
+    and has not recovered: then this failure is no repeat of the attempt before."""
+    own: NodeState = now.node
+    node: NodeState
+    last: Attempt
+    if not len(attempts) or (own.attempts.stamp != own.attempts.first and own.attempts.stamp != RECOVERED):
+        return False
+    last = attempts.rows[0]
+    if own.attempts.count > 1 or last.first <= own.attempts.first + 1 or last.last >= now.index - 1:
+        return False
+    for node in nodes.rows:
+        if node.attempts.count and node.attempts.value == last.key and node.attempts.value != own.attempts.value:
+            return node.attempts.stamp == last.last
+    return False
 
 
 @cfunc
