@@ -46,6 +46,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in slow)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def patient_listeners() -> None:
+    """Let listeners wait for the broker for as long as a busy machine takes; processes that tests start do not."""
+    from streamproc.client import HaltListener  # takes the core with it
+
+    HaltListener.__init__.__kwdefaults__["start_timeout_s"] = 60.0
+
+
 @pytest.fixture(scope="session")
 def brokers() -> str:
     """Addresses of the real Kafka that all tests share. `topic_prefix` keeps them apart."""
