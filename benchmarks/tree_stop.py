@@ -11,7 +11,7 @@ from typing import Final
 from benchmarks.kafka_log import committed, end_offsets, own_topics
 from benchmarks.latency import ANSWER_TIMEOUT_S, START_TIMEOUT_S
 from benchmarks.sizes import Sizes
-from benchmarks.table import Aim, Row
+from benchmarks.table import Aim, BenchmarkDefect, Row
 from benchmarks.worker_process import worker
 from streamproc import HaltListener, TurnPublisher
 from streamproc.fleet.issuing import issue_command
@@ -44,6 +44,8 @@ async def _cost(settings: Settings, sizes: Sizes) -> Row:
             own = settings.model_copy(update={"topic_prefix": prefix})
             async with own_topics(own):
                 found[together].append(await _processor_us(own, sizes.probes, together=together))
+    if not all(found[False]):
+        raise BenchmarkDefect("the turns are too few for a figure of processor time")
     ratio = median(mine / alone for mine, alone in zip(found[True], found[False], strict=True))
     what = f"worker, processor time per turn of {sizes.probes} runs in sessions of {FAMILY}, births and ends included"
     return Row(

@@ -74,7 +74,9 @@ def test_a_sub_agent_is_born_once_with_its_parent_and_the_prompt_of_the_call_tha
 def test_a_sub_agent_of_codex_is_born_with_its_prompt_and_no_person_speaks_to_it(opened: Opened) -> None:
     hooks = Hooks("codex", opened)
     hooks.hear("UserPromptSubmit", prompt="Do the work.")
-    hooks.hear("PreToolUse", tool_name="multi_agent_v1spawn_agent", tool_input={"message": "Help."}, tool_use_id="c1")
+    for call, asked in (("c1", "Test it."), ("c2", "Help.")):  # the second one begins first
+        name = "multi_agent_v1spawn_agent"
+        hooks.hear("PreToolUse", tool_name=name, tool_input={"message": asked}, tool_use_id=call)
     hooks.hear("UserPromptSubmit", agent_id="a1", agent_type="default", prompt="Help.")
     root, child = hooks.recorded(RunStarted)
     assert (root.run_id, child.run_id, child.parent_run_id, child.session_id) == ("s1", "s1/a1", "s1", "s1")

@@ -59,3 +59,15 @@ def test_the_report_of_a_run_shows_the_tree_of_its_session_with_the_cost_of_each
     assert "3 runs, 0.14 USD" in markdown
     assert len(json.loads(json_of(report))["tree"]) == 3
     assert report_of(recorded(log), "alone").tree == ()
+
+
+def test_without_a_name_of_the_session_it_is_that_of_the_parent_and_large_trees_are_cut(tmp_path: Path) -> None:
+    events = [turn(0, "root")]
+    events += [{"type": "run.started", "run_id": f"c{n}", "parent_run_id": "root", "at": START} for n in range(204)]
+    recording = recorded(written(tmp_path, events))
+    for run_id in ("root", "c7"):
+        report = report_of(recording, run_id)
+        assert (report.tree[0].run_id, report.tree[0].runs) == ("root", 205)
+        assert (len(report.tree), report.tree_left_out) == (200, 5)
+        assert "5 runs left out" in markdown_of(report)
+        assert "5 runs left out" in str(html_of(report))

@@ -151,8 +151,10 @@ def test_progress_of_research_is_as_the_seed_says(answers: list[Raw]) -> None:
 
 def test_queries_that_differ_in_a_sign_are_others() -> None:
     # "Consider progress when: `lastQuery` changes"
-    signs = ("f(x) > 1", "f(x) < 1", "f(x) = 1", "sort in C++", "sort in C#", "sort in C", "f(x) >= 1", "f(x) ~ 1")
+    signs = [f"f(x) {sign} 1" for sign in (">", "<", "=", ">=", "<=", "~", "<>", "==", "<<")]
     assert halts(hops("researcher", [researched("Already done.", query) for query in signs])) == []
+    languages = [researched(f"{'x' * n} it.", f"How do I sort in {name}?") for n, name in enumerate(("C++", "C", "C#"))]
+    assert decisions(languages, PLANNER) == []  # "the same query (or near-identical)"
 
 
 FORMS: Final[dict[str, Callable[[int], Raw]]] = {

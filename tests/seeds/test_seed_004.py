@@ -523,6 +523,18 @@ def test_the_second_attempt_counts_whether_or_not_the_move_names_where_it_starts
         assert board_state(*start, again, good) == "VALIDATION"
 
 
+@pytest.mark.parametrize("name", [
+    "dod", "dod_items", "definition", "Definition of Done", "acceptance", "acceptance_criteria", "checklist",
+])  # fmt: skip
+def test_a_failing_item_counts_whatever_its_list_is_called(name: str) -> None:
+    # "any item with `status: false`"
+    items = [{"name": "tests", "status": True}, {"name": "docs", "status": False}]
+    [refused] = played(*moves("T1", "QA_REVIEW", "VALIDATION", dod={"verdict": "APPROVED", name: items}))
+    assert (refused.code, refused.evidence.missing) == ("TASK005", ["docs"])
+    fine = {"verdict": "APPROVED", name: items[:1]}
+    assert played(*moves("T1", "QA_REVIEW", "VALIDATION", dod=fine)) == []
+
+
 def test_the_failing_items_of_an_earlier_report_are_named() -> None:
     # "log non-compliance details (which DoD items failed)"
     report = {"verdict": "APPROVED", "items": [{"name": "tests", "status": True}, {"name": "docs", "status": False}]}

@@ -16,7 +16,7 @@ from streamproc.fingerprint.requests import request_of
 from tests.frameworks.litellm.loops import PROMPT, STUCK, WAYS, Agent, heard, watching
 from tests.frameworks.litellm.model_server import serving
 from tests.integrations.model_api import ModelAPI
-from tests.waiting import wait_until
+from tests.waiting import until, wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -335,7 +335,7 @@ def test_calls_wait_while_their_provider_refuses_those_of_other_runs(way: str) -
 
     async def ask_in_loop(given: dict[str, Any]) -> Any:
         answer = await litellm.acompletion(model=name, messages=[PROMPT], **given)
-        await asyncio.sleep(0.2)  # an answer is logged by a task
+        await until(lambda: not monitor.providers(), what="the breaker is closed")  # a task logs the answer
         return answer
 
     watches = [watching_as(monitor, "report")]
