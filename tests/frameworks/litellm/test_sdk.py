@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -232,7 +231,7 @@ def test_a_router_stops_too() -> None:
 
 
 def test_a_loop_that_only_talks_is_stopped() -> None:
-    watching(Watch(), run_id="r1")
+    fed = watching(Watch(), run_id="r1")
 
     async def loop() -> int:
         for number in range(20):
@@ -240,7 +239,7 @@ def test_a_loop_that_only_talks_is_stopped() -> None:
                 await litellm.acompletion(model="openai/gpt", messages=[PROMPT], mock_response="I try again.")
             except Halted:
                 return number
-            await asyncio.sleep(0.05)
+            await until(lambda: len(fed) > number, what="the answer is logged")  # noqa: B023 (it is called here)
         return 20
 
     assert asyncio.run(loop()) == 3
@@ -251,9 +250,9 @@ def test_an_answer_from_a_cache_costs_nothing(monkeypatch: pytest.MonkeyPatch) -
     fed = watching(Watch(), run_id="r1")
 
     async def ask() -> None:
-        for _ in range(3):
+        for number in range(3):
             await litellm.acompletion(model="openai/gpt", messages=[PROMPT], mock_response="yes", caching=True)
-            await asyncio.sleep(0.2)
+            await until(lambda: len(fed) > number, what="the answer is logged")  # noqa: B023 (it is called here)
 
     asyncio.run(ask())
     assert ["usage" in turn for turn in fed] == [True, False, False]
@@ -296,12 +295,10 @@ def test_a_provider_of_ones_own_is_seen_by_asynchronous_calls_only() -> None:
     litellm.custom_provider_map = [{"provider": "played", "custom_handler": Played()}]
     fed = watching(Watch(), run_id="r1")
     litellm.completion(model="played/x", messages=[PROMPT])
-    time.sleep(0.2)
-    assert fed == []
 
     async def ask() -> None:
         await litellm.acompletion(model="played/x", messages=[PROMPT])
-        await asyncio.sleep(0.2)
+        await until(lambda: fed, what="the answer is logged")
 
     asyncio.run(ask())
     assert [turn["output"] for turn in fed] == ["yes"]
