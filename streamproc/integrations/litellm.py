@@ -217,7 +217,8 @@ class Breaker(CustomLogger):
                 self._calls.ended(kwargs)
                 return kwargs | {"mock_response": str(halt)}
             raise
-        self._calls.permitted(kwargs, await self.watch.entered(run_id, model_of(kwargs)))
+        if self.watch.on_provider != "report":
+            self._calls.permitted(kwargs, await self.watch.entered(run_id, model_of(kwargs)))
         return self._loop.nudged(run_id, kwargs) if request is kwargs else None
 
     def log_pre_api_call(self, model: str, messages: Any, kwargs: dict[str, Any]) -> None:
@@ -229,7 +230,8 @@ class Breaker(CustomLogger):
             run_id = self._asked(kwargs, kwargs["litellm_params"], {"messages": messages})
         if run_id is not None:
             self._loop.heard(run_id, {"messages": messages})
-            self._calls.permitted(kwargs, self.watch.enter(run_id, model_of(kwargs)))
+            if self.watch.on_provider != "report":
+                self._calls.permitted(kwargs, self.watch.enter(run_id, model_of(kwargs)))
 
     async def async_pre_call_hook(
         self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: str
