@@ -18,7 +18,9 @@ tool, and by their whole text if it has several lines, because the output of a t
 a node finds out in between excuses nothing. The attempts of a run at one task (`task_id`) count whichever node reports
 them: `attempt-1`, `attempt-2` and `attempt-3` with one error are three attempts. Nodes of other names that fail alike
 one right after the other are one: nothing was repaired yet. Nodes that fail otherwise right after each other are one
-attempt, too: it is compared once all of them have reported again. Agents that explore fail alike more often.
+attempt, too: it is compared once all of them have reported again. What another node does later in the same attempt is
+not known yet: send the errors of an attempt as those of one turn to have them compared as a whole. Agents that explore
+fail alike more often.
 
 Reference: repair-loop requirement "compare error signatures before and after repair attempts"; "comparing signatures
 is universal: works for any error type".

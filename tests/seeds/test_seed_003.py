@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from hypothesis import given, strategies as st
 
 from streamproc import Monitor
 from streamproc.fingerprint import fingerprint
@@ -235,6 +236,44 @@ def test_a_failure_is_compared_with_that_of_the_attempt_before_whichever_node_it
     swinging = [template, EDIT, *between, command, EDIT, template]
     assert decisions(swinging, REPAIR) == []
     assert [one.code for one in halts([*swinging, EDIT, template])] == ["ERROR001"]
+
+
+def of_attempts(*attempts: list[tuple[str, str]]) -> tuple[list[Raw], list[int]]:
+    """Return the turns of attempts, with a repair after each, and the last turn of each attempt."""
+    raws: list[Raw] = []
+    ends = []
+    for number, outcomes in enumerate(attempts):
+        for node, error in outcomes:
+            done = {"errors": [error]} if error else {"output": f"{'x' * number} rows", "errors": []}
+            raws.append({"node": node, **done})
+        ends.append(len(raws) - 1)
+        raws.append(EDIT | {"output": f"Repair {'y' * number}."})
+    return raws, ends
+
+
+NODES: Final = ("fetch", "parse", "store")
+ERRORS: Final = ("", "Template not found", "Command failed", "No such table", "Wrong shape")
+
+
+@given(attempts=st.lists(st.tuples(st.permutations(NODES), st.lists(st.sampled_from(ERRORS), min_size=3, max_size=3)),
+                         min_size=2, max_size=5))  # fmt: skip
+def test_no_attempt_is_halted_that_shares_no_error_with_the_one_before(attempts: list[Any]) -> None:
+    # "Different signature → Continue trying": whichever nodes fail, in any order
+    chosen: list[list[tuple[str, str]]] = []
+    for nodes, errors in attempts:
+        before = {error for _, error in chosen[-1]} if chosen else set()
+        chosen.append([(node, "" if error in before else error) for node, error in zip(nodes, errors, strict=True)])
+    assert halts(of_attempts(*chosen)[0]) == []
+
+
+@given(first=st.permutations(NODES), then=st.permutations(NODES),
+       errors=st.lists(st.sampled_from(ERRORS), min_size=3, max_size=3).filter(any))  # fmt: skip
+def test_an_attempt_that_fails_as_the_one_before_is_halted_by_its_end(first: Any, then: Any, errors: Any) -> None:
+    # "Same signature → Stop trying": whichever nodes fail, in any order
+    failing = dict(zip(NODES, errors, strict=True))
+    raws, ends = of_attempts(*([(node, failing[node]) for node in order] for order in (first, then)))
+    assert [short(one).at for one in halts(raws)][:1] <= [ends[1]]
+    assert halts(raws) != []
 
 
 def test_an_error_of_infrastructure_after_another_artifact_is_another_attempt() -> None:
