@@ -11,7 +11,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from deploy.local.kafka import Broker
+from deploy.local.kafka import MORTAL, Broker
 from deploy.local.redis import Server
 from streamproc.core.compiled import is_built
 
@@ -99,7 +99,7 @@ def nobodys_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.fixture
 def own_broker(tmp_path: Path) -> Iterator[Broker]:
     """A real Kafka for one test, not started yet. The test may `kill()` it and `start(port)` it again."""
-    broker = Broker(tmp_path / "kafka")
+    broker = Broker(tmp_path / "kafka", MORTAL)
     yield broker
     broker.kill()
 

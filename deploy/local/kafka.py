@@ -63,9 +63,11 @@ class Kind(NamedTuple):
     java: tuple[str, ...] = ()  # more options for Java
     format: tuple[str, ...] = ()  # more options for formatting its storage
     tls: ssl.SSLContext | None = None  # to ask whether it answers; None: in plain text
+    session_ms: int = 45_000  # after which a killed one can register again
 
 
 PLAIN = Kind(TEMPLATE.read_text())
+MORTAL = PLAIN._replace(session_ms=3_000)  # for who kills it and starts it again
 
 
 class Broker(Service):
@@ -89,7 +91,8 @@ class Broker(Service):
         java, classpath = find_java(), f"{fetch_jars()}/*"
         data = self.directory / "data"
         template = string.Template(self._kind.properties)
-        self.properties.write_text(template.substitute(port=port, controller_port=free_port(), data=data))
+        ports = {"port": port, "controller_port": free_port()}
+        self.properties.write_text(template.substitute(ports, data=data, session_ms=self._kind.session_ms))
         if not (data / "meta.properties").exists():
             self._format([java, "-cp", classpath])
         options = ["-Xmx768m", *LOGGING, *self._kind.java]

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+START_TIMEOUT_S = 10.0
 SUBSCRIPTION_MAX = 10_000  # control events buffered for a slow reader: about 20 MB
 
 
@@ -51,7 +52,7 @@ class BaseHaltListener:
         *,
         settings: Settings | None = None,
         wait: bool = True,
-        start_timeout_s: float = 10.0,
+        start_timeout_s: float = START_TIMEOUT_S,
         halted_max: int = HALTED_MAX,
         report: bool | None = None,
         on_unwatched: OnUnwatched | None = None,

@@ -14,7 +14,7 @@ from benchmarks.sizes import FULL
 from streamproc.cli import capacity
 from streamproc.cli.capacity import Load, kept_statuses, plan_for
 from streamproc.cli.measured_figures import NAMES, SOURCES, built_in
-from streamproc.client import HaltListener
+from streamproc.client.listener import START_TIMEOUT_S
 from streamproc.kafka.topics import specs
 from streamproc.read_model import run_table
 from streamproc.settings import Settings
@@ -130,7 +130,7 @@ def test_what_is_extrapolated_is_said(change: dict[str, float], said: str) -> No
 
 
 def test_the_bounds_are_those_of_the_code_that_they_speak_of() -> None:
-    assert inspect.signature(HaltListener).parameters["start_timeout_s"].default == capacity.LISTENER_START_S
+    assert START_TIMEOUT_S == capacity.LISTENER_START_S
     wait_ms = inspect.signature(AIOKafkaConsumer).parameters["fetch_max_wait_ms"].default
     assert 1_000 / wait_ms == capacity.FETCHES_PER_S
     assert run_table.RUNS_MAX == capacity.PAGE_RUNS_MAX

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from deploy.local.kafka import Broker
+from deploy.local.kafka import MORTAL, Broker
 from deploy.local.service import free_port
 from streamproc.kafka import topics as kafka_topics
 from tests.faults.scenario import PATIENCE_S, Scenario, ready
@@ -18,7 +18,7 @@ from tests.waiting import until
 @asynccontextmanager
 async def own_broker(scenario: Scenario) -> AsyncIterator[tuple[Broker, int]]:
     """Give the scenario its own Kafka, not started yet, and its port."""
-    broker, port = Broker(scenario.directory / "kafka"), free_port()
+    broker, port = Broker(scenario.directory / "kafka", MORTAL), free_port()
     scenario.use(f"127.0.0.1:{port}")
     try:
         yield broker, port

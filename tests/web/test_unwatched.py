@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from deploy.local.kafka import Broker
+from deploy.local.kafka import MORTAL, Broker
 from deploy.local.service import free_port
 from tests.cli.conftest import command
 from tests.metrics.scraped import Scraped, get
@@ -73,7 +73,7 @@ def receiver() -> Iterator[Receiver]:
 
 @pytest.fixture
 def own_broker_port(tmp_path: Path) -> Iterator[tuple[Broker, int]]:
-    broker = Broker(tmp_path / "kafka")
+    broker = Broker(tmp_path / "kafka", MORTAL)
     yield broker, broker.start().port
     broker.kill()
 
