@@ -1,6 +1,7 @@
 """A tree of agents that grows without end, and the one command that stops it.
 
-    python examples/runaway_tree/orchestrator.py --with-worker
+    python examples/runaway_tree/orchestrator.py --with-worker     # over Kafka
+    python examples/runaway_tree/orchestrator.py --with-up         # on this machine alone
 
 It starts one agent, which starts others, each of them a process of its own. Once there are enough of them, it calls
 `streamproc kill --session`, as you would in another terminal, and then reads the agents' own reports.
@@ -86,14 +87,32 @@ def own_worker(wanted: bool) -> Iterator[None]:
             worker.terminate()
 
 
+@contextlib.contextmanager
+def own_up(wanted: bool) -> Iterator[None]:
+    """Start a `streamproc up` for the duration of the example, if wanted; agents and commands find it."""
+    if not wanted:
+        yield
+        return
+    os.environ.pop("STREAMPROC_BROKERS", None)
+    with tempfile.TemporaryDirectory(prefix="tree-") as folder:
+        os.environ["STREAMPROC_HOME"] = folder
+        with subprocess.Popen([*STREAMPROC, "up"], stdout=subprocess.DEVNULL) as up:
+            try:
+                asyncio.run(until((Path(folder) / "up.sock").exists))
+                yield
+            finally:
+                up.terminate()
+
+
 def main() -> int:
     """Return the exit code: 0 if every agent has stopped."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--agents", type=int, default=6, help="how many are at work before the command (%(default)s)")
     parser.add_argument("--with-worker", action="store_true", help="create the topics, and run a worker for a while")
+    parser.add_argument("--with-up", action="store_true", help="run `streamproc up` for a while, in place of a Kafka")
     options = parser.parse_args()
     os.environ["SPAWN_AT_MOST"] = str(options.agents + 2)
-    with tempfile.TemporaryDirectory() as folder, own_worker(options.with_worker):
+    with tempfile.TemporaryDirectory() as folder, own_worker(options.with_worker), own_up(options.with_up):
         try:
             return asyncio.run(run(options.agents, Path(folder)))
         finally:

@@ -35,6 +35,8 @@ app = typer.Typer()
 
 WAIT = "10s"  # a worker decides in milliseconds, a busy one in seconds
 REFUSED, UNANSWERED = 1, 3  # exit codes
+ALL = "*"  # the run of a decision about many
+NAMES_MAX = 20  # of the runs that one command has stopped
 SIMILAR_MAX, SIMILAR_S = 3, 5.0  # names that are shown, and how long they are looked for
 
 By = Annotated[str | None, typer.Option("--by", help="Name of the issuer. Default: your login name.")]
@@ -120,7 +122,7 @@ def clear(
     It exits as `stop-all` does.
     """
     command = _command("clear", _scope("fleet", user=user, tenant=tenant, session=session), by, why)
-    _give(kafka_settings(brokers, topic_prefix), command, wait, as_json)
+    _give(log_settings(brokers, topic_prefix), command, wait, as_json)
 
 
 @app.command(
@@ -284,9 +286,40 @@ def _give_here(log: Path, command: Command, as_json: bool) -> None:
     from streamproc.live import client
     from streamproc.live.places import LivePlaces
 
-    if not command.run_id or command.rule.verdict:
-        raise fail("`streamproc up` takes kill, resume and acknowledge of one run: name a run, or --brokers")
     socket = LivePlaces(log.parent).socket
+    if command.rule.verdict or command.scope == "fleet":
+        what = "kill, resume and acknowledge of a run, and kill and clear of a session, user or tenant"
+        raise fail(f"`streamproc up` takes {what}: name one, or --brokers")
+    if command.run_id:
+        path, body = "/v1/turns", _event_here(socket, command)
+    else:
+        path = "/v1/commands"
+        body = {"status": command.rule.status, "scope": command.scope, "by": command.by, "why": command.why}
+    decisions = client.post(socket, path, body)["decisions"]
+    if as_json:
+        json_line(json.dumps({"verb": command.verb, "run_id": command.run_id or ALL, "decisions": decisions}))
+    elif command.run_id:
+        for decision in decisions:
+            line(f"{clean(command.run_id)}: {clean(decision['message'])}")
+    else:
+        halted = [decision["run_id"] for decision in decisions if decision["severity"] == "halt"]
+        runs = [clean(run_id) for run_id in dict.fromkeys(halted) if run_id != ALL]
+        more = ", …" if len(runs) > NAMES_MAX else ""
+        line(clean(decisions[0]["message"]))
+        line(f"stopped {plural(len(runs), 'run')}{': ' if runs else ''}{', '.join(runs[:NAMES_MAX])}{more}")
+    if command.verb == "acknowledge":
+        if not as_json:
+            line(f"{clean(command.run_id)}: acknowledged")
+    elif not decisions:
+        raise fail(
+            f"`streamproc up` has refused it: run {clean(command.run_id)} is halted already, or has finished", REFUSED
+        )
+
+
+def _event_here(socket: Path, command: Command) -> dict[str, Any]:
+    """Return the event of a command to one run."""
+    from streamproc.live import client
+
     event: dict[str, Any] = {
         "type": command.rule.event or "operator.stop",
         "run_id": command.run_id,
@@ -300,18 +333,7 @@ def _give_here(log: Path, command: Command, as_json: bool) -> None:
             raise fail(f"run {clean(command.run_id)} is not halted", REFUSED)
         if command.verb == "resume":
             event |= {"halt": halt["id"], "grant": dict(command.grant)}
-    decisions = client.post(socket, "/v1/turns", event)["decisions"]
-    if as_json:
-        json_line(json.dumps({"verb": command.verb, "run_id": command.run_id, "decisions": decisions}))
-    else:
-        for decision in decisions:
-            line(f"{clean(command.run_id)}: {clean(decision['message'])}")
-        if command.verb == "acknowledge":
-            line(f"{clean(command.run_id)}: acknowledged")
-    if not decisions and command.verb != "acknowledge":
-        raise fail(
-            f"`streamproc up` has refused it: run {clean(command.run_id)} is halted already, or has finished", REFUSED
-        )
+    return event
 
 
 async def _follow(settings: Settings, command: Command, wait_s: float, answer: AnswerOutput, *, force: bool) -> None:

@@ -9,6 +9,7 @@ import xxhash
 from streamproc.core.decision import USER_STOP, Decision, Evidence, Trigger
 from streamproc.model.controls import Severity
 from streamproc.model.log_time import rfc3339
+from streamproc.model.wire import WIRE_VERSION, OperatorStop
 
 if TYPE_CHECKING:
     from streamproc.errors import Problem
@@ -53,6 +54,13 @@ def state_event(
         trigger=trigger or Trigger(event_id=command.id),
         at=rfc3339(command.at if at_ms is None else at_ms),
     )  # fmt: skip
+
+
+def stop_event(command: FleetCommand, run_id: str, event_id: str) -> OperatorStop:
+    """Return the event by which a command stops a run."""
+    killed = "" if command.part == "run" else f"{command.target} is killed"
+    reason = ": ".join(filter(None, (killed, command.why)))
+    return OperatorStop(w=WIRE_VERSION, run_id=run_id, event_id=event_id, by=command.by, reason=reason)
 
 
 def refusal_event(problem: Problem, place: str, at_ms: int, trigger: Trigger | None = None) -> Decision:

@@ -13,7 +13,7 @@ from aiokafka.errors import KafkaError
 
 from streamproc.errors import InvalidEvent, Problem
 from streamproc.fleet.signing import CommandSigner, command_signer
-from streamproc.fleet.state import Fleet
+from streamproc.fleet.state import Fleet, new_command
 from streamproc.kafka import access
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.reading import append_time_ms, open_topic
@@ -31,30 +31,6 @@ from streamproc.model.redaction import redact_id, redact_text
 from streamproc.settings import Settings
 
 REQUEST_TIMEOUT_MS: Final = 15_000  # a healthy broker answers in milliseconds
-
-
-def new_command(
-    fleet: Fleet, status: Status, scope: str, by: str, why: str, *, command_id: str = "", now_ms: int | None = None
-) -> FleetCommand:
-    """Make an unsigned command that is newer than all others of its scope, even if another machine's clock is ahead.
-
-    Raises `InvalidEvent` for an invalid scope, or a status that the scope cannot have.
-    """
-    known = fleet.latest(scope)
-    at_ms = int(time.time() * 1000) if now_ms is None else now_ms
-    return read_command(
-        encode_command(
-            FleetCommand(
-                w=1,
-                id=command_id or str(uuid.uuid4()),
-                status=status,
-                scope=scope,
-                by=redact_text(by, BY_MAX),
-                why=redact_text(why, WHY_MAX),
-                at=at_ms if known is None else max(at_ms, known.order_ms + 1),
-            )
-        )
-    )
 
 
 def restatement(standing: FleetCommand, now_ms: int | None = None) -> FleetCommand:

@@ -1,13 +1,24 @@
-"""The state that results from all commands so far. Pure: no clock, no I/O."""
+"""The state that results from all commands so far, and a command that is newer than those. No I/O."""
 
 from __future__ import annotations
 
+import time
+import uuid
 from typing import Final
 
 from streamproc.core.scope import short_name
 from streamproc.errors import InvalidEvent, Problem
-from streamproc.model.fleet_command import FLEET, FleetCommand, Status
+from streamproc.model.fleet_command import (
+    BY_MAX,
+    FLEET,
+    WHY_MAX,
+    FleetCommand,
+    Status,
+    encode_command,
+    read_command,
+)
 from streamproc.model.newest import Newest
+from streamproc.model.redaction import redact_text
 
 SCOPES_MAX: Final = 100_000  # users, tenants and runs with a command: about 50 MB; beyond that, the oldest is evicted
 IDS_MAX: Final = 10_000  # known command ids: a duplicate is ignored rather than refused as outdated
@@ -102,6 +113,30 @@ class Fleet:
         gone = self._latest.pop(scope)
         if gone.part != "run":
             self._lift(gone)
+
+
+def new_command(
+    fleet: Fleet, status: Status, scope: str, by: str, why: str, *, command_id: str = "", now_ms: int | None = None
+) -> FleetCommand:
+    """Make an unsigned command that is newer than all others of its scope, even if another machine's clock is ahead.
+
+    Raises `InvalidEvent` for an invalid scope, or a status that the scope cannot have.
+    """
+    known = fleet.latest(scope)
+    at_ms = int(time.time() * 1000) if now_ms is None else now_ms
+    return read_command(
+        encode_command(
+            FleetCommand(
+                w=1,
+                id=command_id or str(uuid.uuid4()),
+                status=status,
+                scope=scope,
+                by=redact_text(by, BY_MAX),
+                why=redact_text(why, WHY_MAX),
+                at=at_ms if known is None else max(at_ms, known.order_ms + 1),
+            )
+        )
+    )
 
 
 def _key(command: FleetCommand) -> str:

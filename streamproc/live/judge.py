@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -40,10 +41,13 @@ if TYPE_CHECKING:
     from streamproc.core.packed_states import Held
     from streamproc.core.run_state import RunState
     from streamproc.fingerprint import HashKey
+    from streamproc.live.kills import Kills
     from streamproc.policy import Policy
 
 KEPT_MAX: Final = 2_000  # runs kept in memory; others are read from the log when they go on
 DUE_MAX: Final = 500  # deadlines at a time
+COMMAND: Final = "command:"  # before the scope of a kill, among the accounts
+ALL: Final = "*"  # the run of a decision about many
 OF_SESSIONS: Final = ("session:", f"{TREE}:")  # accounts of one session each
 
 _decode = msgspec.json.Decoder(ControlEvent).decode
@@ -95,6 +99,16 @@ class DecisionRecord(NamedTuple):
     position: int
     run_id: str
     value: bytes
+
+
+class CommandRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A kill (``STOP``) or its end (``CLEAR``), with the fields of a fleet command."""
+
+    status: Literal["STOP", "CLEAR"]
+    scope: str
+    by: str = ""
+    why: str = ""
+    id: str = ""
 
 
 class BaseJudge(ABC):
@@ -165,6 +179,7 @@ class Judge(BaseJudge):
         self._providers = LocalProviders(policy.providers, policy.ref)
         self._accounts = LocalAccounts(self._runs, self._providers)
         self._halts: dict[str, ControlEvent | None] = {}  # of runs that were asked about
+        self._kills: Kills | None = None
         self._now_ms = stored.newest_ms()
         self._read_accounts()
 
@@ -175,27 +190,64 @@ class Judge(BaseJudge):
         """
         return self._record(events, now_ms, heard=True)
 
+    def obey(self, request: CommandRequest, now_ms: int) -> list[ControlEvent]:
+        """Kill the runs of a user, tenant or session, also those to come, or lift that; return what was decided.
+
+        Raises `InvalidEvent`, and `Unavailable` as `feed` does.
+        """
+        from streamproc.fleet.command_events import state_event
+        from streamproc.live.kills import Kills
+
+        at_ms = self._now_ms = max(self._now_ms, now_ms)
+        found: list[ControlEvent] = []
+        with self._writing():
+            self._kills = self._kills or Kills(self._stored, ())
+            command = self._kills.give(request, at_ms)
+            if command is None:
+                return []
+            self._stored.append(CONTROL, ALL, at_ms, encode_decision(decision := state_event(command, at_ms=at_ms)))
+            found.append(decision)
+            for run_id in self._stored.going() if command.status == "STOP" else ():
+                found += self._stop_if_killed(run_id, at_ms)
+            self._write(at_ms, heard=False)
+        self.tell(found)
+        return found
+
     def _record(self, events: Sequence[Event], now_ms: int, *, heard: bool) -> list[ControlEvent]:
         at_ms = self._now_ms = max(self._now_ms, now_ms)
         found: list[ControlEvent] = []
+        with self._writing():
+            for event in events:
+                found += self._step(event, at_ms)
+                if self._kills is not None:
+                    found += self._stop_if_killed(event.run_id, at_ms)
+            found += self._record_decisions(self._providers.pass_time(at_ms), at_ms, self._stored.position)
+            self._write(at_ms, heard=heard)
+        if found:
+            self.tell(found)
+        return found
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Write everything of a block, or nothing. Raises `Unavailable` if the log cannot be written."""
         try:
             with self._stored.transaction():
-                for event in events:
-                    found += self._step(event, at_ms)
-                found += self._record_decisions(self._providers.pass_time(at_ms), at_ms, self._stored.position)
-                self._write(at_ms, heard=heard)
+                yield
         except sqlite3.Error as error:
             self._forget()
             raise Unavailable(f"the log cannot be written ({error}): make room on its disk") from error
         except BaseException:
             self._forget()
             raise
-        if found:
-            self.tell(found)
-        return found
+
+    def _stop_if_killed(self, run_id: str, at_ms: int) -> list[Decision]:
+        stop = None if self._kills is None else self._kills.stop(run_id, self._runs.read(run_id))
+        return [] if stop is None else self._step(stop, at_ms)
 
     def spawn_refusal(self, session_id: str, parent: str, prompt: str, pending: int, now_ms: int) -> str:
         state = self._runs.read(parent) or self._runs.read(session_id)
+        if state is not None and self._kills is not None and self._kills.of(session_id, state) is not None:
+            return "The session is killed, and may start no other run."
         rules = self.policy.rules("", "", "") if state is None else self._engine.rules_of(state)
         asked = content(prompt, self.key).norm if prompt else 0
         if rules.accounts.tree is None:
@@ -295,12 +347,18 @@ class Judge(BaseJudge):
     def _read_accounts(self) -> None:
         self._accounts.changed.clear()
         stored = self._stored.accounts()
+        commands = [stored.pop(name) for name in list(stored) if name.startswith(COMMAND)]
         self._accounts.known = {
             name: load_account(state) for name, state in stored.items() if not name.startswith(PREFIX)
         }
         self._providers.restore(
             {name: load_breaker(state) for name, state in stored.items() if name.startswith(PREFIX)}
         )
+        self._kills = None
+        if commands:
+            from streamproc.live.kills import Kills
+
+            self._kills = Kills(self._stored, commands)
 
 
 def _last_ms(account: Account) -> int:

@@ -20,7 +20,7 @@ import orjson
 from aiohttp import web
 
 from streamproc.errors import InvalidEvent, StreamprocError, Unavailable
-from streamproc.live.judge import BaseJudge, DecisionRecord, Judge, stored_id
+from streamproc.live.judge import BaseJudge, CommandRequest, DecisionRecord, Judge, stored_id
 from streamproc.live.sessions import SESSIONS_MAX, CliSessions
 from streamproc.live.store import CONTROL, LiveLog
 from streamproc.model.newest import Newest
@@ -56,6 +56,7 @@ class BaseServer(ABC, Generic[OwnJudge]):
             web.post("/v1/hooks/{cli}", self._hook),
             web.post("/v1/turns", self._turns),
             web.post("/v1/decide", self._decide),
+            web.post("/v1/commands", self._commands),
             web.get("/v1/decisions", self._decisions),
             web.get("/v1/runs", self._runs),
             web.get("/v1/runs/{run:.+}", self._run),
@@ -136,6 +137,9 @@ class BaseServer(ABC, Generic[OwnJudge]):
     @abstractmethod
     async def _decide(self, request: web.Request) -> web.StreamResponse: ...
 
+    async def _commands(self, _: web.Request) -> web.StreamResponse:
+        raise InvalidEvent("workers judge the runs of this machine: give them the command, with --brokers")
+
     @abstractmethod
     async def _runs(self, request: web.Request) -> web.StreamResponse: ...
 
@@ -168,6 +172,13 @@ class LiveServer(BaseServer[Judge]):
 
     async def _decide(self, request: web.Request) -> web.StreamResponse:
         return answer(await self._verdict(request))
+
+    async def _commands(self, request: web.Request) -> web.StreamResponse:
+        try:
+            command = msgspec.json.decode(await request.read(), type=CommandRequest)
+        except msgspec.MsgspecError as error:
+            raise InvalidEvent(f'{error}: send {{"status": "STOP", "scope": "session:…", "by": "…"}}') from None
+        return answer({"decisions": self.judge.obey(command, now_ms())})
 
     async def _runs(self, _: web.Request) -> web.StreamResponse:
         runs = self._stored.runs(RUNS_SHOWN)

@@ -130,6 +130,10 @@ class LiveLog:
         rows = self._db.execute("SELECT * FROM runs ORDER BY heard_ms DESC LIMIT ?", (limit,))
         return [StoredRun(*row) for row in rows]
 
+    def going(self) -> list[str]:
+        """Return the runs that are not halted."""
+        return [row[0] for row in self._db.execute("SELECT run_id FROM runs WHERE halt IS NULL")]
+
     def accounts(self) -> dict[str, bytes]:
         """Return the states of all accounts, by name."""
         return dict(self._db.execute("SELECT name, state FROM accounts"))

@@ -32,7 +32,7 @@ from streamproc.kafka.follow import Follower, Topic
 from streamproc.kafka.log_limit import LogLimit
 from streamproc.kafka.reading import append_time_ms
 from streamproc.kafka.session import Outage
-from streamproc.model.wire import WIRE_VERSION, OperatorStop, encode
+from streamproc.model.wire import OperatorStop, encode
 from streamproc.worker.codec import peek_whole
 from streamproc.worker.counts import WorkerCounts
 from streamproc.worker.limits import COMMANDS_POLL_MS, OUTCOMES_MAX, RESTATE_INTERVAL_S, SLICE_S, STOPS_AT_ONCE
@@ -167,7 +167,7 @@ class FleetCommands:
 
     def stop_of(self, command: FleetCommand, run_id: str, event_id: str) -> OperatorStop:
         """Return the event by which a command stops a run. Only a command whose signature was verified gets one."""
-        event = OperatorStop(w=WIRE_VERSION, run_id=run_id, event_id=event_id, by=command.by, reason=_reason(command))
+        event = command_events.stop_event(command, run_id, event_id)
         if self.authority.verified(command):
             self.authority.sign_event(event, int(time.time() * 1000), command.issuer)
         return event
@@ -312,8 +312,3 @@ class FleetCommands:
             log.warning(
                 "stopping %d runs of partition %d: their user, tenant or session is killed", len(outgoing), partition
             )
-
-
-def _reason(command: FleetCommand) -> str:
-    killed = "" if command.part == "run" else f"{command.target} is killed"
-    return ": ".join(filter(None, (killed, command.why)))

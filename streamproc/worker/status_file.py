@@ -24,8 +24,8 @@ from aiokafka.errors import KafkaError
 from streamproc.core.decision import Decision
 from streamproc.errors import InvalidEvent, InvalidSettings, Problem, Unavailable, shown
 from streamproc.fleet import command_events
-from streamproc.fleet.issuing import new_command, send
-from streamproc.fleet.state import Fleet
+from streamproc.fleet.issuing import send
+from streamproc.fleet.state import Fleet, new_command
 from streamproc.model.fleet_command import FLEET, FleetCommand, Status
 from streamproc.model.log_time import rfc3339
 from streamproc.model.raw_fields import read_time_ms

@@ -15,9 +15,8 @@ import msgspec
 from hypothesis import strategies as st
 from msgspec.structs import replace as replace_fields
 
-from streamproc.fleet.issuing import new_command
 from streamproc.fleet.record_signing import HEADER, RESUME_HEADER, LogPlace
-from streamproc.fleet.state import Fleet
+from streamproc.fleet.state import Fleet, new_command
 from streamproc.model.controls import ControlEvent, ControlTrigger
 from streamproc.model.fleet_command import encode_command, read_command
 from streamproc.model.log_time import rfc3339

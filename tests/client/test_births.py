@@ -15,8 +15,7 @@ from streamproc.client.admission import BlockingAdmission
 from streamproc.client.guard import Guard, GuardRegistry
 from streamproc.errors import Halted, InvalidPolicy, SpawnRefused, Unavailable
 from streamproc.fleet.command_events import state_event
-from streamproc.fleet.issuing import new_command
-from streamproc.fleet.state import Fleet
+from streamproc.fleet.state import Fleet, new_command
 from streamproc.policy import load_policy
 from streamproc.settings import load_settings
 from tests.client.money import connect, open_admission

@@ -10,11 +10,10 @@ import pytest
 
 from streamproc.client import HaltListener
 from streamproc.client.halt_records import ControlNews, Halt
-from streamproc.fleet.issuing import new_command
 from streamproc.fleet.keyring import Keyring, new_keys
 from streamproc.fleet.record_signing import RESUME_HEADER, LogPlace
 from streamproc.fleet.signing import AGE_MS_MAX, CommandSigner
-from streamproc.fleet.state import Fleet
+from streamproc.fleet.state import Fleet, new_command
 from streamproc.model.controls import ControlEvent, UnverifiedControlEvent
 from streamproc.model.fleet_command import encode_command
 from streamproc.model.log_time import rfc3339

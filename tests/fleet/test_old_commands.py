@@ -13,9 +13,9 @@ from pydantic import SecretStr
 
 from streamproc.client import HaltListener
 from streamproc.errors import InvalidEvent, InvalidSettings
-from streamproc.fleet.issuing import issue_command, new_command, read_fleet, send
+from streamproc.fleet.issuing import issue_command, read_fleet, send
 from streamproc.fleet.signing import command_signer
-from streamproc.fleet.state import Fleet
+from streamproc.fleet.state import Fleet, new_command
 from streamproc.kafka import topics
 from streamproc.kafka.options import connection_options
 from streamproc.model.fleet_command import FleetCommand, encode_command, member_scope, read_command

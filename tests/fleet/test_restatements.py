@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from streamproc.errors import InvalidEvent
-from streamproc.fleet.issuing import new_command, restatement
-from streamproc.fleet.state import Fleet
+from streamproc.fleet.issuing import restatement
+from streamproc.fleet.state import Fleet, new_command
 from streamproc.model.fleet_command import FleetCommand, Status, encode_command, read_command
 
 T0 = 1_769_860_800_000

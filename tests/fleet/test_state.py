@@ -6,8 +6,7 @@ import pytest
 
 from streamproc.errors import InvalidEvent
 from streamproc.fleet import state
-from streamproc.fleet.issuing import new_command
-from streamproc.fleet.state import Fleet
+from streamproc.fleet.state import Fleet, new_command
 from streamproc.model.fleet_command import FleetCommand, Status
 
 

@@ -66,9 +66,24 @@ def test_a_person_resumes_and_halts_runs(stuck: Up, run: Run) -> None:
     assert "Stopped by ann: wrong branch" in run("kill", "r2", "--by", "ann", "--why", "wrong branch")
     assert stuck.ask("POST", "/v1/decide", {"run_id": "r2"})[1]["allowed"] is False
     assert "has refused it" in run("kill", "r2", "--by", "ann", "--why", "wrong branch", code=1)
-    assert "one run" in run("kill", "--user", "bob", "--why", "wrong branch", code=2)
     stuck.stop()
     assert "does not answer" in run("kill", "r1", "--why", "wrong branch", code=2)
+
+
+def test_a_person_kills_a_session_and_clears_it(stuck: Up, run: Run) -> None:
+    stuck.ask("POST", "/v1/turns", [{"type": "run.started", "run_id": name, "session_id": "s"} for name in ("a", "b")])
+    told = run("kill", "--session", "s", "--by", "ann", "--why", "it starts agents without end")
+    assert "Session s is stopped by ann: it starts agents without end." in told
+    assert "stopped 2 runs: a, b" in told
+    assert [stuck.ask("POST", "/v1/decide", {"run_id": one})[1]["allowed"] for one in ("a", "r2")] == [False, True]
+    assert "halt  *" in run("watch", "--since", "1h", "--count", "3")
+    assert "4 identical; 0 missing; 0 extra" in run("replay", "--all", "--diff")
+    assert "is cleared by ann" in run("clear", "--session", "s", "--by", "ann", "--why", "fixed")
+    stuck.ask("POST", "/v1/turns", {"type": "run.started", "run_id": "c", "session_id": "s"})
+    assert stuck.ask("POST", "/v1/decide", {"run_id": "c"})[1]["allowed"] is True
+    killed = json.loads(run("kill", "--user", "bob", "--by", "ann", "--why", "abuse", "--json").splitlines()[-1])
+    assert (killed["run_id"], [one["code"] for one in killed["decisions"]]) == ("*", ["FLEET001"])
+    assert "name one, or --brokers" in run("clear", "--by", "ann", "--why", "fixed", code=2)
 
 
 def test_named_brokers_win(stuck: Up, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

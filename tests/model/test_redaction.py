@@ -15,8 +15,8 @@ from streamproc.client.encoding import encode_event
 from streamproc.client.guard import GuardRegistry
 from streamproc.errors import InvalidEvent
 from streamproc.fingerprint import fingerprint, read_event
-from streamproc.fleet.issuing import new_command, scope_of
-from streamproc.fleet.state import Fleet
+from streamproc.fleet.issuing import scope_of
+from streamproc.fleet.state import Fleet, new_command
 from streamproc.model import redaction, wire
 from streamproc.model.raw_events import parse_raw
 from streamproc.model.redaction import NAME_MAX, redact, redact_id, redact_json, redact_name, redact_text

@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from streamproc.fleet.command_events import state_event
-from streamproc.fleet.issuing import new_command
-from streamproc.fleet.state import Fleet
+from streamproc.fleet.state import Fleet, new_command
 from streamproc.kafka.reading import Extent
 from streamproc.model.controls import ControlEvent, ControlEvidence, ControlTrigger
 from streamproc.policy import Policy, load_policy

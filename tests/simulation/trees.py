@@ -20,8 +20,7 @@ from typing import Any, Final
 from aiokafka.partitioner import murmur2
 
 from streamproc.core.states import new_states
-from streamproc.fleet.issuing import new_command
-from streamproc.fleet.state import Fleet
+from streamproc.fleet.state import Fleet, new_command
 from streamproc.kafka.partitioning import EVERYWHERE
 from streamproc.model.controls import read_control
 from streamproc.model.wire import Event, OperatorStop, RunStarted, Turn, encode

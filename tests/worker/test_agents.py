@@ -14,7 +14,8 @@ import pytest
 from faust.types import TP
 
 from benchmarks.stock_path import StockWorker
-from streamproc.fleet.issuing import new_command, send as send_command
+from streamproc.fleet.issuing import send as send_command
+from streamproc.fleet.state import new_command
 from streamproc.policy import load_policy
 from streamproc.worker.composition import Worker
 from streamproc.worker.limits import LOOP_STUCK_SESSIONS

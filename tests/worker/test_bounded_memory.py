@@ -20,8 +20,7 @@ from streamproc.client.halts import IDS_MAX, Halts
 from streamproc.core.accounts import ACCOUNT_VERSION, AccountRef, SpendEntry, Statement, write_statement
 from streamproc.core.rules import KINDS_MAX
 from streamproc.core.scope import SCOPES_MAX
-from streamproc.fleet.issuing import new_command
-from streamproc.fleet.state import Fleet
+from streamproc.fleet.state import Fleet, new_command
 from streamproc.model.fleet_command import member_scope
 from streamproc.model.raw_events import parse_raw
 from streamproc.model.unknown_fields import UnknownFields

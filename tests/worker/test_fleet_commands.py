@@ -7,8 +7,9 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 
 from streamproc.client import HaltListener, TurnPublisher
-from streamproc.fleet.issuing import issue_command, new_command, read_fleet, restatement, send
+from streamproc.fleet.issuing import issue_command, read_fleet, restatement, send
 from streamproc.fleet.signing import command_signer
+from streamproc.fleet.state import new_command
 from streamproc.model.controls import RunStatus
 from streamproc.model.fleet_command import FleetCommand, read_command
 from streamproc.policy import load_policy

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from streamproc.errors import InvalidEvent, InvalidSettings
-from streamproc.fleet.issuing import new_command, restatement
-from streamproc.fleet.state import Fleet
+from streamproc.fleet.issuing import restatement
+from streamproc.fleet.state import Fleet, new_command
 from streamproc.model.controls import ControlEvent
 from streamproc.model.fleet_command import FleetCommand, Status
 from streamproc.worker.status_file import StatusEntry, StatusFile, parse, render
