@@ -138,6 +138,7 @@ def backtest(
     """
     from streamproc.replay.backtest import backtest as step_all
     from streamproc.replay.comparison import compared
+    from streamproc.replay.held_calls import HeldCalls, held_calls
 
     if log_format is not None and not paths:
         raise fail("--from is the format of files: give logs, or leave it out")
@@ -167,8 +168,9 @@ def backtest(
             chosen=log.chosen,
             processes=jobs or os.cpu_count() or 1,
         )
+        held = held_calls(log.spool.path, policies) if log.spool.unavailable else [HeldCalls()] * len(policies)
     refs = [(one.ref, candidate.settings) for one, candidate in zip(policies, candidates, strict=True)]
-    rows = compared(refs, results, turns, log.labels)
+    rows = compared(refs, results, turns, log.labels, held)
     _show(rows, html, output, as_json=as_json, quiet=quiet, verbose=verbose)
 
 
@@ -353,8 +355,23 @@ def _print_text(rows: list[ComparedPolicy], *, verbose: bool) -> None:
         line(_row(f"{'*' if index in marked else ' '} {name}", width, cells))
     if marked:
         line("* no other policy saves as many turns with fewer false halts")
+    _print_held(rows)
     for row in rows[1:] if verbose or len(rows) == 2 else ():
         _print_changed(row, verbose=verbose)
+
+
+def _print_held(rows: list[ComparedPolicy]) -> None:
+    """Print what the breakers of providers would have held back, if any would have opened."""
+    from streamproc.model.formats import duration
+
+    if not any(row.held is not None and row.held.opened for row in rows):
+        return
+    line("")
+    line("breakers of providers, and calls of the log that would have waited for them:")
+    for row in rows:
+        if (held := row.held) is not None:
+            calls = f"{plural(held.failed, 'call')} that failed, {held.answered} that were answered"
+            line(f"  {clean(row.ref.name)}: opened {held.opened} times, for {duration(held.held_ms)}; {calls}")
 
 
 def _row(name: str, width: int, cells: Sequence[object]) -> str:

@@ -136,8 +136,8 @@ async def _judging(
     sessions = CliSessions(judge, observes=lambda: options.observe or places.observes)
     if settings is not None and (settings.notify.get_secret_value() or settings.notify_file):
         await _notify(stack, judge, stored, settings, places.notified, sessions.observes)
-    keeping = asyncio.create_task(_keep(judge, stored, options))
-    stack.callback(keeping.cancel)
+    for task in (_keep(judge, stored, options), _checkpoint(stored)):
+        stack.callback(asyncio.create_task(task).cancel)
     return LiveServer(judge, sessions, stored, began_ms=_now_ms()), sessions
 
 
@@ -242,6 +242,20 @@ async def _keep(judge: Judge, stored: LiveLog, options: LiveOptions) -> None:
         except Exception:  # without this task, no silence would be noticed until the next start
             log.exception("deadlines wait: the log cannot be judged")
         await asyncio.sleep(wait_s)
+
+
+async def _checkpoint(stored: LiveLog) -> None:
+    """Copy what was committed into the file of the log, in a thread, so that no hook waits for the disk."""
+    behind = asyncio.Event()
+    stored.on_behind = behind.set
+    while True:
+        await behind.wait()
+        behind.clear()
+        try:
+            await asyncio.to_thread(stored.checkpoint)
+        except sqlite3.Error as error:
+            log.warning("the log grows: %s", error)
+            await asyncio.sleep(RETRY_S)
 
 
 @contextlib.contextmanager

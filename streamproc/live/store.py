@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -19,6 +19,8 @@ VERSION: Final = 2
 TURNS: Final = "turns"
 CONTROL: Final = "control"
 RECORDS_MAX: Final = 1_000  # that are read at a time
+COMMITS_MAX: Final = 100  # before they are copied from the write-ahead log into the file
+PAGES_MAX: Final = 16_384  # of the write-ahead log (64 MiB): the writer copies them itself, and waits for the disk
 
 _SCHEMA: Final = """
 CREATE TABLE records (
@@ -75,6 +77,9 @@ class LiveLog:
     def __init__(self, path: Path) -> None:
         self.moved: Path | None = None
         """Where a file went that could not be read: what it held is kept for you, and not used."""
+        self.on_behind: Callable[[], object] = lambda: None
+        """Called when `checkpoint` should be, from another thread."""
+        self._path, self._commits = path, 0
         try:
             self._db = _opened(path)
         except sqlite3.DatabaseError as error:
@@ -100,11 +105,21 @@ class LiveLog:
         try:
             yield
             self._db.execute("COMMIT")
+            self._commits += 1
+            if self._commits >= COMMITS_MAX:
+                self._commits = 0
+                self.on_behind()
         except BaseException:
             self.position = before
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
+
+    def checkpoint(self) -> None:
+        """Copy what was committed into the file itself, with a connection of its own: the writer does not wait for the
+        disk. Raises `sqlite3.Error`."""
+        with closing(sqlite3.connect(self._path)) as db:
+            db.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def append(self, role: str, run_id: str, at_ms: int, value: bytes) -> int:
         """Add a record, and return its position."""
@@ -181,6 +196,7 @@ def _opened(path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(path, isolation_level=None)
     try:
         db.execute("PRAGMA journal_mode = WAL")
+        db.execute(f"PRAGMA wal_autocheckpoint = {PAGES_MAX}")
         db.execute("PRAGMA synchronous = NORMAL")  # a killed process loses nothing; a power cut the last moments
         found = db.execute("PRAGMA user_version").fetchone()[0]
         if found == 0:

@@ -183,10 +183,22 @@ class ComparedHalt(msgspec.Struct, kw_only=True):
     first_turn: int | None
 
 
+class HeldCallsStatistics(msgspec.Struct, kw_only=True):
+    """What the breakers of a policy's providers would have held back: how often they open, for how long, and calls of
+    the log in that time. `openings` are by provider and model."""
+
+    opened: int
+    held_seconds: float
+    failed_calls: int
+    answered_calls: int
+    openings: dict[str, int]
+
+
 class PolicyComparison(msgspec.Struct, kw_only=True):
     """A line of `streamproc backtest --json`: a policy, compared with the first one. Money is USD as text.
 
-    `settings` are those of a variant. `false_halts` and `right_halts` are null without labels.
+    `settings` are those of a variant. `false_halts` and `right_halts` are null without labels. `providers` is null
+    where published decisions are compared.
     """
 
     policy: PolicyName
@@ -207,6 +219,7 @@ class PolicyComparison(msgspec.Struct, kw_only=True):
     right_halts: list[str] | None
     healthy_runs: int
     stuck_runs: int
+    providers: HeldCallsStatistics | None
     halts: list[ComparedHalt]
 
 

@@ -11,6 +11,7 @@ from streamproc.core.decision import PolicyRef
 from streamproc.model.budgets import USD_MICRO
 from streamproc.policy.variants import Settings, short_name
 from streamproc.replay.backtest import PolicyResult, RunHalt
+from streamproc.replay.held_calls import HeldCalls
 from streamproc.replay.outcomes import RunLabel
 
 Change = Literal["same", "earlier", "later", "never", "new"]
@@ -39,6 +40,8 @@ class ComparedPolicy:
     micro_usd: int
     changed: Sequence[ChangedRun]
     labels: Mapping[str, RunLabel] = field(repr=False)
+    held: HeldCalls | None = None
+    """What the breakers of its providers would have held back; None: not known."""
 
     def count(self, change: Change) -> int:
         """Return how many runs changed like this."""
@@ -97,8 +100,19 @@ class ComparedPolicy:
             "right_halts": sorted(self.right_halts) if labelled else None,
             "healthy_runs": sum(label.healthy for label in self.labels.values()),
             "stuck_runs": sum(bool(label.stuck) for label in self.labels.values()),
+            "providers": None if self.held is None else _held_json(self.held),
             "halts": [_halt_json(one) for one in self.changed],
         }
+
+
+def _held_json(held: HeldCalls) -> dict[str, Any]:
+    return {
+        "opened": held.opened,
+        "held_seconds": held.held_ms / 1000,
+        "failed_calls": held.failed,
+        "answered_calls": held.answered,
+        "openings": dict(sorted(held.providers.items())),
+    }
 
 
 def _halt_json(one: ChangedRun) -> dict[str, Any]:
@@ -119,16 +133,18 @@ def compared(
     results: Sequence[PolicyResult],
     turns: Mapping[str, int],
     labels: Mapping[str, RunLabel],
+    held: Sequence[HeldCalls] | None = None,
 ) -> list[ComparedPolicy]:
-    """Compare each result with the first one. `turns` has the runs that count; labels of other runs are ignored."""
+    """Compare each result with the first one. `turns` has the runs that count; labels of other runs are ignored. `held`
+    is what the breakers of each policy hold back, if that is known."""
     first = results[0]
     own = {run_id: label for run_id, label in labels.items() if run_id in turns}
     return [
         ComparedPolicy(
             ref, settings, len(turns), sum(turns.values()), result.warned, result.tokens, result.micro_usd,
-            sorted(_changes(result, first), key=lambda one: one.run_id), own,
+            sorted(_changes(result, first), key=lambda one: one.run_id), own, None if held is None else held[number],
         )
-        for (ref, settings), result in zip(refs, results, strict=True)
+        for number, ((ref, settings), result) in enumerate(zip(refs, results, strict=True))
     ]  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final, NamedTuple, Self
 
-from streamproc.model.wire import Event, Turn, decode, encode
+from streamproc.model.wire import FAILED_RETRYABLE, Event, ModelCalled, Turn, decode, encode
 
 _HEAD: Final = struct.Struct("<IIq?")  # number of the run, bytes of the event, log time in ms, whether it is pickled
 NO_TIME: Final = -1
@@ -61,6 +61,8 @@ class Spool:
     path: Path
     runs: list[SpooledRun] = field(default_factory=list)
     events: int = 0
+    unavailable: int = 0
+    """Calls of models that failed for the provider's sake: without any, no breaker opens."""
     _numbers: dict[str, int] = field(default_factory=dict)
     _file: IO[bytes] | None = None
 
@@ -86,6 +88,10 @@ class Spool:
             self.runs.append(SpooledRun(event.run_id))
         self.runs[number].see(event, at_ms)
         self.events += 1
+        if type(event) is Turn:
+            self.unavailable += event.errors is not None and event.errors.retryable
+        elif type(event) is ModelCalled:
+            self.unavailable += event.outcome == FAILED_RETRYABLE
         raw, pickled = _written(event)
         self._file.write(_HEAD.pack(number, len(raw), NO_TIME if at_ms is None else at_ms, pickled) + raw)
 

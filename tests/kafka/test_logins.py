@@ -22,7 +22,8 @@ from tests.worker.running import WorkerProcess
 pytestmark = [pytest.mark.security, pytest.mark.usefixtures("nobodys_settings")]
 
 STUCK_S = 60.0  # a stuck run is halted at its third turn; a worker on a busy machine may take seconds for that
-LOGINS_S = 5.0  # the broker ends a login after 2 s, so at least two end in this time
+TOKEN_LIVES_S = 10  # renewed at 8 s: a busy machine may take two seconds from there to the login
+LOGINS_S = 12.0  # all tokens are renewed in this time, and the broker ends a login after 2 s
 
 
 async def stuck_run(turns: TurnPublisher, halts: HaltListener, run_id: str) -> None:
@@ -41,7 +42,7 @@ async def test_a_run_is_halted_while_logins_expire_and_tokens_are_renewed(
     start_worker: Callable[[Settings], WorkerProcess],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    endpoint.lives_s = 3
+    endpoint.lives_s = TOKEN_LIVES_S
     settings = secured.by_token(topic_prefix=topic_prefix, **endpoint.options)
     assert (await topics.apply(settings)).ok
     worker = start_worker(settings)
