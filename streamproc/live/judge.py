@@ -10,7 +10,7 @@ import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -26,7 +26,9 @@ from streamproc.core.status import encode_status
 from streamproc.errors import Unavailable
 from streamproc.fingerprint import fingerprint, plain_turn
 from streamproc.fingerprint.hash import content
+from streamproc.fleet.command_events import ALL, state_event
 from streamproc.importers.raw_turns import line_event_id, name
+from streamproc.live.kills import COMMAND, CommandRequest, Kills
 from streamproc.live.store import CONTROL, TURNS, LiveLog, StoredRun
 from streamproc.model.controls import ControlEvent, RunStatus
 from streamproc.model.provider_state import PREFIX
@@ -41,13 +43,10 @@ if TYPE_CHECKING:
     from streamproc.core.packed_states import Held
     from streamproc.core.run_state import RunState
     from streamproc.fingerprint import HashKey
-    from streamproc.live.kills import Kills
     from streamproc.policy import Policy
 
 KEPT_MAX: Final = 2_000  # runs kept in memory; others are read from the log when they go on
 DUE_MAX: Final = 500  # deadlines at a time
-COMMAND: Final = "command:"  # before the scope of a kill, among the accounts
-ALL: Final = "*"  # the run of a decision about many
 OF_SESSIONS: Final = ("session:", f"{TREE}:")  # accounts of one session each
 
 _decode = msgspec.json.Decoder(ControlEvent).decode
@@ -99,16 +98,6 @@ class DecisionRecord(NamedTuple):
     position: int
     run_id: str
     value: bytes
-
-
-class CommandRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """A kill (``STOP``) or its end (``CLEAR``), with the fields of a fleet command."""
-
-    status: Literal["STOP", "CLEAR"]
-    scope: str
-    by: str = ""
-    why: str = ""
-    id: str = ""
 
 
 class BaseJudge(ABC):
@@ -179,7 +168,6 @@ class Judge(BaseJudge):
         self._providers = LocalProviders(policy.providers, policy.ref)
         self._accounts = LocalAccounts(self._runs, self._providers)
         self._halts: dict[str, ControlEvent | None] = {}  # of runs that were asked about
-        self._kills: Kills | None = None
         self._now_ms = stored.newest_ms()
         self._read_accounts()
 
@@ -195,13 +183,9 @@ class Judge(BaseJudge):
 
         Raises `InvalidEvent`, and `Unavailable` as `feed` does.
         """
-        from streamproc.fleet.command_events import state_event
-        from streamproc.live.kills import Kills
-
         at_ms = self._now_ms = max(self._now_ms, now_ms)
         found: list[ControlEvent] = []
         with self._writing():
-            self._kills = self._kills or Kills(self._stored, ())
             command = self._kills.give(request, at_ms)
             if command is None:
                 return []
@@ -219,7 +203,7 @@ class Judge(BaseJudge):
         with self._writing():
             for event in events:
                 found += self._step(event, at_ms)
-                if self._kills is not None:
+                if self._kills.any:
                     found += self._stop_if_killed(event.run_id, at_ms)
             found += self._record_decisions(self._providers.pass_time(at_ms), at_ms, self._stored.position)
             self._write(at_ms, heard=heard)
@@ -241,12 +225,12 @@ class Judge(BaseJudge):
             raise
 
     def _stop_if_killed(self, run_id: str, at_ms: int) -> list[Decision]:
-        stop = None if self._kills is None else self._kills.stop(run_id, self._runs.read(run_id))
+        stop = self._kills.stop(run_id, self._runs.read(run_id))
         return [] if stop is None else self._step(stop, at_ms)
 
     def spawn_refusal(self, session_id: str, parent: str, prompt: str, pending: int, now_ms: int) -> str:
         state = self._runs.read(parent) or self._runs.read(session_id)
-        if state is not None and self._kills is not None and self._kills.of(session_id, state) is not None:
+        if state is not None and self._kills.of(session_id, state) is not None:
             return "The session is killed, and may start no other run."
         rules = self.policy.rules("", "", "") if state is None else self._engine.rules_of(state)
         asked = content(prompt, self.key).norm if prompt else 0
@@ -354,11 +338,7 @@ class Judge(BaseJudge):
         self._providers.restore(
             {name: load_breaker(state) for name, state in stored.items() if name.startswith(PREFIX)}
         )
-        self._kills = None
-        if commands:
-            from streamproc.live.kills import Kills
-
-            self._kills = Kills(self._stored, commands)
+        self._kills = Kills(self._stored, commands)
 
 
 def _last_ms(account: Account) -> int:

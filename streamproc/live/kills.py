@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
 
 from streamproc.errors import InvalidEvent, Problem, shown
 from streamproc.fleet.command_events import stop_event
 from streamproc.fleet.state import Fleet, new_command
-from streamproc.live.judge import COMMAND
 from streamproc.model.fleet_command import encode_command, read_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from streamproc.core.run_state import RunState
-    from streamproc.live.judge import CommandRequest
     from streamproc.live.store import LiveLog
     from streamproc.model.fleet_command import FleetCommand
     from streamproc.model.wire import OperatorStop
 
+COMMAND: Final = "command:"  # before the scope of a kill, among the accounts in the log
 PARTS: Final = ("user", "tenant", "member", "session")
+
+
+class CommandRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A kill (``STOP``) or its end (``CLEAR``), with the fields of a fleet command."""
+
+    status: Literal["STOP", "CLEAR"]
+    scope: str
+    by: str = ""
+    why: str = ""
+    id: str = ""
 
 
 class Kills:
@@ -46,6 +57,11 @@ class Kills:
             return None
         self._stored.put_account(COMMAND + request.scope, encode_command(command))
         return command
+
+    @property
+    def any(self) -> bool:
+        """Whether a kill is in force."""
+        return self._fleet.kills
 
     def of(self, run_id: str, state: RunState) -> FleetCommand | None:
         """Return the command that kills a run; None if there is none."""

@@ -20,7 +20,8 @@ import orjson
 from aiohttp import web
 
 from streamproc.errors import InvalidEvent, StreamprocError, Unavailable
-from streamproc.live.judge import BaseJudge, CommandRequest, DecisionRecord, Judge, stored_id
+from streamproc.live.judge import BaseJudge, DecisionRecord, Judge, stored_id
+from streamproc.live.kills import CommandRequest
 from streamproc.live.sessions import SESSIONS_MAX, CliSessions
 from streamproc.live.store import CONTROL, LiveLog
 from streamproc.model.newest import Newest

@@ -219,8 +219,8 @@ class PolicyComparison(msgspec.Struct, kw_only=True):
     right_halts: list[str] | None
     healthy_runs: int
     stuck_runs: int
-    providers: HeldCallsStatistics | None
     halts: list[ComparedHalt]
+    providers: HeldCallsStatistics | None = None
 
 
 class DetectorStatistics(msgspec.Struct, kw_only=True):

@@ -135,3 +135,27 @@ def test_the_result_goes_to_a_file(run, turns_file: Path, tmp_path: Path) -> Non
 
     assert (result.exit_code, result.stdout) == (0, "")
     assert json.loads((tmp_path / "rows.jsonl").read_text())["halted"] == 1
+
+
+def test_breakers_of_providers_are_compared(run, tmp_path: Path) -> None:
+    log, policy = tmp_path / "storm.jsonl", tmp_path / "off.yaml"
+    log.write_text(jsonl([
+        {"type": "model.called", "run_id": f"r{number % 4}", "provider": "anthropic", "model": "m", "status": 429,
+         "at": f"2026-01-01T10:{number // 60:02}:{number % 60:02}Z"}
+        for number in range(120)
+    ] + [{"run_id": "r1", "node": "a", "output": "done"}]))  # fmt: skip
+    policy.write_text("name: without\nproviders: {enabled: false}\n")
+
+    policies = ("--policy", "standard", "--policy", policy)
+    text = run("backtest", log, *policies).stdout
+    ours, off = (row["providers"] for row in rows(run("backtest", log, *policies, "--json")))
+
+    assert ours["opened"] == ours["openings"]["anthropic/m"] >= 1
+    assert ours["failed_calls"] > 50
+    assert off == {"opened": 0, "held_seconds": 0.0, "failed_calls": 0, "answered_calls": 0, "openings": {}}
+    assert f"standard: opened {ours['opened']} times, for" in text
+    assert "without: opened 0 times, for 0.0 s; 0 calls that failed, 0 that were answered" in text
+
+
+def test_a_log_without_failed_calls_says_nothing_of_breakers(run, turns_file: Path) -> None:
+    assert "breakers" not in run("backtest", turns_file, "--policy", "standard").stdout

@@ -12,7 +12,8 @@ from hypothesis import given, settings, strategies as st
 
 from streamproc.errors import InvalidEvent, Unavailable
 from streamproc.fingerprint import fingerprint
-from streamproc.live.judge import CommandRequest, Judge
+from streamproc.live.judge import Judge
+from streamproc.live.kills import CommandRequest
 from streamproc.live.store import CONTROL, LiveLog
 from streamproc.model.controls import ControlEvent
 from streamproc.model.raw_events import parse_raw
