@@ -87,7 +87,9 @@ def main() -> int:
     if options.json:
         options.json.write_text(json.dumps([asdict(row) | {"met": row.met} for row in rows], indent=1), "utf-8")
     if options.readme:
-        write_between_marks(ROOT / "docs" / "performance.md", markdown(rows, head))
+        write_between_marks(ROOT / "benchmarks" / "README.md", markdown(rows, head))
+        aimed = [row for row in rows if row.aim is not None]
+        write_between_marks(ROOT / "docs" / "performance.md", markdown(aimed, head))
         generate.main()  # the README shows figures of this table
     return EXIT_OK
 
@@ -100,7 +102,11 @@ def _options() -> argparse.Namespace:
         help=f"measure only these parts, apart by spaces or commas: {', '.join(PARTS)}",
     )  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the unrounded figures")
-    parser.add_argument("--readme", action="store_true", help="write docs/performance.md and the README's figures")
+    parser.add_argument(
+        "--readme",
+        action="store_true",
+        help="write the tables of benchmarks/README.md and docs/performance.md, and the README's figures",
+    )
     options = parser.parse_args()
     if options.readme and options.only:
         parser.error("--readme needs the whole table: remove --only")

@@ -1,6 +1,6 @@
 """Write the generated parts of the documentation: detector pages, tables of settings, topics and budgets, figures.
 
-The figures of docs/performance.md also become those of `streamproc plan`.
+The figures of benchmarks/README.md also become those of `streamproc plan`.
 
     .venv/bin/python docs/generate.py
 
@@ -221,6 +221,7 @@ class Headline(NamedTuple):
 
 
 QUALITY, PERFORMANCE = "quality", "performance"
+TABLES: Final = {QUALITY: ROOT / "docs" / "quality.md", PERFORMANCE: ROOT / "benchmarks" / "README.md"}
 COMMANDS: Final = {QUALITY: "make quality", PERFORMANCE: "make bench"}
 HEADLINES: Final = (
     Headline("planted loops found; median (longest) delay in turns", QUALITY, r"\*\*all detectors", "",
@@ -238,7 +239,7 @@ HEADLINES: Final = (
 
 
 def headlines() -> str:
-    """Return the figures of the README, from the tables of quality.md and performance.md."""
+    """Return the figures of the README, from the tables of both."""
     rows = []
     for line in HEADLINES:
         row = measured(line)
@@ -259,12 +260,12 @@ def measured(line: Headline) -> dict[str, str]:
         if re.match(line.row, row[head[0]]) and re.search(line.beside, row.get("compared with", ""))
     ]  # fmt: skip
     if len(found) != 1:
-        raise ValueError(f"docs/{line.page}.md has {len(found)} rows for the figure of the README: {line.what}")
+        raise ValueError(f"{TABLES[line.page]} has {len(found)} rows for the figure of the README: {line.what}")
     return found[0]
 
 
 def _figures(page: str) -> str:
-    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    text = TABLES[page].read_text(encoding="utf-8")
     return re.search(r"<!-- (quality|bench):begin -->\n(.*?)<!-- \1:end -->", text, re.DOTALL)[2]  # type: ignore[index]
 
 
@@ -273,7 +274,7 @@ def _machine(page: str) -> str:
 
 
 def plan_figures() -> str:
-    """Return the rows of docs/performance.md that `streamproc plan` uses, as its file of figures. Raises `ValueError`
+    """Return the rows of benchmarks/README.md that `streamproc plan` uses, as its file of figures. Raises `ValueError`
     unless exactly one row is meant by each figure, in the unit that the plan expects."""
     figures = {one.field: _number(_measured_cell(one.what)) * one.factor for one in SOURCES}
     machine = f"docs/performance.md: {_machine(PERFORMANCE)}"
@@ -288,7 +289,7 @@ def _measured_cell(what: str) -> str:
         if re.match(what, first)
     }
     if len(cells) != 1:
-        raise ValueError(f"docs/performance.md has {len(cells)} figures for {what}; run the whole `make bench`")
+        raise ValueError(f"benchmarks/README.md has {len(cells)} figures for {what}; run the whole `make bench`")
     return cells.pop()
 
 

@@ -1,7 +1,7 @@
-"""The figures that `streamproc plan` calculates with: those of docs/performance.md, or of a file that the benchmark has
+"""The figures of `streamproc plan`: those of benchmarks/README.md, or of a file that the benchmark has
 written.
 
-``measured_figures.json`` has the rows of the table in docs/performance.md; docs/generate.py writes it. A file of
+``measured_figures.json`` has the rows of the table in benchmarks/README.md; docs/generate.py writes it. A file of
 ``python -m benchmarks --json FILE`` has the same rows by name, of your machine.
 """
 
@@ -28,7 +28,7 @@ class UnusableFigures(StreamprocError):
 
 def _figure(row: str, what: str, factor: float = 1) -> float:
     """A figure that the benchmark measures: the name of its row, a pattern of the row's first cell in
-    docs/performance.md, and the factor from the row's unit to the figure's."""
+    benchmarks/README.md, and the factor from the row's unit to the figure's."""
     return field(metadata={"source": (row, what, factor)})  # type: ignore[no-any-return]
 
 

@@ -81,7 +81,7 @@ def test_the_page_of_a_detector_shows_its_limits_and_the_results_of_its_examples
 
 def test_the_figures_of_the_plan_are_cells_of_the_table(made: dict[Path, str]) -> None:
     figures = json.loads(made[BUILT_IN])["figures"]
-    table = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    table = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
 
     assert json.loads(BUILT_IN.read_text(encoding="utf-8"))["figures"] == figures
     for one in SOURCES:

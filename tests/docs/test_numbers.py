@@ -106,7 +106,7 @@ def test_a_stated_bound_is_that_of_the_code(page: str, stated: str) -> None:
 
 
 def test_the_memory_of_a_pod_follows_from_what_was_measured() -> None:
-    figures = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    figures = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
     [peak_mib] = re.findall(r"^\| peak resident memory of that worker +\| ([\d ]+) MiB", figures, re.MULTILINE)
     assert f"200 000 runs took {peak_mib} MiB" in (ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
     stubs_mib = limits.STUBS_A_RUN * limits.RUNS_MAX * 400 / MIB

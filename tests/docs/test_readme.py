@@ -28,7 +28,7 @@ def test_its_figures_are_cells_of_the_tables() -> None:
     assert len(shown) == len(generate.HEADLINES) == 5
 
     for headline, (what, figure, command) in zip(generate.HEADLINES, shown, strict=True):
-        table = (ROOT / "docs" / f"{headline.page}.md").read_text(encoding="utf-8").splitlines()
+        table = generate.TABLES[headline.page].read_text(encoding="utf-8").splitlines()
         rows = [{cell.strip() for cell in line.split(" | ")} for line in table if line.startswith("| ")]
         found = re.fullmatch("(.+)".join(map(re.escape, re.split("<.+?>", headline.figure))), figure)
         assert found is not None
