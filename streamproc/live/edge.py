@@ -71,9 +71,8 @@ class EdgeJudge(BaseJudge):
         await self._listener.close()
         await self._publisher.close()
 
-    @property
-    def way_on(self) -> str:
-        return super().way_on if self._signs else "Ask an operator to resume it (`streamproc resume`)."
+    def way_on(self, run_id: str) -> str:
+        return super().way_on(run_id) if self._signs else "Ask an operator to resume it (`streamproc resume`)."
 
     @property
     def waiting(self) -> int:

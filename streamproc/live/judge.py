@@ -117,8 +117,7 @@ class BaseJudge(ABC):
         """Why turns may not be judged at the moment; empty if they are."""
         return ""
 
-    @property
-    def way_on(self) -> str:
+    def way_on(self, run_id: str) -> str:  # noqa: ARG002
         """How a halted session goes on, in a sentence."""
         return "Send another prompt to go on."
 
@@ -227,6 +226,12 @@ class Judge(BaseJudge):
     def _stop_if_killed(self, run_id: str, at_ms: int) -> list[Decision]:
         stop = self._kills.stop(run_id, self._runs.read(run_id))
         return [] if stop is None else self._step(stop, at_ms)
+
+    def way_on(self, run_id: str) -> str:
+        state = self._runs.read(run_id)
+        if state is not None and self._kills.of(run_id, state) is not None:
+            return "It stays stopped until `streamproc clear` lifts the kill."
+        return super().way_on(run_id)
 
     def spawn_refusal(self, session_id: str, parent: str, prompt: str, pending: int, now_ms: int) -> str:
         state = self._runs.read(parent) or self._runs.read(session_id)

@@ -343,7 +343,9 @@ class CliSessions:
 
     def _sentence(self, halt: ControlEvent) -> str:
         """Return what a person reads where a session is stopped."""
-        return f"streamproc stopped this session ({halt.code}): {escape(halt.message)} {self._judge.way_on}"
+        return (
+            f"streamproc stopped this session ({halt.code}): {escape(halt.message)} {self._judge.way_on(halt.run_id)}"
+        )
 
     def _spares(self, session: CliSession, halt: ControlEvent) -> bool:
         """Note that a session is told of a halt, and return whether it goes on all the same."""

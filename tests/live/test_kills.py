@@ -80,6 +80,9 @@ def test_a_run_that_was_resumed_is_stopped_again_while_its_session_is_killed(ope
     assert halt is not None
     feed(judge, "root", type="operator.resume", halt=halt.id, by="ann")
     assert judge.halted("root") is not None
+    assert "`streamproc clear`" in judge.way_on("root")
+    give(judge, "CLEAR", "session:s")
+    assert judge.way_on("root") == "Send another prompt to go on."
 
 
 @pytest.mark.parametrize(
