@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 AGENT = Path(__file__).with_name("agent.py")
 STREAMPROC = (sys.executable, "-m", "streamproc")
 PATIENCE_S = 120.0
+STOPPED = ("OPERATOR001", "FLEET001", "TREE008")  # by the command, or born of an agent that was stopped by it
 
 
 async def run(agents: int, reports: Path) -> int:
@@ -44,7 +45,7 @@ async def run(agents: int, reports: Path) -> int:
     for one in told(reports).values():
         print(f"  {one['run']}: {one['why']}")
     await root.wait()
-    stopped = [one for one in told(reports).values() if one["code"] in ("OPERATOR001", "FLEET001")]
+    stopped = [one for one in told(reports).values() if one["code"] in STOPPED]
     print(f"{len(stopped)} of {len(born(reports))} agents have stopped by their own report; no process is left")
     return 0 if len(stopped) == len(born(reports)) else 1
 
