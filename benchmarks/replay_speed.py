@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from benchmarks.fleet_log import FleetLog, Record, fleet_log
+from benchmarks.fleet_log import FleetLog, Record, fleet_log, partition_of
 from benchmarks.kafka_log import fill_topic, own_topics
 from benchmarks.sizes import Sizes
 from benchmarks.table import Aim, BenchmarkDefect, Row
@@ -48,8 +48,13 @@ async def rows(sizes: Sizes, settings: Settings) -> list[Row]:
 
 
 def _copied(log: FleetLog, number: int) -> list[list[Record]]:
-    """Return the records with other run ids."""
-    return [[_renamed(record, number) for record in records] for records in log.partitions]
+    """Return the records with other run ids, each in the partition of its run: elsewhere they are refused."""
+    found: list[list[Record]] = [[] for _ in log.partitions]
+    for records in log.partitions:
+        for record in records:
+            renamed = _renamed(record, number)
+            found[partition_of(renamed.key.decode(), len(found))].append(renamed)
+    return found
 
 
 def _renamed(record: Record, number: int) -> Record:

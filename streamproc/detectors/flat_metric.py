@@ -69,6 +69,10 @@ HEALTHY = [
     Example("each node measures its own work", [
         {"node": node, "progress": {"speed": value}} for node in ("a", "b", "c") for value in (0.6, 0.4)
     ]),
+    Example("another task begins lower", [
+        {"node": "writer", "task_id": task, "progress": {"docs_score": value}}
+        for task, values in (("a", (0.7, 0.8, 0.9)), ("b", (0.1, 0.2, 0.3, 0.4))) for value in values
+    ]),
     Example("another metric rises", [
         {"node": "writer", "progress": {"docs_score": 0.5, "items": n}} for n in range(6)
     ]),

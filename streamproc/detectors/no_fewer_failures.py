@@ -73,6 +73,10 @@ HEALTHY = [
     Example("a new change after all tests passed", [
         tested("verifier", [f"t{n}" for n in range(k)]) for k in (0, 4, 3, 2, 1)
     ]),
+    Example("another task begins with more failures", [
+        tested("verifier", [f"{task}{n}" for n in range(k)], 50, task_id=task)
+        for task, counts in (("a", (3, 1)), ("b", (40, 30, 20, 10, 5))) for k in counts
+    ]),
     Example("a short plateau before a breakthrough", [
         tested("verifier", names) for names in (["a", "b"], ["a", "c"], ["b", "c"], ["a"], [])
     ]),
@@ -89,5 +93,8 @@ STUCK = [
         turn for n, names in enumerate((["a", "b"], ["a", "c"], ["b", "c"], ["c", "d"]))
         for turn in (said("coder", f"patch {n}"), tested("verifier", names))
     ], "halt", 7),
+    Example("of each of two tasks in turn", [
+        tested("verifier", [f"{task}{n}", f"{task}{n + 1}"], task_id=task) for n in range(4) for task in "ab"
+    ], "halt", 6),
     Example("no test passes", [tested("verifier", ["a", "b"], 2), tested("verifier", ["b", "a"], 2)], "warn", 1),
 ]  # fmt: skip

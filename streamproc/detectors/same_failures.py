@@ -82,6 +82,9 @@ STUCK = [
     Example("two suites in turn", [
         turn for _ in range(3) for turn in (tested("verifier", ["t1"], 40), tested("verifier", ["u1"], 7))
     ], "halt", 4),
+    Example("each attempt is a task of its own", [
+        tested("verifier", ["t1", "t2"], task_id=f"fix-{n}") for n in range(3)
+    ], "halt", 2),
     Example("the same two tests", [tested("verifier", ["t1", "t2"])] * 3, "halt", 2),
     Example("coder and verifier", [
         said("coder", "patch 1"), tested("verifier", ["t1"]), said("coder", "patch 2"), tested("verifier", ["t1"]),

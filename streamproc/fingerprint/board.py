@@ -49,7 +49,7 @@ _GOOD: Final = frozenset({
 _BAD: Final = frozenset({
     "reject", "rejected", "fail", "failed", "failing", "no", "false", "missing", "incomplete", "pending", "todo", "red",
     "error", "absent", "notdone", "open", "inprogress", "none", "unapproved", "notapproved", "unmet", "blocked",
-    "implementing", "draft",
+    "implementing", "draft", "unknown", "tbd", "na", "n/a", "unclear", "investigating", "notknown", "notsure", "idk",
 })  # fmt: skip
 _WHOLE: Final = frozenset({"allpassed", "passed", "pass", "ok", "status", "result", "complete", "completed", "exists",
                            "present", "met", "satisfied", "done", "approved", "state"})  # fmt: skip

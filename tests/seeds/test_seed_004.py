@@ -912,3 +912,43 @@ def test_the_same_artifact_twice_is_a_stall() -> None:
     assert (halt.code, halt.severity, halt.terminal_status) == ("STALL001", "halt", "stalled")
     for other in ({"task_id": "T2"}, {"tool_calls": [{"name": "Read", "args": {"file": "b"}, "result": "text"}]}):
         assert played(patches[0], patches[1] | other) == []
+
+
+# "Validator issues `REJECTED` verdict for the same task ≥ 3 times": each task, on a board of a usual size.
+
+
+@pytest.mark.parametrize("name", ["PROJ-{}", "6f9619ff-8b86-d011-b42d-00c04fc964{:02}"])
+def test_each_of_twelve_tasks_is_escalated_however_long_the_reports_are(name: str) -> None:
+    tasks = [name.format(number) for number in range(12)]
+    why = "The acceptance criteria about error handling are not met in round {}."
+    rounds = [verdict(task, "REJECTED", reason=why.format(n)) for n in range(3) for task in tasks]
+
+    found = played(*(created(task, state="QA_REVIEW") for task in tasks), *rounds)
+
+    assert [one.task_id for one in found if one.code == "TASK008"] == tasks
+
+
+def test_no_ticket_of_twelve_begins_without_its_checklist() -> None:
+    tasks = [f"6f9619ff-8b86-d011-b42d-00c04fc964{number:02}" for number in range(12)]
+
+    found = played(
+        *(created(task, module=f"src/components/module_{number}") for number, task in enumerate(tasks)),
+        *(move for task in tasks for move in moves(task, "READY", "LOCKED", "IMPLEMENTING")),
+    )
+
+    assert [one.code for one in found] == ["TASK006"] * 12
+
+
+@pytest.mark.parametrize("cause", ["unknown", "TBD", "n/a", "unclear", "investigating"])
+def test_a_word_that_says_that_nothing_is_known_is_no_root_cause(cause: str) -> None:
+    swings = moves("T1", "IMPLEMENTING", *ROUND * 3)
+    retry = moves("T1", "BLOCKED", "IMPLEMENTING", evidence={"root_cause": cause})
+
+    assert len(played(*working(), *swings, *retry)) == 2
+
+
+def test_a_cycle_that_names_a_refused_task_as_completed_has_completed_none() -> None:
+    skip = moves("T1", "IMPLEMENTING", "DONE")
+    ended = {"type": "cycle.completed", "transitions": [{"task_id": "T1", "to": "DONE"}]}
+
+    assert [one.code for one in played(created("T1", state="IMPLEMENTING"), *skip, ended)] == ["TASK004", "STALL006"]

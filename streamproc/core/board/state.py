@@ -89,8 +89,9 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 def shrink(board: Board, config: BoardConfig, keep: int) -> int:
-    """Drop tasks until the board is small enough, and return how many: finished ones, then untouched ones, then those
-    that are neither in progress nor parked; of several alike, the oldest. The task with the tag `keep` stays."""
+    """Drop tasks until the board is small enough, and return how many: finished ones, then, once the others have no
+    texts for messages left, untouched ones, then those that are neither in progress nor parked; of several alike, the
+    oldest. The task with the tag `keep` stays as it is."""
     gone = 0
     while len(board.tasks) > TASKS_MAX or len(_encoder.encode(board)) > BOARD_BYTES:
         others = [tag for tag in board.tasks if tag != keep]
@@ -101,10 +102,22 @@ def shrink(board: Board, config: BoardConfig, keep: int) -> int:
                 task.rejections, task.depends_on = task.rejections[-1:], []
             return gone + 1
         dropped = min(others, key=lambda tag: _worth(board, config, tag))
+        if len(board.tasks) <= TASKS_MAX and _worth(board, config, dropped) and _drop_texts(board, others):
+            continue
         del board.tasks[dropped]
         board.owners.pop(dropped, None)
         gone += 1
     return gone
+
+
+def _drop_texts(board: Board, tags: list[int]) -> bool:
+    """Drop the texts that the oldest of these tasks keeps for messages; return False if none has any."""
+    for tag in tags:
+        task = board.tasks[tag]
+        if task.rejections or task.lacks or task.module_name:
+            task.rejections, task.lacks, task.module_name = [], {}, ""
+            return True
+    return False
 
 
 def _worth(board: Board, config: BoardConfig, tag: int) -> int:

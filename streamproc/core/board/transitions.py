@@ -335,17 +335,19 @@ def _cycle(change: BoardChange, event: CycleCompleted) -> None:
         return  # a cycle of another phase, such as SPEC
     board.cycles += 1
     change.cycled = True
-    listed = 0
+    listed = refused = 0
     for name, state in event.moved:
         task, target = find_task(change, name), config.find(state)
-        listed += target >= 0 and config.completed >> target & 1
+        if target >= 0 and config.completed >> target & 1:
+            claims = target in (task.wanted, task.skipped)  # the board has refused this very move
+            refused, listed = refused + claims, listed + (not claims)
         task.since = board.cycles
         if task.state < 0 and target >= 0:
             task.state = target
             task.flags &= ~ASSUMED
     open_tasks = [task for task in board.tasks.values() if task.state < 0 or not config.done >> task.state & 1]
     if event.completed is not None or event.moved or board.tasks:
-        change.completed = max(event.completed or 0, listed, board.done)
+        change.completed = max((event.completed or 0) - refused, listed, board.done)
     if change.completed or (board.tasks and not open_tasks):
         board.empty_cycles = 0
     elif change.completed == 0:

@@ -1,7 +1,8 @@
 """Test results, compared with the best so far: the same failing tests, and failing counts that do not fall.
 
 Memory: the two suites that each node reported last, and the last few failing sets and counts of the run as evidence.
-Progress means fewer failing or more passing tests than ever before in the suite. Read by STALL002 and STALL003.
+Each task has suites of its own, unless the same tests fail as in the report before. Progress means fewer failing or
+more passing tests than ever before in the suite. Read by STALL002 and STALL003.
 """
 
 from __future__ import annotations
@@ -30,9 +31,11 @@ def observe_tests(
     node: NodeState = now.node
     index: i32 = now.index
     failing_set: u64 = hash64(tests.failing_set)
+    task: u64 = hash64(now.names.tag(now.turn.task_id)) if now.turn.task_id else 0
     failing: i64 = tests.failing
     passed: i64 = -1 if tests.passed is None else tests.passed
     total: i64 = -1 if tests.total is None else tests.total
+    suite: u64 = hash64(total) ^ task
     better: bool
     new: bool
     track: SuiteTrack | None
@@ -41,13 +44,15 @@ def observe_tests(
     new = now.novelty.remember(node.key ^ failing_set ^ hash64(max(passed, 0)) << 7)
     if new:
         now.novelty.note_news(index)
-    track = node.suites.touch(hash64(total))
+    track = node.suites.touch(suite)
+    if track is None and task:
+        track = _unchanged(node, failing_set)
     if failing == 0 and (track is None or track.best_failing > 0):
         now.novelty.note_progress(index)  # the last failing test is fixed
     if track is None or failing == 0 or track.best_failing == 0:
         # Nothing to compare with: the first result, another suite, no failures, or new failures after none.
         if track is None:
-            track = node.suites.add(hash64(total))
+            track = node.suites.add(suite)
         track.same.begin(failing_set, 1, index, stamp)
         track.flat.begin(hash64(failing), 0, index, stamp)
         track.best_failing, track.best_passed, track.unpassed = failing, passed, passed == 0
@@ -62,6 +67,13 @@ def observe_tests(
         set_since = count_since = index
     track.same.extend(failing_set, index, stamp, set_since)
     _count_flat(track, passed, index, stamp, count_since, better)
+
+
+@cfunc
+def _unchanged(node: NodeState, failing_set: u64) -> SuiteTrack | None:
+    """Return the results that a node reported last, if the same tests failed: another task changes nothing there."""
+    last: SuiteTrack | None = node.suites.youngest()
+    return last if last is not None and last.same.value == failing_set and last.best_failing > 0 else None
 
 
 @cfunc

@@ -39,8 +39,8 @@ class Flat(NamedTuple):
 @final
 @cclass
 class Metric(Row):
-    """A named metric of a node, with its sign changed if it should fall: higher is always better. Key: tag of its name
-    and its node."""
+    """A named metric of a node, with its sign changed if it should fall: higher is always better. Key: tag of its name,
+    its node and its task."""
 
     best: f64  # best value so far
     lowest: f64  # worst value so far
@@ -78,11 +78,12 @@ def observe_metrics(
     way: i32
     key: u64
     signed: f64
+    task: u64 = hash64(now.names.tag(now.turn.task_id)) if now.turn.task_id else 0
     metric: Metric | None
     for name, value in progress.items():
         way = direction(name, lower)
         signed = -value if way < 0 else value
-        key = hash64(now.tag(name)) ^ now.node_tag
+        key = hash64(now.tag(name)) ^ now.node_tag ^ task
         metric = metrics.find(key)
         if now.novelty.remember(key ^ hash64(hash(value))):
             now.novelty.last_measurement = now.index
