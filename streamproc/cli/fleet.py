@@ -35,7 +35,6 @@ app = typer.Typer()
 
 WAIT = "10s"  # a worker decides in milliseconds, a busy one in seconds
 REFUSED, UNANSWERED = 1, 3  # exit codes
-ALL = "*"  # the run of a decision about many
 NAMES_MAX = 20  # of the runs that one command has stopped
 SIMILAR_MAX, SIMILAR_S = 3, 5.0  # names that are shown, and how long they are looked for
 
@@ -283,6 +282,7 @@ def _give(settings: Settings, command: Command, wait: str, as_json: bool, *, for
 
 def _give_here(log: Path, command: Command, as_json: bool) -> None:
     """Send a command to the `streamproc up` that writes this log. It decides at once."""
+    from streamproc.fleet.command_events import ALL
     from streamproc.live import client
     from streamproc.live.places import LivePlaces
 
@@ -306,7 +306,8 @@ def _give_here(log: Path, command: Command, as_json: bool) -> None:
         runs = [clean(run_id) for run_id in dict.fromkeys(halted) if run_id != ALL]
         more = ", …" if len(runs) > NAMES_MAX else ""
         line(clean(decisions[0]["message"]))
-        line(f"stopped {plural(len(runs), 'run')}{': ' if runs else ''}{', '.join(runs[:NAMES_MAX])}{more}")
+        if command.stops:
+            line(f"stopped {plural(len(runs), 'run')}{': ' if runs else ''}{', '.join(runs[:NAMES_MAX])}{more}")
     if command.verb == "acknowledge":
         if not as_json:
             line(f"{clean(command.run_id)}: acknowledged")

@@ -118,7 +118,7 @@ class LiveLog:
     def checkpoint(self) -> None:
         """Copy what was committed into the file itself, with a connection of its own: the writer does not wait for the
         disk. Raises `sqlite3.Error`."""
-        with closing(sqlite3.connect(self._path)) as db:
+        with closing(sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=rw", uri=True)) as db:  # makes no new file
             db.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def append(self, role: str, run_id: str, at_ms: int, value: bytes) -> int:

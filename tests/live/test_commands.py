@@ -78,7 +78,9 @@ def test_a_person_kills_a_session_and_clears_it(stuck: Up, run: Run) -> None:
     assert [stuck.ask("POST", "/v1/decide", {"run_id": one})[1]["allowed"] for one in ("a", "r2")] == [False, True]
     assert "halt  *" in run("watch", "--since", "1h", "--count", "3")
     assert "4 identical; 0 missing; 0 extra" in run("replay", "--all", "--diff")
-    assert "is cleared by ann" in run("clear", "--session", "s", "--by", "ann", "--why", "fixed")
+    cleared = run("clear", "--session", "s", "--by", "ann", "--why", "fixed")
+    assert "is cleared by ann" in cleared
+    assert "stopped" not in cleared
     stuck.ask("POST", "/v1/turns", {"type": "run.started", "run_id": "c", "session_id": "s"})
     assert stuck.ask("POST", "/v1/decide", {"run_id": "c"})[1]["allowed"] is True
     killed = json.loads(run("kill", "--user", "bob", "--by", "ann", "--why", "abuse", "--json").splitlines()[-1])

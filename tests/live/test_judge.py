@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from streamproc import Monitor
 from streamproc.errors import InvalidSettings, Unavailable
 from streamproc.fingerprint import fingerprint
 from streamproc.live.judge import KEPT_MAX, Judge
-from streamproc.live.store import CONTROL, TURNS, LiveLog
+from streamproc.live.store import COMMITS_MAX, CONTROL, TURNS, LiveLog
 from streamproc.model.controls import ControlEvent
 from streamproc.model.raw_events import parse_raw
 from tests.live.conftest import call
@@ -193,3 +194,34 @@ def test_a_file_of_another_version_is_refused(log_file: Path, opened: Opened) ->
 def test_others_cannot_read_the_log(log_file: Path, opened: Opened) -> None:
     opened()
     assert log_file.stat().st_mode & 0o077 == 0
+
+
+def in_the_file(path: Path) -> int:
+    """Return how many records the file has without its write-ahead log."""
+    copy = path.with_name("copy.db")
+    copy.write_bytes(path.read_bytes())
+    with closing(sqlite3.connect(copy)) as db:
+        try:
+            return int(db.execute("SELECT count(*) FROM records").fetchone()[0])
+        except sqlite3.DatabaseError:
+            return 0
+
+
+def test_what_is_committed_is_copied_into_the_file_by_another_connection(opened: Opened, log_file: Path) -> None:
+    judge, stored = opened()
+    behind: list[int] = []
+    stored.on_behind = lambda: behind.append(stored.position)
+    fed(judge, [call("ls", f"text {n}") for n in range(COMMITS_MAX)])
+    assert (len(behind), in_the_file(log_file)) == (1, 0)  # the writer has not waited for the disk
+
+    stored.checkpoint()
+
+    assert in_the_file(log_file) == COMMITS_MAX
+
+
+def test_a_file_that_is_gone_is_not_made_again_empty(opened: Opened, log_file: Path) -> None:
+    stored = opened()[1]
+    log_file.unlink()
+    with pytest.raises(sqlite3.Error):
+        stored.checkpoint()
+    assert not log_file.exists()

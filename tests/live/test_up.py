@@ -21,7 +21,7 @@ from streamproc.errors import InvalidSettings
 from streamproc.live import process
 from streamproc.live.places import LivePlaces
 from streamproc.live.process import LiveOptions, serve, token_of
-from streamproc.live.store import CONTROL, TURNS, LiveLog
+from streamproc.live.store import COMMITS_MAX, CONTROL, TURNS, LiveLog
 from streamproc.model.wire import decode
 from streamproc.policy import load_policy
 from tests.live.conftest import Up, call, follow, read_event
@@ -286,3 +286,11 @@ def test_a_client_that_names_a_later_position_than_there_is_gets_all_decisions(u
     decisions = up.ask("POST", "/v1/turns", [call("cat x", "no such file")] * 3)[1]["decisions"]
     with follow(up, "/v1/decisions", last) as stream:
         assert [read_event(stream)[1] for _ in decisions] == decisions
+
+
+def test_it_copies_its_log_into_the_file_while_it_works(up: Up) -> None:
+    up.start()
+    before = up.places.log.stat().st_size
+    for number in range(COMMITS_MAX):
+        up.ask("POST", "/v1/turns", call("ls", f"text {number}"))
+    wait_until(lambda: up.places.log.stat().st_size > before, what="the file has what was committed")
