@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count, islice
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -17,7 +17,7 @@ from aiokafka.partitioner import murmur2
 
 from benchmarks.runs import Runs
 from benchmarks.table import BenchmarkDefect
-from benchmarks.traces import finished, sample_runs, started
+from benchmarks.traces import Logged, finished, sample_runs, started
 from streamproc.model import wire
 from streamproc.model.wire import WIRE_VERSION, Event, OperatorStop, Turn
 
@@ -78,14 +78,19 @@ def partition_of(run_id: str, partitions: int) -> int:
     return int(murmur2(run_id.encode()) & 0x7FFFFFFF) % partitions
 
 
-def fleet_log(turns: int, start_ms: int, partitions: int = 4, seed: int = 11, *, wide: int = 0) -> FleetLog:
+def fleet_log(
+    turns: int, start_ms: int, partitions: int = 4, seed: int = 11, *, wide: int = 0, family: int = 0,
+    policy: str = "standard",
+) -> FleetLog:  # fmt: skip
     """Build a log of at least `turns` turns. The same arguments give the same log.
 
-    With `wide`, so many runs take turns and the log ends in the middle of them: each state changes rarely.
+    With `wide`, so many runs take turns and the log ends in the middle of them: each state changes rarely. With
+    `family`, so many runs in turn are a session: its first run has started the others, and none of them is halted, of
+    which the first would learn by an event that is not in this log.
     """
     log = FleetLog([[] for _ in range(partitions)], {}, {}, {}, warm_up=max(1, turns // partitions // 20))
     marked = _Markers(partitions, start_ms)
-    runs = Runs()
+    runs = Runs(policy)
     places: dict[str, int] = {}
 
     def add(event: Event, at_ms: int, marker: str = "") -> None:
@@ -99,7 +104,7 @@ def fleet_log(turns: int, start_ms: int, partitions: int = 4, seed: int = 11, *,
                 log.markers[decision.id] = marker
         partition.append(Record(run_id.encode(), wire.encode(event), at_ms))
 
-    for event, at_ms in _interleaved(turns, start_ms, seed, wide):
+    for event, at_ms in _interleaved(turns, start_ms, seed, wide, family):
         add(event, at_ms)
         if len(log.partitions[places[event.run_id]]) == log.warm_up:
             add(*marked.event(places[event.run_id], at_ms), BEGIN)
@@ -111,10 +116,10 @@ def fleet_log(turns: int, start_ms: int, partitions: int = 4, seed: int = 11, *,
     return log
 
 
-def _interleaved(turns: int, start_ms: int, seed: int, wide: int) -> Iterator[tuple[Event, int]]:
+def _interleaved(turns: int, start_ms: int, seed: int, wide: int, family: int) -> Iterator[tuple[Event, int]]:
     """Interleave runs, each in its order. When one ends, the next begins."""
     dice = random.Random(seed)
-    copies = copies_of_samples(start_ms)
+    copies = in_sessions(copies_of_samples(start_ms, unhalted()), family) if family else copies_of_samples(start_ms)
     active = [next(copies) for _ in range(wide or min(ACTIVE_RUNS_MAX, max(8, turns // 40)))]
     begun = 0
     clock = count(start_ms, EVENT_MS)
@@ -132,11 +137,35 @@ def _interleaved(turns: int, start_ms: int, seed: int, wide: int) -> Iterator[tu
             active.pop()
 
 
-def copies_of_samples(start_ms: int) -> Iterator[Iterator[Event]]:
-    """Yield copies of the samples without end, as separate runs."""
+def copies_of_samples(start_ms: int, samples: list[list[Logged]] | None = None) -> Iterator[Iterator[Event]]:
+    """Yield copies of the samples (of these, if given) without end, as separate runs."""
     for copy in count():
-        for number, run in enumerate(sample_runs()):
+        for number, run in enumerate(samples or sample_runs()):
             yield _copy([event for event, _ in run], f"{run[0].event.run_id}~{copy}-{number}", start_ms)
+
+
+def unhalted() -> list[list[Logged]]:
+    """Return the samples that the engine does not halt."""
+    runs = Runs()
+    halted = {
+        number
+        for number, run in enumerate(sample_runs())
+        for event, at_ms in run
+        for decision in runs.step(number, event, at_ms)
+        if decision.severity == "halt"
+    }
+    return [run for number, run in enumerate(sample_runs()) if number not in halted]
+
+
+def in_sessions(copies: Iterator[Iterator[Event]], family: int) -> Iterator[Iterator[Event]]:
+    """Make every `family` of runs a session, whose first run has started the others."""
+    while True:
+        root = ""
+        for run in islice(copies, family):
+            first = next(run)
+            session = root or first.run_id
+            yield chain([msgspec.structs.replace(first, session_id=session, parent_run_id=root)], run)
+            root = session
 
 
 def _copy(events: list[Event], run_id: str, start_ms: int) -> Iterator[Event]:

@@ -16,10 +16,10 @@ NO_PARTITION: Final = -1
 
 
 class Runs:
-    """Steps the events of any number of runs under the standard policy."""
+    """Steps the events of any number of runs."""
 
-    def __init__(self) -> None:
-        self.engine = load_policy().engine()
+    def __init__(self, policy: str = "standard") -> None:
+        self.engine = load_policy(policy).engine()
         self.states = self.engine.states
         self.held: dict[Hashable, Held] = {}
 

@@ -4,23 +4,30 @@ what the table of sessions costs a worker."""
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from statistics import median
-from time import perf_counter
+from tempfile import TemporaryDirectory
 from typing import Final
 
-from benchmarks.kafka_log import committed, end_offsets, own_topics
+from benchmarks.fleet_log import fleet_log
+from benchmarks.kafka_log import committed, end_offsets, fill, own_topics
 from benchmarks.latency import ANSWER_TIMEOUT_S, START_TIMEOUT_S
 from benchmarks.sizes import Sizes
-from benchmarks.table import Aim, BenchmarkDefect, Row
+from benchmarks.table import Aim, Row
+from benchmarks.throughput import LOG_AGE_MS
 from benchmarks.worker_process import worker
+from benchmarks.worker_speed import worker_speed
 from streamproc import HaltListener, TurnPublisher
+from streamproc.detectors import DETECTORS
 from streamproc.fleet.issuing import issue_command
 from streamproc.settings import Settings
 
 COST_MAX: Final = Aim("≤", 1.05)
 FAMILY: Final = 20  # runs of a session, for the cost
-MORE_ROUNDS: Final = 4  # than other parts: a round takes 2 s, and single ones differ by a tenth
-TURNS: Final = 50  # of each of these runs
+MORE_ROUNDS: Final = 4  # than other parts: single ones differ by more than what is measured
 SECONDS_MAX: Final = Aim("≤", 2.0)
 CHILDREN: Final = 3  # of each run
 SESSION: Final = "tree"
@@ -37,43 +44,39 @@ async def rows(sizes: Sizes, settings: Settings) -> list[Row]:
 
 
 async def _cost(settings: Settings, sizes: Sizes) -> Row:
-    """Compare the processor time of a worker for runs that are born into sessions with that for the same runs alone."""
-    found: dict[bool, list[float]] = {True: [], False: []}
-    for number in range(MORE_ROUNDS * sizes.kafka_rounds):
-        for together in (True, False) if number % 2 else (False, True):
-            prefix = f"{settings.topic_prefix}-cost-{number}-{together}".lower()
-            own = settings.model_copy(update={"topic_prefix": prefix})
-            async with own_topics(own):
-                found[together].append(await _processor_us(own, sizes.probes, together=together))
-    if not all(found[False]):
-        raise BenchmarkDefect("the turns are too few for a figure of processor time")
-    ratio = median(mine / alone for mine, alone in zip(found[True], found[False], strict=True))
-    what = f"worker, processor time per turn of {sizes.probes} runs in sessions of {FAMILY}, births and ends included"
-    return Row(
-        "tree.cost", what, median(found[True]), "µs", "the same runs without sessions", median(found[False]), ratio,
-        COST_MAX,
-    )  # fmt: skip
+    """Compare the processor time of a worker that watches trees with that of one whose policy turns all of it off, on
+    the same log of a fleet."""
+    start_ms = int(time.time() * 1000) - LOG_AGE_MS
+    found: dict[str, list[float]] = {"standard": [], "unwatched": []}
+    with _policy_without_trees() as without:
+        policies = {"standard": "standard", "unwatched": without}
+        logs = {
+            name: fleet_log(sizes.log_turns, start_ms, settings.partitions, family=FAMILY, policy=policy)
+            for name, policy in policies.items()
+        }
+        for number in range(MORE_ROUNDS * sizes.kafka_rounds):
+            for name in sorted(policies, reverse=number % 2 == 0):
+                prefix = f"{settings.topic_prefix}-{number}-{name}"  # statements of another round would be booked too
+                own, log = settings.model_copy(update={"topic_prefix": prefix}), logs[name]
+                async with own_topics(own):
+                    await fill(own, log)
+                    measured = await worker_speed(own, log, name, STREAMPROC_POLICY=policies[name])
+                found[name].append(measured.speed.cpu_us / log.turn_share)
+    watched, alone = found.values()
+    ratio = median(mine / other for mine, other in zip(watched, alone, strict=True))
+    what = f"worker, processor time per turn of runs in sessions of {FAMILY}, births and ends included"
+    beside = "the same log, without the detectors and tables of trees"
+    return Row("tree.cost", what, median(watched), "µs", beside, median(alone), ratio, COST_MAX)
 
 
-async def _processor_us(settings: Settings, runs: int, *, together: bool) -> float:
-    with worker(settings) as process:
-        await _caught_up(settings)
-        before_s = process.cpu_s()
-        async with TurnPublisher(settings=settings) as turns:
-            for first in range(0, runs, FAMILY):
-                family = range(first, min(first + FAMILY, runs))
-                for number in family:
-                    parent = f"run-{first}" if together and number > first else ""
-                    session = f"s{first}" if together else ""
-                    await turns.run_started(run_id=f"run-{number}", session_id=session, parent_run_id=parent)
-                for turn in range(TURNS):
-                    for number in family:
-                        await turns.turn(run_id=f"run-{number}", node="agent", output=f"{number} has done {turn}")
-                for number in family:
-                    await turns.run_finished(run_id=f"run-{number}", status="done")
-            await turns.flush(ANSWER_TIMEOUT_S)
-        await _caught_up(settings)
-        return (process.cpu_s() - before_s) / (runs * TURNS) * 1e6
+@contextmanager
+def _policy_without_trees() -> Iterator[str]:
+    """Yield the path of the standard policy with the detectors of trees turned off."""
+    off = ", ".join(f"{code}: false" for code in DETECTORS if code.startswith("TREE"))
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "unwatched.yaml")
+        file.write_text(f"name: unwatched\nversion: 1\npresets: [standard]\ndetectors: {{{off}}}\n")
+        yield str(file)
 
 
 async def _caught_up(settings: Settings) -> None:
@@ -92,9 +95,9 @@ async def _stop(settings: Settings, count: int) -> float:
             await turns.run_started(run_id=f"run-{number}", session_id=SESSION, parent_run_id=parent)
         await turns.flush(ANSWER_TIMEOUT_S)
         await _caught_up(settings)
-        began = perf_counter()
+        began = time.perf_counter()
         await issue_command(settings, "STOP", f"session:{SESSION}", "the benchmark", "it measures the stop")
         async with asyncio.timeout(START_TIMEOUT_S):
             while halts.halted_runs < count:
                 await asyncio.sleep(0.001)
-        return perf_counter() - began
+        return time.perf_counter() - began

@@ -45,18 +45,20 @@ def member_of(
 ) -> TreeEntry | None:
     """Return what a run's worker reports of an event; None: nothing that concerns the tree. Other events of a run that
     was silent say nothing: it works again with its next birth, end or halt."""
-    born = bool(charges) and any(charge.first for charge in charges)
+    born = left = False
+    for one in charges:
+        born, left = born or one.first, left or one.left
     halts = [one.code for one in decisions if one.severity == "halt"]
     silent = type(event) is Deadline and any(one.code == SILENCE for one in decisions)
     resumed = type(event) is OperatorResume and run.halted < 0
-    left = any(charge.left for charge in charges)
-    declares = type(event) is RunStarted and not SHARED_BUDGETS.isdisjoint(run.scope.budgets)  # perhaps after a turn
+    budgets = run.scope.budgets
+    declares = type(event) is RunStarted and not SHARED_BUDGETS.isdisjoint(budgets)  # perhaps after a turn
     if not (born or halts or silent or resumed or left or declares):
         return None
     state = HALTED if run.halted >= 0 else FINISHED if run.finished or left else SILENT if silent else WORKING
     scope = run.scope
     prompt = event.prompt if type(event) is RunStarted else None
-    outputs = run.evidence.outputs.listed()
+    outputs = run.evidence.outputs.listed() if state == FINISHED else []  # only ends are compared
     return TreeEntry(
         event.run_id,
         position,
@@ -69,6 +71,6 @@ def member_of(
         sim=prompt.sim if prompt is not None else 0,
         digest=outputs[-1] if outputs else 0,
         reason=halts[0] if halts else SILENCE if silent else "",
-        declared={unit: limit for unit, name in BUDGETS.items() if (limit := scope.budgets.get(name)) is not None},
+        declared={unit: budgets[name] for unit, name in BUDGETS.items() if name in budgets} if budgets else {},
         rules=rules,
     )

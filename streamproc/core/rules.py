@@ -11,7 +11,7 @@ from streamproc.core.charges import NO_ACCOUNTS, AccountRules
 from streamproc.core.decision import Finding, Level, PolicyRef
 from streamproc.core.marks import InForce, Switches, budget_marks_of, marks_of
 from streamproc.core.prices import Price, Prices
-from streamproc.core.scope import Scope
+from streamproc.core.scope import Scope, without_place, write_scope
 from streamproc.core.signals.calls import IDLE, OVER, POLL, CallMemory
 from streamproc.core.signals.novelty import Gate, Gates
 from streamproc.core.tiers import NO_TIERS, TierRules
@@ -21,6 +21,7 @@ from streamproc.model.wire import WAITS
 NO_BACKSTOP: Final = 1 << 62  # more turns than a run can have
 NO_GATES: Final = Gates()
 KINDS_MAX: Final = 1_024  # combinations of evidence with known detectors, 0.5 KB each; runs have a few dozen
+IN_FORCE_MAX: Final = 1_024  # scopes, without their places in sessions, with known budgets, 1 KB each
 
 
 class DetectorProtocol(Protocol):
@@ -89,6 +90,7 @@ class Rules:
         self.waiting: tuple[tuple[Any, Any], ...] = tuple(pair for pair in self._detectors if hasattr(pair[0], "due"))
         """Detectors that wait for something and have deadlines (`core.deadlines`)."""
         self._by_kinds: dict[int, Pairs] = {}
+        self._known_in_force: dict[bytes, InForce] = {}
         self.gates = gates
         self.switches = Switches()
         self.switches.every_error, self.switches.edges_apart = every_error, edges_apart
@@ -107,9 +109,20 @@ class Rules:
         self._known_halt = known_halt or NO_BACKSTOP
 
     def in_force(self, scope: Scope) -> InForce:
-        """Return what counts for the runs of a scope: the budgets that they declared over the policy's, and marks."""
-        budgets = {**self.budgets, **scope.budgets}
-        return InForce(budgets, budget_marks_of(self._detectors, budgets, scope), self.marks, self.switches)
+        """Return what counts for the runs of a scope: the budgets that they declared over the policy's, and marks.
+
+        It does not depend on the run's place in its session, so the runs of a tree, whose scopes all differ, share it.
+        """
+        shared = without_place(scope)
+        key = write_scope(shared)
+        known = self._known_in_force.get(key)
+        if known is None:
+            if len(self._known_in_force) >= IN_FORCE_MAX:
+                self._known_in_force.clear()
+            budgets = {**self.budgets, **scope.budgets}
+            limits = budget_marks_of(self._detectors, budgets, shared)
+            known = self._known_in_force[key] = InForce(budgets, limits, self.marks, self.switches)
+        return known
 
     def detectors(self, kinds: int) -> Pairs:
         """Return the detectors to ask about these kinds of evidence."""

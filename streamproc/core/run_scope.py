@@ -36,8 +36,9 @@ def set_scope(run: RunState, event: Event, rules_of: Callable[[RunState], Rules]
     proof = known.proof
     if session != known.session or (event.session_token and not session):
         proof = hash_token(event.session_token) if event.session_token else 0
-    same = (workflow, tenant, user, session) == (known.workflow, known.tenant, known.user, known.session)
-    if same and not named and (child, parent, proof) == (known.child, known.parent, known.proof):
+    same = (workflow, tenant, user) == (known.workflow, known.tenant, known.user)
+    placed = (session, child, parent, proof) == (known.session, known.child, known.parent, known.proof)
+    if same and not named and placed:
         return
     change_scope(
         run,
@@ -87,7 +88,8 @@ def declare_budgets(run: RunState, budgets: Mapping[str, int] | None, rules: Rul
         else:
             in_force[name] = value
             bits |= BUDGET_BITS[name]
-    change_scope(run, budgets=in_force, declared=bits, capped=capped)
+    if (in_force, bits, capped) != (scope.budgets, scope.declared, scope.capped):
+        change_scope(run, budgets=in_force, declared=bits, capped=capped)
 
 
 def _exceeds(name: str, value: int, rules: Rules) -> bool:

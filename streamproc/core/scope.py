@@ -67,6 +67,15 @@ def write_scope(scope: Scope) -> bytes:
     return _encode(scope)
 
 
+def without_place(scope: Scope) -> Scope:
+    """Return a scope without its user and its place in a session: what many runs have in common."""
+    return Scope(
+        workflow=scope.workflow, tenant=scope.tenant, tier=scope.tier, named_tier=scope.named_tier,
+        unknown_tier=scope.unknown_tier, budgets=scope.budgets, declared=scope.declared, granted=scope.granted,
+        capped=scope.capped,
+    )  # fmt: skip
+
+
 def kept_scope(scope: Scope) -> Scope:
     """Return what stays of a scope when the run id is used again."""
     return Scope(

@@ -86,7 +86,7 @@ class TreeEntry(msgspec.Struct, array_like=True):
     def __post_init__(self) -> None:
         if (self.prompt | self.sim | self.digest) >> 64:
             raise ValueError("prompt, sim and digest are hashes of 64 bits")
-        if not self.declared.keys() <= BUDGETS.keys():
+        if self.declared and not self.declared.keys() <= BUDGETS.keys():
             raise ValueError(f"declared: there are limits of {', '.join(BUDGETS)}")
 
 

@@ -48,10 +48,10 @@ def note_end(loops: Loops, run: Any, digest: int, limits: list[int]) -> str:
     """Note how a run has ended; return the level that is new: `warning`, `exceeded`, or nothing."""
     step = _hash(run.agent, run.prompt, digest)
     if step not in loops.known:
-        loops.known = [*loops.known[1 - KNOWN_MAX :], step]
+        _append(loops.known, step, KNOWN_MAX)
         loops.edges.clear()
-    loops.steps = [*loops.steps[1 - STEPS_MAX :], step]
-    loops.agents = [*loops.agents[1 - STEPS_MAX :], _hash(run.agent)]
+    _append(loops.steps, step, STEPS_MAX)
+    _append(loops.agents, _hash(run.agent), STEPS_MAX)
     loops.times, loops.period = _period(loops)
     warn, halt, same_warn, same_halt, _ = limits
     if loops.period == 1:
@@ -69,6 +69,8 @@ def note_end(loops: Loops, run: Any, digest: int, limits: list[int]) -> str:
 def _period(loops: Loops) -> tuple[int, int]:
     """Return how often the last steps repeat, and their period: the shortest one with two rounds; 0: none."""
     steps, agents = loops.steps, loops.agents
+    if steps[-1] not in steps[-1 - PERIOD_MAX : -1]:
+        return 0, 0
     for period in range(1, PERIOD_MAX + 1):
         same = 0
         while same + period < len(steps) and steps[-1 - same] == steps[-1 - same - period]:
@@ -77,6 +79,11 @@ def _period(loops: Loops) -> tuple[int, int]:
         if times >= 2 and (period == 1 or len(set(agents[-period:])) > 1):
             return times, period
     return 0, 0
+
+
+def _append(numbers: list[int], number: int, most: int) -> None:
+    numbers.append(number)
+    del numbers[:-most]
 
 
 def _hash(*parts: object) -> int:

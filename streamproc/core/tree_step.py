@@ -121,8 +121,8 @@ def _birth(tree: SessionTree, told: _Events, source: int, entry: TreeEntry) -> N
     known = tag in tree.runs
     forget(tree, tag)
     young = above is not None and tree.at_ms - above.born_ms < WINDOW_HOPS * HOP_MS and above.depth > 0
-    counts = _counts(tree, run, entry)
     limits = _in_force(tree, entry)
+    counts = _counts(tree, run, entry) if limits else {}  # most trees have none
     refusal = _refusal(tree, run, counts, limits)
     tree.runs[tag] = run
     tree.names_bytes += len(run.name)
@@ -130,7 +130,8 @@ def _birth(tree: SessionTree, told: _Events, source: int, entry: TreeEntry) -> N
         _refuse(tree, told, run, entry, *refusal)
     else:
         _take(tree, entry, nested=depth > 1, young=young)
-        _warn(tree, told, run, entry, counts, limits)
+        if limits:
+            _warn(tree, told, run, entry, counts, limits)
         _check_pace(tree, told, run, entry)
         handovers = hand_over(tree.loops, above, run) if above is not None and above.state == FINISHED else 0
         if entry.rules.loops and 0 < entry.rules.loops[4] < handovers:
@@ -152,6 +153,8 @@ def _counts(tree: SessionTree, run: TreeRun, entry: TreeEntry) -> dict[str, int]
 def _in_force(tree: SessionTree, entry: TreeEntry) -> dict[str, int]:
     """Return the limits of this birth: the lowest that any run of the session declared, up to those of the policy."""
     rules = entry.rules
+    if not (rules.limits or tree.declared):
+        return {}
     general, raised = rules.limits, rules.overridable
     lower = {unit: n for unit, n in tree.declared.items() if unit in raised or n <= general.get(unit, n)}
     return {unit: limit for unit, limit in (general | lower).items() if unit in rules.levels}
@@ -164,13 +167,20 @@ def _refusal(
     run that it is about."""
     if tree.closed:
         return tree.closed, 0, 0, ""
-    halted = next((one for one in ancestors(tree, run) if one.fate), None)
+    halted = _halted_above(tree, run)
     if halted is not None:
         return PARENT, 0, 0, halted.name
-    over = next((unit for unit in BUDGETS if unit in limits and counts[unit] > limits[unit]), None)
+    over = next((unit for unit in BUDGETS if unit in limits and counts[unit] > limits[unit]), None) if limits else None
     if over is None or (not run.depth and _children(tree, run)):  # a root, reported after its children
         return None
     return over, counts[over], limits[over], ""
+
+
+def _halted_above(tree: SessionTree, run: TreeRun) -> TreeRun | None:
+    """Return the next ancestor whose halt says what becomes of the runs below it."""
+    if run.parent not in tree.runs:
+        return None
+    return next((one for one in ancestors(tree, run) if one.fate), None)
 
 
 def _children(tree: SessionTree, run: TreeRun) -> list[TreeRun]:
@@ -267,6 +277,8 @@ def _check_pace(tree: SessionTree, told: _Events, run: TreeRun, entry: TreeEntry
     if not entry.rules.pace or not entry.at_ms:
         return
     least, multiple, cascade = entry.rules.pace
+    if not (PACE in tree.warned or any(hop[2] for hop in tree.hops)):
+        return  # newborns that give birth are below another run, too
     nested, young = _in_window(tree, 2), _in_window(tree, 3)
     before = sum(hop[2] for hop in tree.hops) - nested
     minutes = max(1, (tree.hops[-1][0] - tree.hops[0][0] - WINDOW_HOPS + 1) * HOP_MS // 60_000)
@@ -291,7 +303,7 @@ def _adopt(tree: SessionTree, told: _Events, run: TreeRun, entry: TreeEntry, *, 
         _tell_parent(tree, told, child)
     if not run.depth or not children:
         return
-    halted = next((one for one in ancestors(tree, run) if one.fate), None)
+    halted = _halted_above(tree, run)
     if halted is not None:
         _tell_descendants(tree, told, halted, run)
     limit = _in_force(tree, entry).get(DEPTH)

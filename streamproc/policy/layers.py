@@ -52,6 +52,7 @@ _ACCOUNT_BUDGETS: Final = {budget.name for budget in BUDGETS if not budget.decla
 _DECLARABLE: Final = {budget.name for budget in BUDGETS if budget.declarable}
 _SECTIONS: Final = ("workflows", "tenants", "tiers")
 _UNNAMED: Final = "\0"  # stands for every name without a section: no policy file can contain it
+_TREES: Final = "TREE"  # begins the codes of the detectors of sessions as trees
 _RULES_MAX: Final = 1_024  # scopes with resolved rules, 20 KB each; past it, the oldest is dropped
 _PERIODS: Final = tuple(window for window in WINDOWS if window != "burn")
 
@@ -191,6 +192,7 @@ class Policy:
         budgets = _with_lower(found["budgets"], settings.pop("budgets", {}))
         percents = settings.pop("session_percents", ()), settings.pop("account_percents", ())
         tree = _tree_rules(found, settings)
+        watched = any(code.startswith(_TREES) for code in own)
         return Rules(
             self.ref,
             [(catalogue[code], one) for code, one in own.items()],
@@ -200,7 +202,7 @@ class Policy:
             actions=found["actions"],
             lower_is_better=frozenset(found["lower_is_better"]),
             prices=found["prices"],
-            accounts=self._accounts(found, *percents, tree),
+            accounts=self._accounts(found, *percents, tree if watched else None),
             gates=Gates(**gates),
             overridable=frozenset(found["overridable"]),
             tiers=self.tiers,
@@ -229,7 +231,7 @@ class Policy:
         return {name: budgets[name] for name in tree.BUDGETS.values() if name in budgets}
 
     def _accounts(
-        self, found: dict[str, Any], session: Sequence[int], account: Sequence[int], tree: TreeRules
+        self, found: dict[str, Any], session: Sequence[int], account: Sequence[int], tree: TreeRules | None
     ) -> AccountRules:
         """Return the limits for sessions, and for users and tenants; each has none without percentages."""
         budgets = found["budgets"]

@@ -23,6 +23,7 @@ from streamproc.worker.faust_app import new_app
 from streamproc.worker.fleet_commands import FleetCommands
 from streamproc.worker.heartbeats import Heartbeats
 from streamproc.worker.limits import (
+    ACCOUNT_LINGER_S,
     CANCEL_AGAIN_S,
     DRAIN_TIMEOUT_S,
     END_TIMEOUT_S,
@@ -156,7 +157,7 @@ class Worker:
         pipelines = PartitionPipelines if self._tracing is None else partial(TracedPipelines, self._tracing)
         self.pipelines = pipelines("runs", self.store, self.processor, self.publisher, self._failed)
         self.account_pipelines = PartitionPipelines(
-            "accounts", self.account_store, self.accounts, self.publisher, self._failed
+            "accounts", self.account_store, self.accounts, self.publisher, self._failed, ACCOUNT_LINGER_S
         )
         self._pipelines = {self._turns: self.pipelines, self._spend: self.account_pipelines}
         self.store.failed = self._failed

@@ -32,9 +32,15 @@ class PartitionPipeline:
     """The pipeline of one partition of the topic of turns or of spend."""
 
     def __init__(
-        self, table: str, runs: Any, processor: TurnProcessor | AccountProcessor, publisher: Publisher
+        self,
+        table: str,
+        runs: Any,
+        processor: TurnProcessor | AccountProcessor,
+        publisher: Publisher,
+        linger_s: float = STORE_LINGER_S,
     ) -> None:
         self._table = table
+        self._linger_s = linger_s
         self.partition = runs.partition
         self.position = -1  # the offset after the last record processed; -1: none yet
         self.stepped_ms = 0  # log time of that record
@@ -171,9 +177,10 @@ class PartitionPipeline:
 
         All pipelines write at the same moments, and the states of all partitions travel in one request.
         """
-        to_beat_s = STORE_LINGER_S - asyncio.get_running_loop().time() % STORE_LINGER_S
+        linger_s = self._linger_s
+        to_beat_s = linger_s - asyncio.get_running_loop().time() % linger_s
         try:
-            async with asyncio.timeout(to_beat_s if to_beat_s > STORE_LINGER_S / 2 else to_beat_s + STORE_LINGER_S):
+            async with asyncio.timeout(to_beat_s if to_beat_s > linger_s / 2 else to_beat_s + linger_s):
                 await self._hurry.wait()
         except TimeoutError:
             return
@@ -190,8 +197,11 @@ class PartitionPipelines:
         processor: TurnProcessor | AccountProcessor,
         publisher: Publisher,
         failed: Callable[[BaseException], None],
+        linger_s: float = STORE_LINGER_S,
     ) -> None:
+        """A state that changes again within `linger_s` is written once."""
         self._table = table
+        self._linger_s = linger_s
         self.processor = processor
         self._store = store
         self._publisher = publisher
@@ -205,7 +215,7 @@ class PartitionPipelines:
         pipeline = self._pipelines.get(partition)
         if pipeline is None:
             pipeline = PartitionPipeline(
-                self._table, self._store.partition_of(partition), self.processor, self._publisher
+                self._table, self._store.partition_of(partition), self.processor, self._publisher, self._linger_s
             )
             self._pipelines[partition] = pipeline
             self._tasks[partition] = [self._run(pipeline.publish()), self._run(pipeline.store())]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
@@ -79,6 +79,10 @@ def call_records(calls: Iterable[CallStatement]) -> list[OutgoingRecord]:
     ]
 
 
+Step = Callable[[Account | Breaker], list[Any]]
+"""Changes an account, and returns what follows."""
+
+
 class AccountPartition:
     """The accounts and breakers of one partition of the spend topic: all encoded, active ones also decoded."""
 
@@ -92,7 +96,8 @@ class AccountPartition:
         self._active: dict[bytes, Account | Breaker] = {}
         self.breakers: dict[bytes, None] = {}
         """The keys of the breakers that may have to change without a call."""
-        self._dirty: dict[bytes, None] = {}  # changed and not taken yet, oldest first (values unused)
+        # Changed and not taken yet, oldest first, with the steps that were made since they were stored.
+        self._dirty: dict[bytes, list[tuple[int, Step]]] = {}
         self.overwritten: set[bytes] = set()  # accounts whose last record in the changelog is older than their state
         self._restored: set[bytes] = set()
         self._ends: dict[int, int] = {}
@@ -111,11 +116,28 @@ class AccountPartition:
                 self._restored.remove(key)
                 ends = self._ends
                 account.applied = {p: at for p, at in account.applied.items() if at < ends.get(p, at + 1)}
+                self._stored[key] = _dump(account)  # where `book` begins again
             if len(self._active) >= max(self.active_share, 2 * len(self._dirty)):
                 self._active = {known: self._active[known] for known in self._dirty}
             self._active[key] = account
-        self._dirty[key] = None
+        self._dirty.setdefault(key, [])
         return account
+
+    def book(self, key: bytes, offset: int, step: Step) -> list[Any]:
+        """Change an account by the record at an offset, and return what follows. A step that fails changes nothing."""
+        account = self.load(key)
+        try:
+            found = step(account)
+        except Exception:
+            raw = self._stored.get(key)
+            account = self._active[key] = _new(key) if raw is None else _load(key, raw)
+            for booked, again in self._dirty[key]:
+                again(account)
+                account.offset = max(account.offset, booked)
+            raise
+        account.offset = max(account.offset, offset)  # a statement that is read again books nothing
+        self._dirty[key].append((offset, step))
+        return found
 
     def verify(self, ends: dict[int, int]) -> None:
         """Check restored accounts against the ends of the turns topic's partitions.
@@ -124,10 +146,6 @@ class AccountPartition:
         """
         self._ends = ends
         self._restored = set(self._stored)
-
-    def undo(self, key: bytes, before: bytes) -> None:
-        """Restore an account as it was before a failed step."""
-        self._active[key] = _load(key, before)
 
     def peek(self, key: bytes) -> Breaker | None:
         """Return a breaker, to read it; None if there is none."""
@@ -202,7 +220,8 @@ class AccountPartition:
         for key, touched_ms in self._touched.items():
             if len(gone) >= SWEEP_RUNS_MAX or (touched_ms > oldest_ms and len(gone) >= surplus):
                 break
-            gone.append(key)
+            if key not in self._dirty:
+                gone.append(key)
         for key in gone:
             del self._touched[key]
             self._stored.pop(key, None)
@@ -306,14 +325,7 @@ class AccountProcessor:
             return self._book_calls(accounts, record)
         statement = read_statement(record.value or b"")
         key = _key(record, statement.account)
-        account = cast(Account, accounts.load(key))
-        before = dump_account(account)
-        try:
-            events = step_account(account, statement)
-        except Exception:
-            accounts.undo(key, before)
-            raise
-        account.offset = max(account.offset, record.offset)  # a statement that is read again books nothing
+        events = accounts.book(key, record.offset, lambda account: step_account(cast(Account, account), statement))
         self.published += len(events)
         return [
             OutgoingRecord("turns", event.run_id.encode(), encode(event), partition=partition, at_ms=event.at)
@@ -323,14 +335,9 @@ class AccountProcessor:
     def _book_calls(self, accounts: AccountPartition, record: Fetched) -> list[OutgoingRecord]:
         statement = read_calls(record.value or b"")
         key = _key(record, statement.account)
+        permits = set(cast(Breaker, accounts.load(key)).permits)
+        states = accounts.book(key, record.offset, lambda one: step_provider(cast(Breaker, one), self.rules, statement))
         breaker = cast(Breaker, accounts.load(key))
-        before, permits = dump_breaker(breaker), set(breaker.permits)
-        try:
-            states = step_provider(breaker, self.rules, statement)
-        except Exception:
-            accounts.undo(key, before)
-            raise
-        breaker.offset = max(breaker.offset, record.offset)
         if due_ms(breaker, self.rules):
             accounts.breakers[key] = None
         else:

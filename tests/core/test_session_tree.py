@@ -185,6 +185,14 @@ def test_without_a_secret_a_run_that_names_the_session_counts_in_it() -> None:
     assert halted([ROOT, child(0), child(1)], {"budgets": {"maxSessionRuns": 2}}) == {"c1": "TREE001"}
 
 
+def test_a_policy_without_detectors_of_trees_counts_none() -> None:
+    every = [f"TREE00{n}" for n in range(1, 9)]
+    raws = [ROOT, child(0), {"type": "run.finished", "run_id": "c0"}]
+    for off, counted in ([], 3), (every[1:], 3), (every, 0):
+        policy = {"detectors": dict.fromkeys(off, False)}
+        assert len([one for one in charges_of(raws, policy) if one.member is not None]) == counted
+
+
 # Parents.
 
 

@@ -21,7 +21,7 @@ from streamproc.worker.agents import add_slice_agents
 from streamproc.worker.composition import Worker
 from streamproc.worker.consumer import BatchConsumer
 from streamproc.worker.deadlines import Deadlines
-from streamproc.worker.limits import COMMIT_INTERVAL_S
+from streamproc.worker.limits import ACCOUNT_LINGER_S, COMMIT_INTERVAL_S
 from streamproc.worker.partition_pipeline import PartitionPipelines
 from streamproc.worker.partition_store import PartitionStore
 from streamproc.worker.provider_clock import ProviderClock
@@ -308,7 +308,7 @@ class WorkerRun:
         failed = lambda problem: Worker._failed(self, problem)  # type: ignore[arg-type]  # noqa: E731
         self.pipelines = PartitionPipelines("runs", self.store, self.processor, self.publisher, failed)
         self.account_pipelines = PartitionPipelines(
-            "accounts", self.account_store, self.accounts, self.publisher, failed
+            "accounts", self.account_store, self.accounts, self.publisher, failed, ACCOUNT_LINGER_S
         )
         self.fleet_commands = SimpleNamespace(keep=lambda _mine: None, have=lambda _mine: None)
         self.status_retention = SimpleNamespace(leave=lambda: None, have=lambda _mine: None)

@@ -106,7 +106,7 @@ MUTANTS: Final = {
         "self._calls.take(runs.partition)", "kill"
     ),
     "a breaker forgets what it has booked": _mutant(
-        AccountProcessor, "_book_calls", "breaker.offset = max(breaker.offset, record.offset)", "pass", "kill"
+        AccountPartition, "book", "account.offset = max(account.offset, offset)", "pass", "kill"
     ),
     "the last state of a provider is not published": _mutant(
         AccountProcessor, "_book_calls", "in states if self._policy", "in states[:-1] if self._policy", "kill"

@@ -21,7 +21,7 @@ from streamproc.policy import load_policy
 from streamproc.worker import codec, tables
 from streamproc.worker.codec import decode_run, encode_run
 from streamproc.worker.eviction import rank_of
-from streamproc.worker.limits import FINISHED_KEEP_MS, IDLE_KEEP_MS
+from streamproc.worker.limits import ACCOUNT_KEEP_MS, FINISHED_KEEP_MS, IDLE_KEEP_MS
 from streamproc.worker.run_limits import RunLimits
 from streamproc.worker.runs_table import RunStore
 from streamproc.worker.spend import AccountPartition, AccountProcessor
@@ -263,6 +263,42 @@ def test_an_account_whose_statement_is_read_again_keeps_its_place_in_the_log() -
     book.accept(accounts, records)
     book.accept(accounts, records[:1])
     assert accounts.load(b"user:/ann").offset == 1
+
+
+@pytest.mark.parametrize("stored", [0, 1, 2])
+def test_a_statement_that_fails_halfway_leaves_the_account_as_it_was(stored: int) -> None:
+    """Whether what was booked before it is stored or not."""
+    payer = AccountRef("r", 0, False, [], [], [])
+    booked = [[SpendEntry(0, 5, NOON_MS, 1, 1, 0)], [SpendEntry(0, 6, NOON_MS, 1, 1, 0)]]
+    halfway = [SpendEntry(0, 7, NOON_MS, 1, 1, 0), SpendEntry(9, 8, NOON_MS, 1, 1, 0)]  # there is no payer 9
+    records = records_of(
+        [
+            (b"user:/ann", write_statement(Statement(ACCOUNT_VERSION, "user:/ann", 0, [payer], entries)))
+            for entries in [*booked, halfway]
+        ]
+    )
+    accounts, book = AccountPartition(0, lambda: 0), AccountProcessor("spend", version="1", dead_letter_bytes=1_024)
+    for place, record in enumerate(records):
+        if place == stored:
+            accounts.take()
+        refused = book.accept(accounts, [record])
+        assert [one.topic for one in refused] == (["dead-letter"] if place == 2 else [])
+    account = accounts.load(b"user:/ann")
+    assert isinstance(account, Account)
+    assert (account.applied, account.offset, account.windows["hour"].tokens) == ({0: 6}, 1, 2)
+
+
+def test_an_account_that_has_expired_and_is_charged_again_is_stored() -> None:
+    now = [0]
+    accounts = AccountPartition(0, lambda: now[0])
+    for name in (b"user:/ann", b"user:/bob"):
+        accounts.book(name, 0, lambda _: [])
+    accounts.take()
+    now[0] = ACCOUNT_KEEP_MS + 1
+    for name in (b"user:/bob", b"user:/ann"):
+        accounts.book(name, 1, lambda _: [])
+    assert [key for key, raw in accounts.take(1) if raw is not None] == [b"user:/bob"]
+    assert [key for key, raw in accounts.take(1) if raw is not None] == [b"user:/ann"]
 
 
 def test_a_state_that_an_expelled_worker_overwrote_is_written_again() -> None:
