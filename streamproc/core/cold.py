@@ -9,6 +9,7 @@ import msgspec
 from streamproc.core.board.state import Board
 from streamproc.core.records import StateError
 from streamproc.core.signals.open_turns import OpenTurn
+from streamproc.core.signals.task_attempts import TaskAttempt
 from streamproc.core.signals.task_tokens import TaskTokens
 
 
@@ -26,6 +27,7 @@ class Cold(msgspec.Struct, array_like=True):
     halted_by: int = 0  # hash of the id of the decision that halted the run; 0: none, or one of an earlier version
     ended_tasks: dict[str, list[str]] = {}  # by task id: how it ended (`board.ends`), oldest first
     graph_declared: bool = False  # in states of version 3: whether the run has declared its graph
+    task_attempts: dict[int, TaskAttempt] = {}  # by task tag, the latest last; only if every error counts
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode

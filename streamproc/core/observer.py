@@ -40,6 +40,7 @@ from streamproc.core.signals.recent_calls import observe_recent_calls
 from streamproc.core.signals.similarity import says_alike
 from streamproc.core.signals.spend import amount_of, counts_of
 from streamproc.core.signals.statements import NO_WORK, USER_NODES
+from streamproc.core.signals.task_attempts import observe_task_attempt
 from streamproc.core.signals.tools import ToolsSeen
 from streamproc.core.view import GAP_MS, View
 from streamproc.model.wire import NO_ANSWER, Call, Content, Turn, Usage
@@ -164,8 +165,8 @@ def _observe_results_and_texts(view: View, rules: Rules) -> None:
         observe_results(view, rules)
         changed = has_changed_result(turn, node)
     changed = changed or run.novelty.last_discovery == index
-    if view.switches.every_error and observe_attempt(view, run.attempts, run.nodes, run.handovers.previous_name.get()):
-        view.kinds |= kind.ERRORS
+    if view.switches.every_error:
+        _observe_attempts(view)
     if said is not None or left is not None or turn.structured is not None:
         observe_content(view, said)
     if view.switches.outputs_gated or view.switches.sequences_gated:
@@ -189,6 +190,17 @@ def _observe_results_and_texts(view: View, rules: Rules) -> None:
     if told:
         _note_finder(view, changed)
     view.excuse_loops()
+
+
+@cfunc
+def _observe_attempts(view: View) -> None:
+    run: RunState = view.run
+    failed: bool = observe_attempt(view, run.attempts, run.nodes, run.handovers.previous_name.get())
+    if failed:
+        view.kinds |= kind.ERRORS
+    view.task_attempt = None
+    if view.turn.task_id and (failed or run.cold_raw or run.cold_changed):
+        view.task_attempt = observe_task_attempt(view, run.cold.task_attempts, failed=failed)
 
 
 @cfunc

@@ -21,6 +21,7 @@ from streamproc.core.signals.periods import Period
 from streamproc.core.signals.recent_calls import Recent
 from streamproc.core.signals.spend import NodeCounts
 from streamproc.core.signals.streaks import Said
+from streamproc.core.signals.task_attempts import TaskAttempt
 from streamproc.core.signals.task_tokens import TaskTokens
 from streamproc.core.signals.tools import ToolAnswers
 from streamproc.model.wire import Event, Turn
@@ -66,6 +67,7 @@ class View(Now):
     flat: Flat | None  # the metric that has been flat for longest
     board_change: BoardChange | None  # what the event changed on the board; of a turn, its failure at a task
     task_tokens: TaskTokens  # of a task that reached a level of its budget
+    task_attempt: TaskAttempt | None  # that failed like the one before at its task; only if every error counts
     handover: Handover | None
     budgets: Mapping[str, int]  # limits in force: those that the run declared over those of the policy
     unsafe: Sequence[Sequence[str]]  # run.started: cycles of its graph without a way out

@@ -16,11 +16,11 @@ preset `repair`, is for work that consists of attempts and repairs: retryable er
 follows at once with no turn in between, which is a retry and no repair; failed calls count like reported errors, per
 tool, and by their whole text if it has several lines, because the output of a test runner always begins alike; and what
 a node finds out in between excuses nothing. The attempts of a run at one task (`task_id`) count whichever node reports
-them: `attempt-1`, `attempt-2` and `attempt-3` with one error are three attempts. Nodes of other names that fail alike
-one right after the other are one: nothing was repaired yet. Nodes that fail otherwise right after each other are one
-attempt, too: it is compared once all of them have reported again. What another node does later in the same attempt is
-not known yet: send the errors of an attempt as those of one turn to have them compared as a whole. Agents that explore
-fail alike more often.
+them: `attempt-1`, `attempt-2` and `attempt-3` with one error are three attempts. Tasks that fail in turn are compared
+each with its own last failure. Nodes of other names that fail alike one right after the other are one: nothing was
+repaired yet. Nodes that fail otherwise right after each other are one attempt, too: it is compared once all of them
+have reported again. What another node does later in the same attempt is not known yet: send the errors of an attempt as
+those of one turn to have them compared as a whole. Agents that explore fail alike more often.
 
 Reference: repair-loop requirement "compare error signatures before and after repair attempts"; "comparing signatures
 is universal: works for any error type".
@@ -72,6 +72,10 @@ class RepeatedError(Detector):
         if of_run is not None and of_run.count > count:
             loop, count, first = streak.value, of_run.count, of_run.first
             message = f"{count} consecutive attempts ended in the same error, the last one reported by {view.turn.node}"
+        of_task = view.task_attempt if limits.every_error else None
+        if of_task is not None and of_task.count > count:
+            loop, count, first = of_task.failure, of_task.count, of_task.first
+            message = f"{count} consecutive attempts at {view.turn.task_id} ended in the same error"
         if (reached := level(count, limits.warn, limits.halt)) is None:
             return None
         excerpt = errors.excerpt
@@ -121,6 +125,11 @@ STUCK = [
         _failed("Template ${foo} not found", "attempt-1"), _failed("Template ${foo} not found", "attempt-2"),
         _failed("Template ${foo} not found", "attempt-3"),
     ], "halt", 1, _REPAIR),
+    Example("two tasks that are repaired in turn", [
+        _failed("Template ${foo} not found") | {"task_id": "T1"}, _failed("boom") | {"task_id": "T2"},
+        said("repair", "use foo.baz"),
+        _failed("Template ${foo} not found") | {"task_id": "T1"},
+    ], "halt", 3, _REPAIR),
     Example("a futile repair", [
         _failed("API error: channel_not_found"), said("repair", "join the channel first"),
         _failed("API error: channel_not_found"),

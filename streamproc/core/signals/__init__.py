@@ -21,6 +21,7 @@ __all__ = (
     "spend",
     "statements",
     "streaks",
+    "task_attempts",
     "task_tokens",
     "tools",
 )

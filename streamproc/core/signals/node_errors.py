@@ -13,7 +13,7 @@ import re
 from typing import Final
 
 from streamproc.core.now import Now
-from streamproc.core.records import Row, Table, cclass, cfunc, final, hash64, i32, tag32, u32
+from streamproc.core.records import Row, Table, ccall, cclass, cfunc, final, hash64, i32, tag32, u32
 from streamproc.core.signals.nodes import NodeState
 from streamproc.model.wire import ANSWERED, Call, Errors, Turn
 
@@ -34,7 +34,7 @@ class Attempt(Row):
     last: i32  # turn of the last one
 
 
-@cfunc
+@ccall
 def failure_of(now: Now, errors: Errors, of_task: bool) -> u32:
     """Return a tag of what errors say. If they are attempts (`of_task`), it is another one for each task; else it tells
     apart how many there are of more than the signature has, as linters and compilers report them."""
