@@ -1,6 +1,6 @@
 # Commands for developers and CI. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup built demo chromium promtool typescript helm test test-pure test-compiled compile check lint audit bench integrations faults containers quality simulate fuzz live kafka-start kafka-stop redis-start redis-stop lock schemas docs dist clean
+.PHONY: help setup built demo chromium promtool typescript helm test test-pure test-compiled compile sanitize check lint audit bench integrations faults containers quality simulate fuzz live kafka-start kafka-stop redis-start redis-stop lock schemas docs dist clean
 
 PYTHON ?=
 BIN := .venv/bin
@@ -56,6 +56,9 @@ compile: setup  ## compile core and fingerprint again: setup does, where it find
 test-pure: setup  ## run the tests of core, detectors and worker in pure Python
 	@STREAMPROC_CORE=python $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not kafka and not redis" \
 		tests/core tests/detectors tests/laws tests/fingerprint tests/worker tests/seeds tests/test_golden.py tests/test_monitor.py $(ARGS)
+
+sanitize: setup  ## run the compiled core under AddressSanitizer and UBSan: tests, comparison, fuzzer (15 minutes; needs gcc)
+	@$(BIN)/python deploy/compiled/sanitize.py
 
 test-compiled: built  ## compare the compiled core and fingerprint with pure Python: decisions, states, masks
 	@if [ -e streamproc/_compiled/build.json ]; then STREAMPROC_CORE=compiled $(BIN)/python -m pytest \
