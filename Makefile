@@ -57,7 +57,7 @@ test-pure: setup  ## run the tests of core, detectors and worker in pure Python
 	@STREAMPROC_CORE=python $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not kafka and not redis" \
 		tests/core tests/detectors tests/laws tests/fingerprint tests/worker tests/seeds tests/test_golden.py tests/test_monitor.py $(ARGS)
 
-sanitize: setup  ## run the compiled core under AddressSanitizer and UBSan: tests, comparison, fuzzer (15 minutes; needs gcc)
+sanitize: setup  ## run the compiled core under AddressSanitizer and UBSan: tests, comparison, fuzzer (10 minutes; needs gcc)
 	@$(BIN)/python deploy/compiled/sanitize.py
 
 test-compiled: built  ## compare the compiled core and fingerprint with pure Python: decisions, states, masks

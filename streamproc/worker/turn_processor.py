@@ -386,7 +386,7 @@ class TurnProcessor:
         halt, resume = runs.halts.get(key), resumed_by(runs, key)
         try:
             decision = _decode_decision(halt) if halt is not None and resume is None else None
-        except ValueError:  # damaged in the changelog: the run is halted all the same
+        except (ValueError, RecursionError):  # damaged in the changelog: the run is halted all the same
             decision = None
         value = encode_status(self._engine.status(state, run_id, decision))
         headers = NO_HEADERS if resume is None else [(RESUME_HEADER, resume)]

@@ -272,7 +272,7 @@ def _followed(news: ControlNews) -> None:
 
 def _followed_status(news: StatusNews) -> None:
     halts = Halts()
-    if halts.status(news):
+    if halts.status(news) and news.halt is not None:  # else a task has ended
         assert str(halted_error(news.run_id, halts.runs[news.run_id]))
 
 

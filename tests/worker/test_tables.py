@@ -405,6 +405,18 @@ def test_a_halted_run_stays_halted_if_its_state_is_damaged(caplog: pytest.LogCap
     assert "the run stays halted, without its spend and evidence" in caplog.text
 
 
+@pytest.mark.parametrize("halt", [b"{", b'{"code":3}', b'{"labels":' + b"[" * 5_000])
+def test_a_damaged_halt_in_the_changelog_stops_no_worker(halt: bytes) -> None:
+    mine = Runs(0, RunLimits())
+    mine.restore(b"r", encode_run(run_with(offset=3, turns=4, halted=3), halt), 0)
+    processor = TurnProcessor(
+        load_policy("standard").engine(), "turns", event_bytes_max=4_096, dead_letter_bytes=1_024, version="1"
+    )
+    finished = b'{"w":1,"type":"run.finished","run_id":"r"}'
+    statuses = [one for one in processor.accept(mine, records_of([(b"r", finished)], first=4)) if one.topic == "runs"]
+    assert [b'"status":"halted"' in (one.value or b"") for one in statuses] == [True]
+
+
 def test_run_limits_count_a_run_once_however_often_it_was_written() -> None:
     run_limits = RunLimits()
     mine = runs(run_limits)
