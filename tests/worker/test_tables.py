@@ -405,7 +405,7 @@ def test_a_halted_run_stays_halted_if_its_state_is_damaged(caplog: pytest.LogCap
     assert "the run stays halted, without its spend and evidence" in caplog.text
 
 
-@pytest.mark.parametrize("halt", [b"{", b'{"code":3}', b'{"labels":' + b"[" * 5_000])
+@pytest.mark.parametrize("halt", [b"{", b'{"code":3}', b'{"unknown":' + b"[" * 5_000])
 def test_a_damaged_halt_in_the_changelog_stops_no_worker(halt: bytes) -> None:
     mine = Runs(0, RunLimits())
     mine.restore(b"r", encode_run(run_with(offset=3, turns=4, halted=3), halt), 0)
