@@ -199,7 +199,7 @@ def _observe_attempts(view: View) -> None:
     if failed:
         view.kinds |= kind.ERRORS
     view.task_attempt = None
-    if view.turn.task_id and (failed or run.cold_raw or run.cold_changed):
+    if (view.turn.task_id or view.turn.errors is not None) and (failed or run.cold_raw or run.cold_changed):
         view.task_attempt = observe_task_attempt(view, run.cold.task_attempts, failed=failed)
 
 

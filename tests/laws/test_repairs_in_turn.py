@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pytest
 from hypothesis import given, strategies as st
 
 from streamproc.core.signals.task_attempts import TASKS_MAX
@@ -50,6 +51,12 @@ def halts(turns: list[dict[str, Any]]) -> list[int]:
         for control in monitor.feed({"run_id": "r", **turn})
         if control.halts and control.code == "ERROR001"
     ]
+
+
+@pytest.mark.parametrize(("success", "halted"), [({}, []), ({"task_id": "T0"}, []), ({"task_id": "T1"}, [3])])
+def test_a_success_ends_the_failures_of_its_task_or_of_all(success: dict[str, Any], halted: list[int]) -> None:
+    first, other = ({"node": "executor", "task_id": f"T{n}", "errors": [error_of(n, 0)]} for n in range(2))
+    assert halts([first, other, {"node": "executor", "errors": []} | success, first]) == halted
 
 
 @given(st.randoms(use_true_random=False), st.integers(2, TASKS_MAX), st.booleans())

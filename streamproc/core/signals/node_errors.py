@@ -204,7 +204,13 @@ def _count_attempt(now: Now, attempts: Table, failure: u32, tool: u32, beside: b
 def _tries_again(turn: Turn, previous: str) -> bool:
     """Return whether the node of this turn makes the attempt of the node before it again: they have one name but for
     numbers, such as `attempt-1` and `attempt-2`."""
-    return _NUMBER.sub("", turn.node) == _NUMBER.sub("", previous)
+    return unnumbered(turn.node) == unnumbered(previous)
+
+
+@ccall
+def unnumbered(name: str) -> str:
+    """Return the name of a node without its numbers: those that try again share it."""
+    return _NUMBER.sub("", name)
 
 
 @cfunc

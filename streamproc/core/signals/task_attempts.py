@@ -9,17 +9,15 @@ every error counts. Read by ERROR001.
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import msgspec
 
 from streamproc.core.now import Now
-from streamproc.core.signals.node_errors import failure_of
+from streamproc.core.signals.node_errors import failure_of, unnumbered
 from streamproc.model.wire import ANSWERED, Turn
 
 TASKS_MAX: Final = 8  # tasks that are repaired in turn
-_NUMBER: Final = re.compile(r"[\W_]*\d+")
 
 
 class TaskAttempt(msgspec.Struct, array_like=True):
@@ -35,13 +33,17 @@ class TaskAttempt(msgspec.Struct, array_like=True):
 
 
 def observe_task_attempt(now: Now, kept: dict[int, TaskAttempt], *, failed: bool) -> TaskAttempt | None:
-    """Record the outcome of a turn that names its task; `kept` has the last failures of tasks, the latest last. Return
+    """Record the outcome of a turn at its task; `kept` has the last failures of tasks, the latest last. Return
     the attempt if it repeats the one before at this task, and other tasks have had outcomes beside it.
 
-    A success ends the streak: an empty list of errors, or an answer of the tool that had failed. Measured progress
-    starts it again. A retryable error right after the same one is a retry.
+    A success ends the streak: an empty list of errors, which concerns every task if it names none, or an answer of the
+    tool that had failed. Measured progress starts it again. A retryable error right after the same one is a retry.
     """
     turn: Turn = now.turn
+    if not turn.task_id:
+        if turn.errors is not None and not failed:
+            kept.clear()
+        return None
     task, errors = now.names.tag(turn.task_id), turn.errors or turn.call_errors
     known = kept.get(task)
     if failed or turn.errors is not None:
@@ -52,7 +54,7 @@ def observe_task_attempt(now: Now, kept: dict[int, TaskAttempt], *, failed: bool
             del kept[task]
         return None
     tool = now.names.tag(errors.error_class) if turn.errors is None and turn.calls else 0
-    failure, node = failure_of(now, errors, True), now.names.tag(_NUMBER.sub("", turn.node))
+    failure, node = failure_of(now, errors, True), now.names.tag(unnumbered(turn.node))
     kept.pop(task, None)
     same = known is not None and (known.failure, known.node, known.tool) == (failure, node, tool)
     if known is None or not same or now.novelty.last_progress > known.first:
