@@ -290,10 +290,10 @@ class RawDecisionRecorded(RawBoardEvent):
 
 
 def _completed(value: Any) -> Any:
-    """Return the number of completed tasks, given as a number or as a list."""
+    """Return the number of completed tasks, or the list of them."""
     if isinstance(value, bool):
         raise Mistake("expected the number of completed tasks, or a list of them")
-    return len(value) if isinstance(value, (list, tuple, Mapping)) else value
+    return list(value) if isinstance(value, (tuple, Mapping)) else value
 
 
 class RawCycleCompleted(RawBoardEvent):
@@ -316,8 +316,8 @@ class RawCycleCompleted(RawBoardEvent):
 
     type: Literal["cycle.completed"] = "cycle.completed"
     cycle: Loose = Field("", description="name or number of the cycle, for display")
-    completed: Annotated[Whole, BeforeValidator(_completed, json_schema_input_type=int | list[Any])] | None = Field(
-        None, description="how many tasks were completed in it; if absent, as many as the board counted"
+    completed: Annotated[Whole | list[Any], BeforeValidator(_completed)] | None = Field(
+        None, description="how many tasks were completed in it, or which; if absent, as many as the board counted"
     )
     transitions: Annotated[list[Any], BeforeValidator(_move_list)] = Field(
         [], description="[{task_id, from, to}]: moves in the cycle that were not sent as events"
@@ -328,10 +328,15 @@ class RawCycleCompleted(RawBoardEvent):
     def counted(self) -> int | None:
         """How many tasks were completed; 0 if `transitions` was sent empty."""
         no_moves = "transitions" in self.model_fields_set and not self.transitions
+        if isinstance(self.completed, list):
+            return len(self.completed)
         return 0 if self.completed is None and no_moves else self.completed
 
     def moves(self) -> Iterable[tuple[str, str]]:
-        """Yield (task, state) of each transition that has both."""
+        """Yield (task, "") of each task listed as completed, and (task, state) of each transition that has both."""
+        for item in self.completed if isinstance(self.completed, list) else ():
+            if isinstance(task := _text(_task_id(item)), str) and task:
+                yield task[:128], ""
         for item in self.transitions:
             if isinstance(item, Mapping):
                 named = {plain(name): value for name, value in item.items()}

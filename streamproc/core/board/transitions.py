@@ -335,22 +335,44 @@ def _cycle(change: BoardChange, event: CycleCompleted) -> None:
         return  # a cycle of another phase, such as SPEC
     board.cycles += 1
     change.cycled = True
-    listed = refused = 0
-    for name, state in event.moved:
-        task, target = find_task(change, name), config.find(state)
-        if target >= 0 and config.completed >> target & 1:
-            claims = target in (task.wanted, task.skipped)  # the board has refused this very move
-            refused, listed = refused + claims, listed + (not claims)
-        task.since = board.cycles
-        if task.state < 0 and target >= 0:
-            task.state = target
-            task.flags &= ~ASSUMED
+    completed = _completed(change, event)
     open_tasks = [task for task in board.tasks.values() if task.state < 0 or not config.done >> task.state & 1]
     if event.completed is not None or event.moved or board.tasks:
-        change.completed = max((event.completed or 0) - refused, listed, board.done)
+        change.completed = max(completed, board.done)
     if change.completed or (board.tasks and not open_tasks):
         board.empty_cycles = 0
     elif change.completed == 0:
         board.empty_cycles += 1
     board.done = 0
     forget_deliveries(board)
+
+
+def _completed(change: BoardChange, event: CycleCompleted) -> int:
+    """Apply the moves that a cycle lists, and return how many tasks it completed: those that the board refused are not.
+
+    A task without a state is one of those that `event.completed` counts.
+    """
+    board, config = change.board, change.config
+    named = {name for name, state in event.moved if not state}
+    listed, refused = set(), set()
+    for name, state in event.moved:
+        task = find_task(change, name) if state else board.tasks.get(change.tag(name))
+        if task is None:
+            continue
+        target = config.find(state)
+        if _was_refused(config, task, target):
+            refused.add(name)
+        elif target >= 0 and config.completed >> target & 1:
+            listed.add(name)
+        if state:
+            task.since = board.cycles
+            if task.state < 0 and target >= 0:
+                task.state, task.flags = target, task.flags & ~ASSUMED
+    counted = (event.completed or 0) - len(refused & named if named else refused)
+    return max(counted, len(listed - refused))
+
+
+def _was_refused(config: BoardConfig, task: Task, target: int) -> bool:
+    """Whether the board has refused this completion of a task; for UNKNOWN, any."""
+    refused = {task.wanted, task.skipped}
+    return any(state >= 0 and config.completed >> state & 1 for state in refused if target in (UNKNOWN, state))

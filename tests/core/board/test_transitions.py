@@ -34,7 +34,7 @@ def verdict(task: str, word: str, **more: Any) -> Raw:
     return {"type": "task.verdict", "task_id": task, "verdict": word, **more}
 
 
-def cycle(completed: int | None = 1, **more: Any) -> Raw:
+def cycle(completed: Any = 1, **more: Any) -> Raw:
     return {"type": "cycle.completed", "completed": completed, **more}
 
 
@@ -407,6 +407,26 @@ def test_a_task_that_no_longer_fails_is_released(sign: Raw) -> None:
 @pytest.mark.parametrize("completed", [None, 0])
 def test_a_cycle_in_which_every_result_was_refused_is_empty(completed: int | None) -> None:
     assert codes([move("T1", "COMMIT", "DONE", dod=False), cycle(completed)]) == ["TASK005", "STALL006"]
+
+
+@pytest.mark.parametrize(("completed", "expected"), [
+    (["T1"], ["TASK005", "STALL006"]),
+    ([{"id": "T1"}], ["TASK005", "STALL006"]),
+    ({"T1": "DONE"}, ["TASK005", "STALL006"]),
+    (["T1", "T2"], ["TASK005"]),
+    (["T2"], ["TASK005"]),
+])  # fmt: skip
+def test_a_refused_task_that_a_cycle_lists_as_completed_does_not_count(completed: Any, expected: list[str]) -> None:
+    assert codes([move("T1", "COMMIT", "DONE", dod=False), cycle(completed)]) == expected
+    twice = cycle(completed, transitions=[{"task_id": "T1", "to": "DONE"}])
+    assert codes([move("T1", "COMMIT", "DONE", dod=False), twice]) == expected
+
+
+def test_a_task_that_only_a_list_of_completed_tasks_names_is_not_on_the_board() -> None:
+    listed = [cycle(["T7"]), cycle(0)]
+    assert codes([move("T1", "COMMIT", "DONE", dod=True), *listed, cycle(0)]) == codes(
+        [move("T1", "COMMIT", "DONE", dod=True), cycle(1), cycle(0), cycle(0)]
+    )
 
 
 def test_retryable_errors_do_not_count_as_failures_of_a_task() -> None:
