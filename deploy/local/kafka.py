@@ -41,6 +41,7 @@ POM = Path(__file__).with_name("pom.xml")
 TEMPLATE = Path(__file__).with_name("server.properties")
 
 COPY_JARS = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+JAVA_OPTIONS = "KAFKA_JVM_PERFORMANCE_OPTS"  # the variable of Kafka's own scripts
 LOGGING = [f"-Dorg.slf4j.simpleLogger.{o}" for o in ("showDateTime=true", "dateTimeFormat=HH:mm:ss.SSS")]
 
 INSTALL_HINT = """\
@@ -88,15 +89,16 @@ class Broker(Service):
         return f"Apache Kafka {kafka_version()}"
 
     def command(self, port: int) -> list[str]:
-        java, classpath = find_java(), f"{fetch_jars()}/*"
+        java = [find_java(), *os.environ.get(JAVA_OPTIONS, "").split()]
+        classpath = f"{fetch_jars()}/*"
         data = self.directory / "data"
         template = string.Template(self._kind.properties)
         ports = {"port": port, "controller_port": free_port()}
         self.properties.write_text(template.substitute(ports, data=data, session_ms=self._kind.session_ms))
         if not (data / "meta.properties").exists():
-            self._format([java, "-cp", classpath])
+            self._format([*java, "-cp", classpath])
         options = ["-Xmx768m", *LOGGING, *self._kind.java]
-        return [java, *options, "-cp", classpath, "kafka.Kafka", str(self.properties)]
+        return [*java, *options, "-cp", classpath, "kafka.Kafka", str(self.properties)]
 
     def answers(self, port: int) -> bool:
         return answers(port, self._kind.tls)

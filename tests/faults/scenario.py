@@ -112,7 +112,7 @@ class Scenario:
     async def kill(self, worker: WorkerProcess, signum: signal.Signals = signal.SIGKILL) -> None:
         """End a worker with a signal."""
         code = await asyncio.to_thread(worker.end, signum)
-        assert signum == signal.SIGKILL or code == 0, f"the worker did not exit cleanly:\n{worker.text[-2000:]}"
+        assert signum == signal.SIGKILL or code == 0, f"the worker exited with {code}:\n{worker.text[-2000:]}"
         self.workers.remove(worker)
 
     async def exits_with_an_error(self, worker: WorkerProcess) -> None:

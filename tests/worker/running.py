@@ -7,8 +7,10 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,6 +32,10 @@ Way = Literal["batch", "stock"]
 # Workers are forked from a process that has Faust loaded already: a second and more for each of them.
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["streamproc.worker.app", "streamproc.policy.layers"])
+
+# An exit code is read from a pipe, once. Every `start` asks for those of all processes, and of two threads that ask at
+# the same time one gets 255.
+ASKS = threading.Lock()
 
 
 def work(environment: dict[str, str], log: str, path: Way, before: str, give_up_after_s: float | None) -> None:
@@ -96,7 +102,8 @@ class WorkerProcess:
             environment["STREAMPROC_DATADIR"] = str(self.log.with_suffix(".data"))
         arguments = (environment, str(self.log), self._path, self._before, give_up_after_s)
         self._process = FORKS.Process(target=work, args=arguments, daemon=True)
-        self._process.start()
+        with ASKS:
+            self._process.start()
         return self
 
     @property
@@ -112,7 +119,8 @@ class WorkerProcess:
     @property
     def running(self) -> bool:
         """Whether it is alive."""
-        return self._process is not None and self._process.is_alive()
+        with ASKS:
+            return self._process is not None and self._process.is_alive()
 
     @property
     def pid(self) -> int:
@@ -129,9 +137,11 @@ class WorkerProcess:
 
     def end_code(self, timeout_s: float = 60) -> int:
         """Wait until it ends by itself; its exit code."""
-        self._process.join(timeout_s)
-        assert self._process.exitcode is not None, f"it did not end within {timeout_s} s"
-        return int(self._process.exitcode)
+        connection.wait([self._process.sentinel], timeout_s)
+        with ASKS:
+            code = self._process.exitcode
+        assert code is not None, f"it did not end within {timeout_s} s"
+        return int(code)
 
     def end(self, signum: signal.Signals = signal.SIGTERM, timeout_s: float = 60) -> int:
         """Make it end; its exit code."""
