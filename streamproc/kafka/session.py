@@ -17,7 +17,7 @@ from streamproc.kafka import retry_log
 from streamproc.kafka.access import as_access_denied
 from streamproc.kafka.log_limit import LogLimit
 from streamproc.kafka.options import connection_options
-from streamproc.kafka.topics import broker_unavailable
+from streamproc.kafka.topics import broker_unavailable, describe
 from streamproc.kafka.vendor import network_client
 from streamproc.settings import Settings, load_settings
 
@@ -205,13 +205,17 @@ async def find_partitions(
 ) -> dict[str, list[int]]:
     """Return the partitions of topics, by full name: of all `topics`, and of those of the `optional` ones that exist.
 
-    Raises `Unavailable` that names all missing topics, and the `remedy`. The client fetches the metadata of all
-    topics, because a request for one makes a broker with ``auto.create.topics.enable`` create it, with wrong settings.
+    Raises `Unavailable` that names all missing topics, and the `remedy`. No topic is created, as a request of aiokafka
+    would do at a broker with ``auto.create.topics.enable``, with wrong settings.
     """
-    cluster = await client.fetch_all_metadata()
     topics = list(topics)
-    found = {name: sorted(cluster.partitions_for_topic(name) or ()) for name in (*topics, *optional)}
-    missing = [name for name in topics if not found[name]]
+    described = await describe(client, [*topics, *optional])
+    found = {
+        name: sorted(partition["partition"] for partition in topic["partitions"])
+        for name, topic in described.items()
+        if topic["error_code"] == 0
+    }
+    missing = [name for name in topics if not found.get(name)]
     if missing:
         raise Unavailable(
             f"the broker at {settings.brokers} has no topic {', '.join(missing)}, or this user is not allowed to see "

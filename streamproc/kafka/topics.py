@@ -7,6 +7,7 @@ partitions, and a shorter retention would delete records. Both `apply` and `chec
 from __future__ import annotations
 
 import asyncio
+import random
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,10 +15,12 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import (
     ClusterAuthorizationFailedError,
+    InvalidTopicError,
     KafkaConnectionError,
     KafkaError,
     TopicAlreadyExistsError,
     TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
     for_code,
 )
 from aiokafka.protocol.metadata import MetadataRequest
@@ -27,7 +30,7 @@ from streamproc.kafka import access
 from streamproc.kafka.options import connection_options
 from streamproc.kafka.reachability import why_unreachable
 from streamproc.kafka.topic_drift import CLOCK, Drift, Report, TopicSpec, differences
-from streamproc.kafka.vendor import ask, network_client
+from streamproc.kafka.vendor import network_client
 from streamproc.model.addresses import local_log
 from streamproc.model.formats import DAY_MS, HOUR_MS
 
@@ -41,6 +44,7 @@ MINUTE_MS: Final = 60_000
 SHAPE: Final = ("partitions", "replication.factor")  # fixed at creation; not configuration entries of the topic
 
 ENVELOPE_BYTES: Final = 65_536  # key, headers and batch overhead of one record
+ABSENT: Final = (UnknownTopicOrPartitionError, InvalidTopicError, TopicAuthorizationFailedError)
 REQUEST_TIMEOUT_MS: Final = 15_000  # of one admin request; a healthy broker takes well under a second
 
 # Of one request that creates topics. A controller refuses more than 10 000, and writes records for topics and settings,
@@ -172,7 +176,7 @@ async def apply(settings: Settings) -> Report:
     Raises `Unavailable` if the broker does not answer, or refuses.
     """
     async with administering(settings) as admin:
-        created = await _create(admin, settings, await _existing(admin))
+        created = await _create(admin, settings)
         await _wait_for_leaders(admin, created)
         report = await _compare(admin, specs(settings))
     present = tuple(name for name in report.present if name not in created)
@@ -184,11 +188,8 @@ async def partitions(settings: Settings) -> dict[str, int]:
     if local_log(settings.brokers) is not None:
         return {settings.topic(name): 1 for name in ("turns", "control", "runs")}
     async with administering(settings) as admin:
-        existing = await _existing(admin)
-        names = [spec.name for spec in specs(settings) if spec.name in existing]
-        return (
-            {topic["topic"]: len(topic["partitions"]) for topic in await admin.describe_topics(names)} if names else {}
-        )
+        existing = await _existing(admin, [spec.name for spec in specs(settings)])
+        return {name: len(topic["partitions"]) for name, topic in existing.items()}
 
 
 async def check(settings: Settings) -> Report:
@@ -200,7 +201,7 @@ async def check(settings: Settings) -> Report:
 async def denied(settings: Settings, name: str) -> AccessDenied | None:
     """Return the error if this client must not describe a topic. Raises `Unavailable` if the broker does not answer."""
     async with administering(settings) as admin:
-        return may_not_describe(settings, [name]) if await _denied(admin, [name]) else None
+        return may_not_describe(settings, [name]) if _denied(await describe(network_client(admin), [name])) else None
 
 
 def may_not_describe(settings: Settings, names: Sequence[str]) -> AccessDenied:
@@ -231,15 +232,42 @@ async def administering(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient
         await admin.close()
 
 
-async def _existing(admin: AIOKafkaAdminClient) -> set[str]:
-    return set(await admin.list_topics())
+async def describe(client: Any, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return what a broker says of some topics, by name, and create none of them: only of these, as a cluster may have
+    thousands of others. `client` is a started `AIOKafkaClient`. Raises `KafkaError` if no broker answers."""
+    # The demo's broker has no controller, and creates a topic that it is asked for by name: it is asked for all.
+    asked = list(names) if await _has_controller(client) else None
+    request = MetadataRequest(asked, allow_auto_topic_creation=False)
+    brokers = [broker.nodeId for broker in client.cluster.brokers()]
+    random.shuffle(brokers)
+    problem: KafkaError = KafkaConnectionError("no broker is known")
+    for broker in brokers:
+        try:
+            metadata = await client.send(broker, request)
+        except KafkaError as error:
+            problem = error
+        else:
+            found = {topic["topic"]: topic for topic in metadata.to_object()["topics"]}
+            return {name: found[name] for name in names if name in found}
+    raise problem
 
 
-async def _create(admin: AIOKafkaAdminClient, settings: Settings, existing: set[str]) -> tuple[str, ...]:
-    wanted = [spec for spec in specs(settings) if spec.name not in existing]
+async def _existing(admin: AIOKafkaAdminClient, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return what the broker says of those of some topics that exist, and that this client may describe."""
+    return {name: topic for name, topic in (await describe(network_client(admin), names)).items() if _exists(topic)}
+
+
+def _exists(topic: dict[str, Any]) -> bool:
+    return for_code(topic["error_code"]) not in ABSENT
+
+
+async def _create(admin: AIOKafkaAdminClient, settings: Settings) -> tuple[str, ...]:
+    every = specs(settings)
+    existing = await _existing(admin, [spec.name for spec in every])
+    wanted = [spec for spec in every if spec.name not in existing]
     if not wanted:
         return ()
-    if not await _has_controller(admin):
+    if not await _has_controller(network_client(admin)):
         await admin.describe_topics([spec.name for spec in wanted])
         return tuple(spec.name for spec in wanted)
     new = [
@@ -262,9 +290,8 @@ async def _create(admin: AIOKafkaAdminClient, settings: Settings, existing: set[
     return tuple(created)
 
 
-async def _has_controller(admin: AIOKafkaAdminClient) -> bool:
+async def _has_controller(client: Any) -> bool:
     """Return False for the demo's embedded broker: it has no admin API and creates a topic on first use."""
-    client = network_client(admin)
     if client.cluster.controller is None:
         await client.force_metadata_update()
     return client.cluster.controller is not None
@@ -284,29 +311,25 @@ def _ready(topic: dict[str, Any]) -> bool:
 
 
 async def _compare(admin: AIOKafkaAdminClient, wanted: tuple[TopicSpec, ...]) -> Report:
-    existing = await _existing(admin)
-    present = [spec for spec in wanted if spec.name in existing]
-    absent = [spec.name for spec in wanted if spec.name not in existing]
-    denied = await _denied(admin, absent)
-    missing = tuple(name for name in absent if name not in denied)
+    described = await describe(network_client(admin), [spec.name for spec in wanted])
+    present = [spec for spec in wanted if spec.name in described and _exists(described[spec.name])]
+    denied = _denied(described)
+    missing = tuple(spec.name for spec in wanted if spec not in present and spec.name not in denied)
     drift: list[Drift] = []
     if present:
-        shapes = {topic["topic"]: topic for topic in await admin.describe_topics([spec.name for spec in present])}
-        configs = await _configs(admin, present) if await _has_controller(admin) else {}
+        configs = await _configs(admin, present) if await _has_controller(network_client(admin)) else {}
         for spec in present:
             # A broker without an admin API has no settings, so none differ.
             config = configs.get(spec.name, {}) if configs else spec.config
-            drift += differences(spec, shapes[spec.name]["partitions"], config)
+            drift += differences(spec, described[spec.name]["partitions"], config)
     return Report((), tuple(spec.name for spec in present), missing, tuple(drift), denied)
 
 
-async def _denied(admin: AIOKafkaAdminClient, names: list[str]) -> tuple[str, ...]:
-    """Return those of the topics that this client must not describe: a list of all topics omits them."""
-    if not names or not await _has_controller(admin):
-        return ()
-    metadata = await ask(admin, MetadataRequest(names, allow_auto_topic_creation=False))
-    codes = {topic["topic"]: topic["error_code"] for topic in metadata.to_object()["topics"]}
-    return tuple(name for name in names if for_code(codes.get(name, 0)) is TopicAuthorizationFailedError)
+def _denied(described: dict[str, dict[str, Any]]) -> tuple[str, ...]:
+    """Return those topics that this client must not describe."""
+    return tuple(
+        name for name, topic in described.items() if for_code(topic["error_code"]) is TopicAuthorizationFailedError
+    )
 
 
 async def _configs(admin: AIOKafkaAdminClient, present: list[TopicSpec]) -> dict[str, dict[str, str]]:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.protocol.metadata import MetadataRequest
 
+from streamproc import HaltListener, TurnPublisher
 from streamproc.kafka import topics
 from streamproc.kafka.topic_drift import TopicSpec
 from streamproc.settings import load_settings
+from tests.waiting import until
 from tests.worker.conftest import settings_for
+from tests.worker.running import WorkerProcess
 
 DAY_MS = 86_400_000
 
@@ -119,3 +125,37 @@ async def test_a_topic_that_differs_is_reported_and_not_changed(brokers, topic_p
         assert drifts["message.timestamp.type"] == ("CreateTime", "LogAppendTime")
         assert not report.ok
     assert str(report.drift[0]).startswith(f"{turns}: ")
+
+
+LISTS_ALL_TOPICS = """
+from aiokafka.protocol.metadata import MetadataRequest
+build = MetadataRequest.build
+def checked(request, version):
+    assert request._topics is not None, "asks for all topics of the cluster"
+    return build(request, version)
+MetadataRequest.build = checked
+"""
+
+
+async def test_nobody_asks_for_the_topics_of_others(settings, tmp_path, monkeypatch) -> None:
+    """A cluster may have thousands, and a client that reads what a broker says of them all blocks its agent."""
+    build = MetadataRequest.build
+    asked: list[Any] = []
+
+    def noted(request: MetadataRequest, version: Any) -> Any:
+        asked.append(request._topics)
+        return build(request, version)
+
+    monkeypatch.setattr(MetadataRequest, "build", noted)
+    worker = WorkerProcess(settings, tmp_path / "worker.log", before=LISTS_ALL_TOPICS).start()
+    await worker.ready()
+    report = await topics.apply(settings)
+    assert report.ok
+    async with TurnPublisher(settings=settings) as turns, HaltListener(settings=settings) as halts:
+        for _ in range(6):
+            await turns.turn(run_id="run", node="coder", output="the same")
+        await until(lambda: halts.halted("run"), 30, "the halt")
+    assert await topics.partitions(settings)
+    assert worker.end() == 0
+    assert asked
+    assert None not in asked
