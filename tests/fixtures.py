@@ -5,9 +5,12 @@ from __future__ import annotations
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
+import typer.main
+import typer.testing
 from typer.testing import CliRunner
 
 from streamproc.cli import build
@@ -19,6 +22,9 @@ from tests.worker.running import Way, WorkerProcess, environment_of
 
 ATTACKERS = ("writes-control", "writes-runs", "writes-commands", "writes-turns")
 USERS = ("stranger", "narrow", *ATTACKERS, *(role.name for role in ROLES))
+
+# Else each command that a test runs builds all of them again, which takes longer than most of them do.
+typer.testing._get_command = cache(typer.main.get_command)
 
 
 @pytest.fixture(scope="session")

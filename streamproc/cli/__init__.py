@@ -7,6 +7,7 @@ clients and graph libraries.
 from __future__ import annotations
 
 import sys
+from functools import cache
 from typing import Annotated
 
 import typer
@@ -71,8 +72,9 @@ def _root(
     """Detect loops, stalls and overspending in the turns of AI agents, and halt the runs that are stuck."""
 
 
+@cache
 def build() -> typer.Typer:
-    """Build the whole command line."""
+    """Return the whole command line."""
     app = typer.Typer(
         cls=CommandGroup,
         no_args_is_help=True,

@@ -87,7 +87,7 @@ def commands(settings: Settings) -> list[dict[str, Any]]:
         (("clear", "--user", "eve", "--tenant", "acme"), "user eve of tenant acme is cleared"),
     ],
 )  # fmt: skip
-def test_an_command_that_a_worker_accepts_exits_0(run, operator: Settings, words: tuple[str, ...], said: str) -> None:
+def test_a_command_that_a_worker_accepts_exits_0(run, operator: Settings, words: tuple[str, ...], said: str) -> None:
     done = run(*words, "--by", "ada", "--wait", "20s")  # as long for runs whose guards do not report
     assert done.exit_code == 0, done.output
     assert said in done.stdout
@@ -111,7 +111,7 @@ def test_a_command_with_the_wrong_key_is_refused_and_exits_1(
 
 
 @pytest.mark.parametrize("words", [("kill", "--run", "nightly-41"), ("resume", "stuck")])
-def test_an_command_to_a_run_with_the_wrong_key_is_refused_and_changes_nothing(
+def test_a_command_to_a_run_with_the_wrong_key_is_refused_and_changes_nothing(
     run, operator: Settings, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
     monkeypatch.setenv("STREAMPROC_COMMAND_KEY", OTHER)
@@ -122,7 +122,7 @@ def test_an_command_to_a_run_with_the_wrong_key_is_refused_and_changes_nothing(
     assert run_sync(known(operator, "stuck", "halted"))
 
 
-def test_an_command_that_no_worker_answers_exits_3_and_is_not_called_refused(run, settings: Settings) -> None:
+def test_a_command_that_no_worker_answers_exits_3_and_is_not_called_refused(run, settings: Settings) -> None:
     done = run("stop-all", "--by", "ada", "--why", "a drill", "--wait", "500ms")
     assert done.exit_code == 3
     assert "stop the fleet: unanswered: no worker answered within 0.5 s: guards that can verify it act" in done.stdout

@@ -175,7 +175,7 @@ async def test_an_agent_says_once_that_the_broker_is_gone_and_once_that_it_is_ba
     try:
         await until(lambda: state() == "back", 60)
         own_broker.kill()
-        await until(lambda: states.read_text().count("away") > 200, 90)
+        await until(lambda: states.read_text().count("away") > 100, 90)
         await asyncio.to_thread(own_broker.start, port)
         await until(lambda: state() == "back", 60)
     finally:

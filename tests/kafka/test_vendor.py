@@ -170,7 +170,7 @@ async def test_an_admin_client_sends_any_request(settings: Settings) -> None:
 
 
 async def test_a_producer_ends_with_what_it_has_not_sent(settings: Settings) -> None:
-    producer = AIOKafkaProducer(bootstrap_servers=settings.brokers)
+    producer = AIOKafkaProducer(bootstrap_servers=settings.brokers, request_timeout_ms=1_000)
     await producer.start()
     assert vendor.network_client(producer) is producer.client
     sender = vendor.end_at_once(producer)

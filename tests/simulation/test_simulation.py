@@ -13,7 +13,10 @@ from tests.simulation.schedule import Schedule, run, run_seed, shrunk
 SEEDS = 200
 A_TEST = 40
 MUTANT_SEEDS = 1_000
-FIRST_SEEDS = {"the last account wins, even of an expelled worker": 550, "an overwritten state is not written again": 250}
+FIRST_SEEDS = {
+    "the last account wins, even of an expelled worker": 550,
+    "an overwritten state is not written again": 250,
+}
 """Where the search for faults that few schedules show begins: shortly before the first that does."""
 
 
