@@ -15,8 +15,9 @@ BUILD := $(BIN)/python deploy/compiled/build.py --work .local/compiled
 COMPILE := $(UV) pip compile --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-emit-package streamproc --no-header --no-annotate --quiet
 LOCK := $(COMPILE) pyproject.toml
-# Most of the suite's time is waiting for brokers: two processes share it. More would starve the tests with time limits.
-TWO_PROCESSES := -n 2 --dist loadfile --no-loadscope-reorder
+# Much of the suite's time is waiting for brokers: three processes share two cores. More would starve the tests with
+# time limits.
+PROCESSES := -n 3 --dist loadfile --no-loadscope-reorder
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,8 +50,8 @@ helm: setup  ## lint the chart and render it: golden files, kustomize base (need
 		&& $(BIN)/python deploy/helm/render.py; fi
 
 test: built chromium promtool typescript  ## run all tests, on a real Kafka and Redis (needs Java 17 and Maven); a part: ARGS=tests/worker
-	@$(SHORT_LIVED) $(WITH_SERVICES) --without '$(BIN)/python -m pytest $(TWO_PROCESSES) -m "not kafka and not redis"' \
-		-- $(BIN)/python -m pytest $(or $(ARGS),$(TWO_PROCESSES))
+	@$(SHORT_LIVED) $(WITH_SERVICES) --without '$(BIN)/python -m pytest $(PROCESSES) -m "not kafka and not redis"' \
+		-- $(BIN)/python -m pytest $(or $(ARGS),$(PROCESSES))
 
 compile: setup  ## compile core and fingerprint again: setup does, where it finds a C compiler
 	@$(BUILD)

@@ -33,7 +33,7 @@ hypothesis.settings.load_profile("streamproc")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that use a broker or a Redis, and run the files with such tests first.
 
-    They take long because they wait. `make test` runs files in two processes: with the short ones last, both processes
+    They take long because they wait. `make test` runs files in several processes: with the short ones last, all of them
     finish at about the same time.
     """
     slow = set()

@@ -270,7 +270,8 @@ UNBOUNDED = {
     "streamproc.core.escalation.hash_code",  # codes of detectors
     "core.hash_code",  # the same, compiled
     "streamproc.policy.files.read_preset",  # names of presets; others raise, and errors are not kept
-    "streamproc.cli.detector_page._standard",  # takes no arguments
+    "streamproc.cli.build",  # takes no arguments
+    "streamproc.cli.detector_page._standard",  # the same
     "streamproc.report.writing._asset",  # names of two files of the package
     "streamproc.report.markup._named",  # names of attributes, which our code writes
     "streamproc.web.layout.asset",  # names of files of the package; others raise, and errors are not kept
