@@ -8,8 +8,8 @@ Why: the edits do not reach what the check looks at. They are in another file, a
 each is new, so nothing else repeats. A real run did this 31 times.
 
 False alarms: a check that passes stays the same while an agent improves working code, so an answer that says so ("12
-passed", "no issues found") is not counted, and neither is an empty one. Any other call in between, a person's message
-or measured progress start the count again. A poll is no check.
+passed", "0 errors, 0 warnings", "Syntax OK") is not counted, and neither is an empty one, or one that only repeats the
+command. Any other call in between, a person's message or measured progress start the count again. A poll is no check.
 
 Tuning: `warn` and `halt` count equal answers; 0 turns a level off.
 
@@ -68,6 +68,8 @@ def _rounds(times: int, answer: str) -> list[dict[str, Any]]:
 HEALTHY = [
     Example("the tests of working code that is improved", _rounds(9, "12 passed")),
     Example("a type checker that is content", _rounds(9, "Success: no issues found in 3 source files")),
+    Example("a type checker that counts no errors", _rounds(9, "0 errors, 0 warnings, 0 informations")),
+    Example("a linter that says nothing", _rounds(9, "> app@1.0.0 lint\n> eslint .\n")),
     Example("another answer after each edit", [
         turn for n in range(9) for turn in (_edit(n), call("test", {}, f"{_TEST} ({9 - n} failed)"))
     ]),

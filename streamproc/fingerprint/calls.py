@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from streamproc.fingerprint.hash import TRACEBACK, canonical, compared, h64, parsed_arguments, signature
 from streamproc.fingerprint.keyed import HashKey
-from streamproc.fingerprint.marks import folds_plainly, has_passed, marks_of, marks_without_answer
+from streamproc.fingerprint.marks import folds_plainly, marks_of, marks_without_answer
 from streamproc.fingerprint.mask import scan
+from streamproc.fingerprint.passed import has_passed
 from streamproc.model.redaction import redact_name
 from streamproc.model.wire import (
     ANSWERED,
@@ -112,7 +113,7 @@ def call_of(made: Made, secret: HashKey | None, clean: Callable[[str], str] = re
     marks = marks_of(args, answer) if scan is None or scan.may_have_marks(args, answer) else 0
     if len(answer) >= LONG_MIN:
         marks |= LONG_ANSWER
-    if has_passed(answer):
+    if answer and has_passed(answer, result):
         marks |= PASSED
     return Call(name, key, exact, norm, ANSWERED, sim, marks)
 

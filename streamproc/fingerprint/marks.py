@@ -115,16 +115,6 @@ WRITTEN: Final = frozenset((
     "insert_text", "new_str", "new_string", "newString", "new_text", "new_source", "file_text", "content", "contents",
     "text", "patch", "diff", "replacement", "code_edit", "append",
 ))  # fmt: skip
-_PASS_WORDS: Final = ("pass", "succe", "no issues", "no errors", "0 errors", "no problems", "up to date", "ok")
-_PASSED: Final = re.compile(
-    r"(?i)\bpass(?:ed|es|ing)?\b|\bsucceeded\b|\bsuccess(?:ful(?:ly)?)?\b"
-    r"|\b(?:no|0) (?:issues|errors|problems|failures)\b|\bup to date\b|^\W*ok\W*$|\bOK \(\d",
-    re.MULTILINE,
-)
-_NOT_PASSED: Final = re.compile(
-    r"(?i)\b(?:(?<!no )(?<!\b0 )(?:fail(?:ed|ures?|s|ing)?|errors?|problems?)\b(?!\W{0,3}0\b)"
-    r"|traceback|exception|warnings?)"
-)
 _PATCH: Final = "*** Begin Patch"  # a text that begins so is a patch, whatever the argument is called
 # Possessive (`*+`): a hostile command of a megabyte must not be tried in every way.
 _SED: Final = re.compile(r"\s*+(?:cd [^\n;&|]++&&\s*+)?sed (?:-[nEr] )*+-i[^\n;&|]*+\s*+")
@@ -179,15 +169,6 @@ def marks_without_answer(args: Any, failed: bool) -> int:
     if not failed and not any(args.get(name) for name in _DOES) and any(map(args.get, HANDLES.intersection(args))):
         marks |= WAITS
     return marks
-
-
-def has_passed(answer: str) -> bool:
-    """Return whether an answer says that a check has passed: nothing that an edit does can make it better."""
-    end = answer[-_ENDS:]
-    low = end.lower()
-    if not any(map(low.__contains__, _PASS_WORDS)):
-        return False
-    return _PASSED.search(end) is not None and _NOT_PASSED.search(end) is None
 
 
 def _named(args: Any) -> dict[Any, Any] | None:
