@@ -40,6 +40,8 @@ _TROUBLE: Final = (
     r"(?:fail(?:ed|ures?|s|ing)?|errors?|problems?|warnings?|issues?|violations?|offen[cs]es?|vulnerabilit(?:y|ies)"
     r"|invalid|exceptions?)\b(?:\(s\))?"
 )
+# Whatever else an answer says, it has not passed with one of `_FAILED`. The other words are in answers that pass, too
+# (`see the issues`): only a count of zero must not stand beside one of them.
 _TROUBLED: Final = re.compile(rf"\b{_TROUBLE}")
 _FAILED: Final = re.compile(
     r"\b(?:(?:fail(?:ed|ures?|s|ing)?|errors?|problems?)\b|traceback|exception|warnings?)|^not ok\b", re.MULTILINE
@@ -60,10 +62,10 @@ _NONE_WORDS: Final = ("0", "no ", "without ", "zero ")
 _FRAME: Final = re.compile(
     r"[>$] .*|</?(?:output|stdout|stderr)>|(?:output|stdout|stderr):|wall time.*|yarn run v.*|done in [\d.]+ ?m?s\.?"
     r"|(?:<returncode>|exit (?:code|status):? |returncode:? )0(?:</returncode>)?|\[.*\bexit code 0\.?\]"
-    r"|\[(?:current working directory|python interpreter)\b.*\]|none|null"
+    r"|\[(?:current working directory|python interpreter)\b.*\]"
     r"|\W*(?:[\w ]{0,40} )?(?:no|without|any) (?:output|content)\b[\w ]{0,30}\W*"
 )
-_FRAME_WORDS: Final = ("output", "content", "exit ", "returncode", "none", "null", "yarn run", "done in ")
+_FRAME_WORDS: Final = ("output", "content", "exit ", "returncode", "yarn run", "done in ")
 _OUTPUTS: Final = ("stdout", "stderr", "output")
 _CODES: Final = ("exit_code", "exitCode", "returncode", "return_code", "code")
 

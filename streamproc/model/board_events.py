@@ -333,13 +333,13 @@ class RawCycleCompleted(RawBoardEvent):
         return 0 if self.completed is None and no_moves else self.completed
 
     def moves(self) -> Iterable[tuple[str, str]]:
-        """Yield (task, "") of each task listed as completed, and (task, state) of each transition that has both."""
-        for item in self.completed if isinstance(self.completed, list) else ():
-            if isinstance(task := _text(_task_id(item)), str) and task:
-                yield task[:128], ""
+        """Yield (task, state) of each transition that has both, and (task, "") of each task listed as completed."""
         for item in self.transitions:
             if isinstance(item, Mapping):
                 named = {plain(name): value for name, value in item.items()}
                 task, to = _text(_task_id(item)), named.get("to", named.get("status", named.get("state")))
-                if isinstance(task, str) and isinstance(to, str):
+                if isinstance(task, str) and isinstance(to, str) and to.strip():
                     yield task[:128], to.strip()[:128]
+        for item in self.completed if isinstance(self.completed, list) else ():
+            if isinstance(task := _text(_task_id(item)), str) and task:
+                yield task[:128], ""

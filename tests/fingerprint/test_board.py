@@ -71,8 +71,16 @@ def test_completed_is_read_as_a_number(value: Any, count: int | None) -> None:
 def test_unreadable_moves_of_a_cycle_are_ignored() -> None:
     moves = [
         {"task_id": "T1", "from": "A", "to": "B"}, {"id": 2, "status": "DONE"}, {"to": "B"}, "T3", None, {"id": "T4"},
+        {"id": "T5", "to": " "},
     ]  # fmt: skip
     assert event("cycle.completed", transitions=moves).moved == (("T1", "B"), ("2", "DONE"))
+
+
+def test_many_completed_tasks_crowd_out_no_move() -> None:
+    listed = [f"T{n}" for n in range(5_000)]
+    made = event("cycle.completed", completed=listed, transitions=[{"id": "A", "to": "DONE"}])
+    assert made.completed == 5_000
+    assert made.moved[:2] == (("A", "DONE"), ("T0", ""))
 
 
 @pytest.mark.parametrize(("value", "expected"), [
