@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError
 from aiokafka.protocol.metadata import MetadataRequest
 
+from deploy.local.kafka import free_port
 from streamproc import HaltListener, TurnPublisher
 from streamproc.kafka import topics
 from streamproc.kafka.topic_drift import TopicSpec
+from streamproc.kafka.vendor import network_client
 from streamproc.settings import load_settings
 from tests.waiting import until
 from tests.worker.conftest import settings_for
@@ -127,17 +130,7 @@ async def test_a_topic_that_differs_is_reported_and_not_changed(brokers, topic_p
     assert str(report.drift[0]).startswith(f"{turns}: ")
 
 
-LISTS_ALL_TOPICS = """
-from aiokafka.protocol.metadata import MetadataRequest
-build = MetadataRequest.build
-def checked(request, version):
-    assert request._topics is not None, "asks for all topics of the cluster"
-    return build(request, version)
-MetadataRequest.build = checked
-"""
-
-
-async def test_nobody_asks_for_the_topics_of_others(settings, tmp_path, monkeypatch) -> None:
+async def test_no_client_asks_for_the_topics_of_others(settings, tmp_path, monkeypatch) -> None:
     """A cluster may have thousands, and a client that reads what a broker says of them all blocks its agent."""
     build = MetadataRequest.build
     asked: list[Any] = []
@@ -147,15 +140,32 @@ async def test_nobody_asks_for_the_topics_of_others(settings, tmp_path, monkeypa
         return build(request, version)
 
     monkeypatch.setattr(MetadataRequest, "build", noted)
-    worker = WorkerProcess(settings, tmp_path / "worker.log", before=LISTS_ALL_TOPICS).start()
+    worker = WorkerProcess(settings, tmp_path / "worker.log").start()
     await worker.ready()
     report = await topics.apply(settings)
     assert report.ok
-    async with TurnPublisher(settings=settings) as turns, HaltListener(settings=settings) as halts:
+    async with TurnPublisher(settings=settings) as turns:
         for _ in range(6):
             await turns.turn(run_id="run", node="coder", output="the same")
-        await until(lambda: halts.halted("run"), 30, "the halt")
+        await turns.flush(30)
+        async with HaltListener(settings=settings) as halts:
+            await until(lambda: halts.halted("run"), 30, "the halt")
     assert await topics.partitions(settings)
     assert worker.end() == 0
     assert asked
     assert None not in asked
+
+
+async def test_a_broker_that_is_gone_is_asked_in_vain_and_another_answers(settings, monkeypatch) -> None:
+    async with topics.administering(settings) as admin:
+        client = network_client(admin)
+        [there] = client.cluster.brokers()
+        gone = there._replace(nodeId=99, port=free_port())
+        monkeypatch.setattr(client.cluster, "brokers", lambda: [there, gone])
+        monkeypatch.setattr(client.cluster, "broker_metadata", {0: there, there.nodeId: there, 99: gone}.get)
+        name = settings.topic("turns")
+        for _ in range(10):  # in another order each time
+            assert list(await topics.describe(client, [name, "missing"])) == [name, "missing"]
+        monkeypatch.setattr(client.cluster, "brokers", lambda: [gone])
+        with pytest.raises(KafkaError):
+            await topics.describe(client, [name])
