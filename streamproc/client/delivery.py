@@ -98,6 +98,7 @@ class Delivery:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await access.start(producer, self._settings)
                 found = await find_partitions(producer.client, self._settings, [self._topic])
+                await producer.client.add_topic(self._topic)  # a client that tracks no topic asks for all of them
                 await producer.partitions_for(self._topic)
             count = len(found[self._topic])
             self._outbox.repartition(count, lru_cache(maxsize=16_384)(home_of(self._settings, count).of))

@@ -11,7 +11,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 
 from deploy.local.kafka import free_port
 from streamproc import HaltListener, TurnPublisher
-from streamproc.kafka import topics
+from streamproc.kafka import session, topics
 from streamproc.kafka.topic_drift import TopicSpec
 from streamproc.kafka.vendor import network_client
 from streamproc.settings import load_settings
@@ -130,16 +130,34 @@ async def test_a_topic_that_differs_is_reported_and_not_changed(brokers, topic_p
     assert str(report.drift[0]).startswith(f"{turns}: ")
 
 
-async def test_no_client_asks_for_the_topics_of_others(settings, tmp_path, monkeypatch) -> None:
-    """A cluster may have thousands, and a client that reads what a broker says of them all blocks its agent."""
+@pytest.fixture
+def asked(monkeypatch) -> list[Any]:
+    """The topics that clients of this process ask brokers for; None: all."""
     build = MetadataRequest.build
-    asked: list[Any] = []
+    found: list[Any] = []
 
     def noted(request: MetadataRequest, version: Any) -> Any:
-        asked.append(request._topics)
+        found.append(request._topics)
         return build(request, version)
 
     monkeypatch.setattr(MetadataRequest, "build", noted)
+    return found
+
+
+async def test_a_publisher_that_has_nothing_to_send_asks_for_its_own_topic(settings, asked, monkeypatch) -> None:
+    """Its probe asks again and again."""
+    monkeypatch.setattr(session, "PROBE_EVERY_S", 0.05)
+    await topics.apply(settings)
+    own = [settings.topic("turns")]
+    async with TurnPublisher(settings=settings):
+        await until(lambda: own in asked, 30, "the first request")  # a producer may ask for all while it gets its id
+        asked.clear()
+        await until(lambda: len(asked) > 9, 30, "more than nine requests")
+    assert all(names == own for names in asked)
+
+
+async def test_no_client_asks_for_the_topics_of_others(settings, tmp_path, asked) -> None:
+    """A cluster may have thousands, and a client that reads what a broker says of them all blocks its agent."""
     worker = WorkerProcess(settings, tmp_path / "worker.log").start()
     await worker.ready()
     report = await topics.apply(settings)
