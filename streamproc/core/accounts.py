@@ -17,7 +17,7 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 import xxhash
 
-from streamproc.core.session_tree import SessionTree, TreeEntry
+from streamproc.core.session_tree import SessionTree, TreeEntry, read_rules
 from streamproc.core.signals.spend import SPEND_MAX
 from streamproc.core.tree_step import step_tree
 from streamproc.model.wire import WIRE_VERSION, BudgetReached
@@ -363,4 +363,6 @@ def read_statement(raw: bytes) -> Statement:
         raise msgspec.ValidationError(f"account: {statement.account[:80]!r} is no {', '.join(_WINDOWS_OF)}")
     if (kind == TREE and statement.entries) or (kind != TREE and statement.tree):
         raise msgspec.ValidationError(f"account: {statement.account[:80]!r} has entries of another kind")
+    for entry in statement.tree:
+        decoded(read_rules, bytes(entry.stored_rules))  # all of a statement can be booked, or nothing
     return statement

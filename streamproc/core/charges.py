@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from streamproc.core.accounts import (
     ACCOUNT_VERSION,
@@ -18,7 +20,7 @@ from streamproc.core.accounts import (
 )
 from streamproc.core.run_state import RunState
 from streamproc.core.scope import short_name
-from streamproc.core.session_tree import TreeEntry, TreeRules
+from streamproc.core.session_tree import NO_RULES, TreeEntry, TreeRules, rules_as_stored
 from streamproc.model.wire import Usage
 
 SESSION_BUDGETS: Final = (("tokens", "maxSessionTokens"), ("micro_usd", "maxSessionCostUsd"))
@@ -36,6 +38,10 @@ class AccountRules:
     tenant: Sequence[Mark] = ()
     percents: Sequence[int] = ()  # marks of the rungs of users and tenants
     tree: TreeRules | None = None  # of the runs of a session; None: nothing watches them
+    stored_tree: msgspec.Raw = field(init=False)  # the same, as entries carry them
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "stored_tree", NO_RULES if self.tree is None else rules_as_stored(self.tree))
 
     @property
     def needed(self) -> bool:
@@ -110,7 +116,9 @@ def statements(charges: Iterable[Charge], source: int) -> list[Statement]:
     for one in charges:
         if one.member is not None:
             tree = tree_name(one.session or short_name(one.run_id), one.proof)
-            trees.setdefault(tree, Statement(ACCOUNT_VERSION, tree, source, [], [])).tree.append(one.member)
+            if tree not in trees:
+                trees[tree] = Statement(ACCOUNT_VERSION, tree, source, [], [])
+            trees[tree].tree.append(one.member)
         if not one.spends:
             continue
         for account_of in (_session, _user, _tenant):

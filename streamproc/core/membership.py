@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Final
 from streamproc.core.charges import SESSION_BUDGETS, AccountRules, Charge, charge
 from streamproc.core.run_scope import change_scope
 from streamproc.core.scope import short_name
-from streamproc.core.session_tree import BUDGETS, FINISHED, HALTED, SILENT, WORKING, TreeEntry, TreeRules
+from streamproc.core.session_tree import BUDGETS, FINISHED, HALTED, SILENT, WORKING, TreeEntry
 from streamproc.model.wire import Deadline, OperatorResume, RunStarted, Turn
 
 if TYPE_CHECKING:
+    import msgspec
+
     from streamproc.core.decision import Decision
     from streamproc.core.run_state import RunState
     from streamproc.model.wire import Event
@@ -32,7 +34,7 @@ def tell_tree(
     """Report to the tree of the run's session, by the charges, what this event has made of the run."""
     if accounts.tree is None or not (run.scope.session or accounts.tree.limits):
         return
-    member = member_of(run, event, decisions, charges, accounts.tree, position)
+    member = member_of(run, event, decisions, charges, accounts.stored_tree, position)
     if member is not None and not charges:
         charges.append(charge(run, event.run_id, accounts, None, position))
         charges[-1].spends = False
@@ -41,7 +43,7 @@ def tell_tree(
 
 
 def member_of(
-    run: RunState, event: Event, decisions: list[Decision], charges: list[Charge], rules: TreeRules, position: int
+    run: RunState, event: Event, decisions: list[Decision], charges: list[Charge], rules: msgspec.Raw, position: int
 ) -> TreeEntry | None:
     """Return what a run's worker reports of an event; None: nothing that concerns the tree. Other events of a run that
     was silent say nothing: it works again with its next birth, end or halt."""
@@ -72,5 +74,5 @@ def member_of(
         digest=outputs[-1] if outputs else 0,
         reason=halts[0] if halts else SILENCE if silent else "",
         declared={unit: budgets[name] for unit, name in BUDGETS.items() if name in budgets} if budgets else {},
-        rules=rules,
+        stored_rules=rules,
     )

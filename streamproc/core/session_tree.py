@@ -14,6 +14,7 @@ session halts and is *closed*: it takes no births until an operator resumes one 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Annotated, Final
 
 import msgspec
@@ -66,6 +67,17 @@ class TreeRules(msgspec.Struct, array_like=True, frozen=True):
     loops: list[Whole] = []  # periods that warn, that halt, and equal ends that warn, that halt; handovers that warn
 
 
+read_rules: Final = lru_cache(maxsize=256)(msgspec.json.Decoder(TreeRules).decode)
+
+
+def rules_as_stored(rules: TreeRules) -> msgspec.Raw:
+    """Return rules as entries carry them. Those of a scope are written once, and read once, for all its runs."""
+    return msgspec.Raw(msgspec.json.encode(rules))
+
+
+NO_RULES: Final = rules_as_stored(TreeRules())
+
+
 class TreeEntry(msgspec.Struct, array_like=True):
     """What a run's worker reports of it after one event."""
 
@@ -81,7 +93,12 @@ class TreeEntry(msgspec.Struct, array_like=True):
     digest: Hash = 0  # of the last text; 0: none
     reason: str = ""  # code of the detector that halted it, or that reports it as silent
     declared: dict[str, Whole] = {}  # limits that the run declared, by unit
-    rules: TreeRules = TreeRules()
+    stored_rules: msgspec.Raw = NO_RULES
+
+    @property
+    def rules(self) -> TreeRules:
+        """The rules of the run's scope. Raises `msgspec.DecodeError` if these are none."""
+        return read_rules(bytes(self.stored_rules))
 
     def __post_init__(self) -> None:
         if (self.prompt | self.sim | self.digest) >> 64:
@@ -125,6 +142,7 @@ class SessionTree(msgspec.Struct, array_like=True):
     evicted: int = 0
 
 
+@lru_cache(maxsize=16_384)
 def tag_of(name: str) -> int:
     """Return the number by which a tree knows a run; 0 for no name."""
     return xxhash.xxh3_64_intdigest(name.encode("utf-8", "surrogatepass")) >> 1 if name else 0

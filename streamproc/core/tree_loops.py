@@ -7,6 +7,7 @@ has finished is a *handover* from agent to agent; handovers without a new step i
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -51,7 +52,7 @@ def note_end(loops: Loops, run: Any, digest: int, limits: list[int]) -> str:
         _append(loops.known, step, KNOWN_MAX)
         loops.edges.clear()
     _append(loops.steps, step, STEPS_MAX)
-    _append(loops.agents, _hash(run.agent), STEPS_MAX)
+    _append(loops.agents, _hash_of_agent(run.agent), STEPS_MAX)
     loops.times, loops.period = _period(loops)
     warn, halt, same_warn, same_halt, _ = limits
     if loops.period == 1:
@@ -88,3 +89,8 @@ def _append(numbers: list[int], number: int, most: int) -> None:
 
 def _hash(*parts: object) -> int:
     return xxhash.xxh3_64_intdigest("\0".join(map(str, parts)).encode("utf-8", "surrogatepass"))
+
+
+@lru_cache(maxsize=4_096)
+def _hash_of_agent(agent: str) -> int:
+    return _hash(agent)

@@ -41,6 +41,7 @@ from streamproc.core.session_tree import (
     WORKING,
     SessionTree,
     TreeEntry,
+    TreeRules,
     TreeRun,
     ancestors,
     descendants,
@@ -61,11 +62,12 @@ def step_tree(tree: SessionTree, account: str, source: int, entry: TreeEntry) ->
     for unit, limit in entry.declared.items():
         tree.declared[unit] = min(limit, tree.declared.get(unit, limit))
     told = _Events(tree, account)
+    rules = entry.rules
     if entry.born:
-        _birth(tree, told, source, entry)
+        _birth(tree, told, source, entry, rules)
     run = tree.runs.get(tag_of(entry.run_id))
     if run is not None:
-        _change(tree, told, run, entry)
+        _change(tree, told, run, entry, rules)
     return told.found
 
 
@@ -76,7 +78,7 @@ def refusal_of(tree: SessionTree, entry: TreeEntry, pending: int = 0) -> str:
     run = TreeRun(entry.run_id, 0, tag_of(entry.parent), 1 if above is None else above.depth + 1)
     counts = _counts(tree, run, entry)
     counts |= {unit: counts[unit] + pending for unit in (RUNS, ALIVE, BIRTHS) if counts[unit]}
-    refusal = _refusal(tree, run, counts, _in_force(tree, entry))
+    refusal = _refusal(tree, run, counts, _in_force(tree, entry.rules))
     if refusal is None:
         return ""
     unit, used, limit, about = refusal
@@ -113,7 +115,7 @@ class _Events:
 # Births.
 
 
-def _birth(tree: SessionTree, told: _Events, source: int, entry: TreeEntry) -> None:
+def _birth(tree: SessionTree, told: _Events, source: int, entry: TreeEntry, rules: TreeRules) -> None:
     tag, parent = tag_of(entry.run_id), tag_of(entry.parent)
     above = tree.runs.get(parent)
     depth = 0 if not parent or parent == tag else above.depth + 1 if above is not None else 1
@@ -121,25 +123,26 @@ def _birth(tree: SessionTree, told: _Events, source: int, entry: TreeEntry) -> N
     known = tag in tree.runs
     forget(tree, tag)
     young = above is not None and tree.at_ms - above.born_ms < WINDOW_HOPS * HOP_MS and above.depth > 0
-    limits = _in_force(tree, entry)
+    limits = _in_force(tree, rules)
     counts = _counts(tree, run, entry) if limits else {}  # most trees have none
     refusal = _refusal(tree, run, counts, limits)
     tree.runs[tag] = run
     tree.names_bytes += len(run.name)
     if refusal is not None:
-        _refuse(tree, told, run, entry, *refusal)
+        _refuse(tree, told, run, rules, *refusal)
     else:
         _take(tree, entry, nested=depth > 1, young=young)
         if limits:
-            _warn(tree, told, run, entry, counts, limits)
-        _check_pace(tree, told, run, entry)
+            _warn(tree, told, run, entry, rules, counts, limits)
+        if entry.at_ms and (depth > 1 or PACE in tree.warned):  # the pace is that of births below another run
+            _check_pace(tree, told, run, rules)
         handovers = hand_over(tree.loops, above, run) if above is not None and above.state == FINISHED else 0
-        if entry.rules.loops and 0 < entry.rules.loops[4] < handovers:
-            told.tell(run, HANDOVERS, WARNING, handovers, entry.rules.loops[4], about=above.name if above else "")
+        if rules.loops and 0 < rules.loops[4] < handovers:
+            told.tell(run, HANDOVERS, WARNING, handovers, rules.loops[4], about=above.name if above else "")
         if tree.loops.level and not tree.loops.told:
             tree.loops.told = True
             told.tell(run, PERIODS, WARNING, tree.loops.times, tree.loops.period)
-    _adopt(tree, told, run, entry, known=known)
+    _adopt(tree, told, run, rules, known=known)
     make_room(tree)
 
 
@@ -150,9 +153,8 @@ def _counts(tree: SessionTree, run: TreeRun, entry: TreeEntry) -> dict[str, int]
     return {RUNS: tree.born + 1, ALIVE: tree.alive + 1, DEPTH: run.depth, BIRTHS: births + 1, SAME: same + 1}
 
 
-def _in_force(tree: SessionTree, entry: TreeEntry) -> dict[str, int]:
+def _in_force(tree: SessionTree, rules: TreeRules) -> dict[str, int]:
     """Return the limits of this birth: the lowest that any run of the session declared, up to those of the policy."""
-    rules = entry.rules
     if not (rules.limits or tree.declared):
         return {}
     general, raised = rules.limits, rules.overridable
@@ -180,7 +182,10 @@ def _halted_above(tree: SessionTree, run: TreeRun) -> TreeRun | None:
     """Return the next ancestor whose halt says what becomes of the runs below it."""
     if run.parent not in tree.runs:
         return None
-    return next((one for one in ancestors(tree, run) if one.fate), None)
+    for one in ancestors(tree, run):
+        if one.fate:
+            return one
+    return None
 
 
 def _children(tree: SessionTree, run: TreeRun) -> list[TreeRun]:
@@ -190,7 +195,7 @@ def _children(tree: SessionTree, run: TreeRun) -> list[TreeRun]:
 
 
 def _refuse(
-    tree: SessionTree, told: _Events, run: TreeRun, entry: TreeEntry, unit: str, used: int, limit: int, about: str
+    tree: SessionTree, told: _Events, run: TreeRun, rules: TreeRules, unit: str, used: int, limit: int, about: str
 ) -> None:
     run.state = REFUSED
     times = tree.refused[unit] = tree.refused.get(unit, 0) + 1
@@ -198,7 +203,7 @@ def _refuse(
     if times == 1 and not tree.closed and above is not None and above.state in LIVING:
         told.tell(above, unit, RESTRICT, used, limit, about=run.name)
     told.tell(run, unit, REJECTED, used, limit, about=about)
-    most = entry.rules.levels.get(unit, (0, 0))[1]
+    most = rules.levels.get(unit, (0, 0))[1]
     if unit in BUDGETS and not tree.closed and 0 < most < times:
         _close(tree, told, unit, used, limit)
 
@@ -244,13 +249,14 @@ def _warn(
     told: _Events,
     run: TreeRun,
     entry: TreeEntry,
+    rules: TreeRules,
     counts: Mapping[str, int],
     limits: Mapping[str, int],
 ) -> None:
     """Warn the newborn and its ancestors once for each unit; again, if what can fall has fallen to half of that."""
     near = {SAME: counts[SAME] + _near(tree, entry)} if SAME in limits else {}
     for unit, limit in limits.items():
-        used, percent = max(counts[unit], near.get(unit, 0)), entry.rules.levels[unit][0]
+        used, percent = max(counts[unit], near.get(unit, 0)), rules.levels[unit][0]
         if unit in (ALIVE, BIRTHS) and used * 200 < limit * percent:
             tree.warned.pop(unit, None)
         if not percent or limit < 2 or used * 100 < limit * percent or unit in tree.warned:
@@ -271,14 +277,12 @@ def _near(tree: SessionTree, entry: TreeEntry) -> int:
     )  # fmt: skip
 
 
-def _check_pace(tree: SessionTree, told: _Events, run: TreeRun, entry: TreeEntry) -> None:
+def _check_pace(tree: SessionTree, told: _Events, run: TreeRun, rules: TreeRules) -> None:
     """Warn of an unusual pace: of births below children of the root, far above that before, or of newborns
     that give birth by themselves."""
-    if not entry.rules.pace or not entry.at_ms:
+    if not rules.pace or not tree.hops:
         return
-    least, multiple, cascade = entry.rules.pace
-    if not (PACE in tree.warned or any(hop[2] for hop in tree.hops)):
-        return  # newborns that give birth are below another run, too
+    least, multiple, cascade = rules.pace
     nested, young = _in_window(tree, 2), _in_window(tree, 3)
     before = sum(hop[2] for hop in tree.hops) - nested
     minutes = max(1, (tree.hops[-1][0] - tree.hops[0][0] - WINDOW_HOPS + 1) * HOP_MS // 60_000)
@@ -295,7 +299,7 @@ def _check_pace(tree: SessionTree, told: _Events, run: TreeRun, entry: TreeEntry
                 told.tell(one, PACE, WARNING, used, limit, about=run.name)
 
 
-def _adopt(tree: SessionTree, told: _Events, run: TreeRun, entry: TreeEntry, *, known: bool) -> None:
+def _adopt(tree: SessionTree, told: _Events, run: TreeRun, rules: TreeRules, *, known: bool) -> None:
     """Make up for what was reported of the descendants of this run before its own birth: tell it of its children that
     are halted or silent, correct their depth, and refuse those that are too deep."""
     children = _children(tree, run)
@@ -306,19 +310,19 @@ def _adopt(tree: SessionTree, told: _Events, run: TreeRun, entry: TreeEntry, *, 
     halted = _halted_above(tree, run)
     if halted is not None:
         _tell_descendants(tree, told, halted, run)
-    limit = _in_force(tree, entry).get(DEPTH)
+    limit = _in_force(tree, rules).get(DEPTH)
     for one in tuple(descendants(tree, run)):
         one.depth = sum(1 for _ in ancestors(tree, one)) + (run.depth - sum(1 for _ in ancestors(tree, run)))
         if limit is not None and one.depth > limit and one.state in LIVING:
             tree.alive -= 1
             tree.born -= 1
-            _refuse(tree, told, one, entry, DEPTH, one.depth, limit, "")
+            _refuse(tree, told, one, rules, DEPTH, one.depth, limit, "")
 
 
 # Changes.
 
 
-def _change(tree: SessionTree, told: _Events, run: TreeRun, entry: TreeEntry) -> None:
+def _change(tree: SessionTree, told: _Events, run: TreeRun, entry: TreeEntry, rules: TreeRules) -> None:
     """Note what has become of a run."""
     before, now = run.state, entry.state
     if entry.agent:
@@ -331,9 +335,9 @@ def _change(tree: SessionTree, told: _Events, run: TreeRun, entry: TreeEntry) ->
         tree.closed, run.fate = "", ""
         tree.refused.clear()
     if now == HALTED:
-        _stop_children(tree, told, run, entry.rules.children)
+        _stop_children(tree, told, run, rules.children)
     elif now == FINISHED and before in LIVING:
-        _finish(tree, told, run, entry)
+        _finish(tree, told, run, rules, entry.digest)
     concerns_parent = now in (HALTED, SILENT) and before != REFUSED and not entry.reason.startswith(SHARED)
     run.reason = entry.reason if concerns_parent else None
     _tell_parent(tree, told, run)
@@ -353,11 +357,11 @@ def _tell_descendants(tree: SessionTree, told: _Events, halted: TreeRun, above: 
             told.tell(one, PARENT, EXCEEDED, about=halted.name)
 
 
-def _finish(tree: SessionTree, told: _Events, run: TreeRun, entry: TreeEntry) -> None:
+def _finish(tree: SessionTree, told: _Events, run: TreeRun, rules: TreeRules, digest: int) -> None:
     """Look whether the runs of the session end in the same way again and again."""
-    if not entry.rules.loops or not entry.digest:
+    if not rules.loops or not digest:
         return
-    level = note_end(tree.loops, run, entry.digest, entry.rules.loops)
+    level = note_end(tree.loops, run, digest, rules.loops)
     if level == EXCEEDED and not tree.closed:
         _close(tree, told, PERIODS, tree.loops.times, tree.loops.period)
     elif level == WARNING:

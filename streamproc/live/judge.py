@@ -241,7 +241,9 @@ class Judge(BaseJudge):
         asked = content(prompt, self.key).norm if prompt else 0
         if rules.accounts.tree is None:
             return ""
-        entry = TreeEntry("", -1, now_ms, WORKING, born=True, parent=parent, prompt=asked, rules=rules.accounts.tree)
+        entry = TreeEntry(
+            "", -1, now_ms, WORKING, born=True, parent=parent, prompt=asked, stored_rules=rules.accounts.stored_tree
+        )
         return self._accounts.spawn_refusal(session_id, entry, pending)
 
     def expire(self, now_ms: int) -> list[ControlEvent]:

@@ -56,7 +56,7 @@ WIRE_VERSION: Final = 1
 PUBLISHER_HEADER: Final = "publisher"  # of a record: who published it, by its own words
 
 
-class Event(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="type"):
+class Event(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="type", gc=False):
     """Fields that every event of a run may carry. The scope is normally sent once, on ``run.started``.
 
     `token` shows that an event comes from the publishers of its run, if the run is bound to one (`core.refusal`), and

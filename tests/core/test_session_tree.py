@@ -13,7 +13,7 @@ from streamproc.client.encoding import token_of
 from streamproc.core import session_tree as trees
 from streamproc.core.accounts import Account, dump_account, load_account, read_statement, step_account, write_statement
 from streamproc.core.charges import statements
-from streamproc.core.session_tree import SessionTree, TreeEntry, TreeRules
+from streamproc.core.session_tree import SessionTree, TreeEntry
 from streamproc.core.tree_step import step_tree
 from streamproc.model.controls import ControlEvent
 from streamproc.model.wire import RunStarted
@@ -217,9 +217,8 @@ def test_no_descendant_survives_a_stop_whatever_the_order(order: list[int], at: 
     assert len(entries) == 7
     tree, told = SessionTree(), set[str]()
     reports = [entries[f"c{n}"] for n in order]
-    rules = policy.rules("", "", "").accounts.tree
-    assert rules is not None
-    reports.insert(at, TreeEntry("root", -1, 0, trees.HALTED, False, rules=rules))
+    rules = policy.rules("", "", "").accounts.stored_tree
+    reports.insert(at, TreeEntry("root", -1, 0, trees.HALTED, False, stored_rules=rules))
     for entry in [entries["root"], *reports]:
         told |= {
             event.run_id for _, event in step_tree(tree, "tree:/s", 0, entry) if event.rung in ("rejected", "exceeded")
@@ -312,9 +311,7 @@ def test_batching_and_redelivery_change_nothing(drawn: list[tuple[int, bool]], d
 def test_a_tree_is_bounded() -> None:
     tree = SessionTree()
     for n in range(trees.RUNS_MAX + 500):
-        entry = TreeEntry(
-            f"run-{n:0250}", n, START_MS + n, trees.WORKING, True, parent="root", prompt=n, rules=TreeRules()
-        )
+        entry = TreeEntry(f"run-{n:0250}", n, START_MS + n, trees.WORKING, True, parent="root", prompt=n)
         step_tree(tree, "tree:/s", 0, entry)
     assert len(tree.runs) <= trees.RUNS_MAX
     assert len(tree.prompts) <= trees.PROMPTS_MAX
