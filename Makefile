@@ -1,6 +1,6 @@
 # Commands for developers and CI. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup built demo chromium promtool typescript helm test test-pure test-compiled compile sanitize check lint audit bench integrations faults containers quality simulate fuzz live kafka-start kafka-stop redis-start redis-stop lock schemas docs dist clean
+.PHONY: help setup built demo chromium promtool typescript helm test test-long test-pure test-compiled compile sanitize check lint audit bench integrations faults containers quality simulate fuzz live kafka-start kafka-stop redis-start redis-stop lock schemas docs dist clean
 
 PYTHON ?=
 BIN := .venv/bin
@@ -49,9 +49,13 @@ helm: setup  ## lint the chart and render it: golden files, kustomize base (need
 		export "$$helm" && "$$STREAMPROC_HELM" lint --strict deploy/helm/streamproc --values tests/deploy/chart/everything.values.yaml \
 		&& $(BIN)/python deploy/helm/render.py; fi
 
-test: built chromium promtool typescript  ## run all tests, on a real Kafka and Redis (needs Java 17 and Maven); a part: ARGS=tests/worker
-	@$(SHORT_LIVED) $(WITH_SERVICES) --without '$(BIN)/python -m pytest $(PROCESSES) -m "not kafka and not redis"' \
-		-- $(BIN)/python -m pytest $(or $(ARGS),$(PROCESSES))
+test: built chromium promtool typescript  ## run the tests, on a real Kafka and Redis (needs Java 17 and Maven); a part: ARGS=tests/worker
+	@$(SHORT_LIVED) $(WITH_SERVICES) --without '$(BIN)/python -m pytest $(PROCESSES) -m "not long and not kafka and not redis"' \
+		-- $(BIN)/python -m pytest $(or $(ARGS),$(PROCESSES) -m "not long")
+
+test-long: built chromium promtool typescript  ## run the long tests: outages, kills, upgrades, crowds; CI does
+	@$(SHORT_LIVED) $(WITH_SERVICES) --without '$(BIN)/python -m pytest $(PROCESSES) -m "long and not kafka and not redis"' \
+		-- $(BIN)/python -m pytest $(PROCESSES) -m long $(ARGS)
 
 compile: setup  ## compile core and fingerprint again: setup does, where it finds a C compiler
 	@$(BUILD)
@@ -67,7 +71,7 @@ test-compiled: built  ## compare the compiled core and fingerprint with pure Pyt
 	@if [ -e streamproc/_compiled/build.json ]; then STREAMPROC_CORE=compiled $(BIN)/python -m pytest \
 		tests/compiled/check.py tests/compiled/check_fingerprint.py $(ARGS); fi
 
-check: lint test test-pure test-compiled  ## lint, type-check and run all tests, and 2 000 new schedules of faults: must pass before a commit; CI runs this
+check: lint test test-pure test-compiled  ## lint, type-check and test, and play 2 000 new schedules of faults: must pass before a commit; CI runs this and test-long
 	@$(BIN)/python -m tests.simulation --schedules 2000
 
 lint: setup  ## run ruff and mypy --strict

@@ -61,6 +61,7 @@ def test_the_plan_finds_its_figures_among_the_rows_by_name_and_in_the_table_by_t
             assert [row.name for row in rows if generate.re.match(one.what, row.what)] == [one.row], one
 
 
+@pytest.mark.long
 async def test_two_workers_share_the_log_and_decide_as_the_engine(brokers: str, topic_prefix: str) -> None:
     settings = load_settings(
         brokers=brokers, topic_prefix=topic_prefix, partitions=PARTITIONS, timestamp_type="CreateTime"

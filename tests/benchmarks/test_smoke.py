@@ -32,6 +32,7 @@ from tests.feeding import Feed
 START_MS = 1_750_000_000_000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", [core_speed, state_size, wire_speed, scan_speed, publisher_speed, graph_speed])
 def test_the_rows_of_a_part_without_kafka_can_be_shown(part) -> None:
     rows = list(part.rows(TINY))

@@ -201,6 +201,7 @@ def test_a_run_that_is_not_halted_has_nothing_to_resume_and_that_is_an_answer(ru
     assert "the halt is not escalated" in run("acknowledge", "stuck", "--wait", "60s").stdout
 
 
+@pytest.mark.long
 def test_a_forced_kill_of_a_run_that_never_publishes_leaves_no_phantom_and_holds(run, operator: Settings) -> None:
     done = run("kill", "--run", "typo-7", "--force", "--by", "ada", "--why", "a typo", "--wait", "60s")
     assert done.exit_code == 0, done.output

@@ -34,6 +34,7 @@ def alive(pid: int) -> bool:
     return True
 
 
+@pytest.mark.long
 def test_the_demo_halts_the_same_runs_as_a_scan_and_ends_with_a_summary() -> None:
     """Even if the environment names a real Kafka, another prefix, and a policy that does not exist."""
     elsewhere = {"STREAMPROC_BROKERS": "127.0.0.1:1", "STREAMPROC_TOPIC_PREFIX": "prod", "STREAMPROC_POLICY": "nope"}

@@ -424,6 +424,7 @@ def test_commands_about_a_run_say_whether_it_is_known_and_what_came_of_it(run, d
     assert "enough" in killed.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["--log-style", "STREAMPROC_LOG_STYLE"])
 async def test_a_worker_logs_json_with_the_run_and_its_partition_as_fields(
     workerless: Settings, turns_file: Path, how: str

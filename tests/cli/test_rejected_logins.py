@@ -124,6 +124,7 @@ CASES = [
 # fmt: on
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("refused", "says"), CASES, ids=lambda case: getattr(case, "__name__", ""))
 def test_the_error_about_a_rejected_login_names_the_setting(
     refused: Callable[..., Settings],

@@ -62,6 +62,7 @@ def test_the_stock_path_of_the_worker_is_deprecated(run, nowhere: str) -> None:
     assert "--path stock is deprecated and has no effect" in result.stderr
 
 
+@pytest.mark.long
 async def test_publishing_fails_with_the_number_of_lost_events_when_the_broker_stops(
     own_broker: Any, run, tmp_path: Path, topic_prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -142,6 +142,7 @@ def connection(redis_url: str) -> Iterator[redis.Redis]:
         yield connection
 
 
+@pytest.mark.long
 def test_the_script_agrees_with_a_naive_ledger(connection: redis.Redis) -> None:
     run_state_machine_as_test(
         lambda: AgainstTheLedger(connection), settings=settings(max_examples=40, stateful_step_count=30)

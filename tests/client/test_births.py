@@ -36,6 +36,7 @@ async def refused(admission: Any, run_id: str, **fields: Any) -> str:
         return problem.budget
 
 
+@pytest.mark.long
 @pytest.mark.redis
 async def test_sixty_spawners_in_as_many_processes_are_granted_exactly_the_limit(
     redis_url: str, topic_prefix: str

@@ -15,6 +15,7 @@ from tests.client.records import distinct, guarded, halt_event, open_worker, tur
 from tests.waiting import until
 
 
+@pytest.mark.long
 @pytest.mark.kafka
 async def test_outages_lose_no_turn_and_no_halt(own_broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
     port = free_port()

@@ -67,6 +67,7 @@ async def enter(halts: HaltListener, run_id: str) -> None:
         pass
 
 
+@pytest.mark.long
 async def test_a_guard_misses_killed_and_frozen_workers_waits_and_goes_on_when_they_are_back(
     brokers: str, topic_prefix: str, start_worker: Start, caplog: pytest.LogCaptureFixture, record_property: Any
 ) -> None:
@@ -113,6 +114,7 @@ async def enter_freely(halts: HaltListener) -> None:
         assert guard.state.name == "unwatched"
 
 
+@pytest.mark.long
 async def test_a_broker_that_is_away_is_said_and_is_no_silence_of_workers(
     own_broker: Broker, topic_prefix: str, start_worker: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -137,6 +139,7 @@ async def test_a_broker_that_is_away_is_said_and_is_no_silence_of_workers(
     assert worker.end() == 0
 
 
+@pytest.mark.long
 async def test_without_the_topic_or_a_heartbeat_nothing_is_known_and_nothing_waits(
     brokers: str, topic_prefix: str, start_worker: Start
 ) -> None:
@@ -193,6 +196,7 @@ async def forging(settings: Settings) -> AsyncIterator[list[int]]:
         await asyncio.wait([task])
 
 
+@pytest.mark.long
 async def test_forged_and_recorded_heartbeats_hide_nothing(
     brokers: str, topic_prefix: str, start_worker: Start
 ) -> None:

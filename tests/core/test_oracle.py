@@ -138,6 +138,7 @@ def a_team(dice: random.Random) -> Turn:
 MAKERS: Final = (one_caller, one_poller, a_talker, a_team)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: str(make.__name__))
 def test_the_engine_agrees_with_the_oracle(make: Callable[[random.Random], Turn]) -> None:
     found = 0

@@ -5,12 +5,15 @@ from __future__ import annotations
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from tests.feeding import Feed
 
 THREADS = 4
 TIMES = 400
 
 
+@pytest.mark.long
 def test_threads_do_not_disturb_each_other() -> None:
     """The interpreter changes the thread within a state: its scope is read and its cold part written in Python."""
     before = sys.getswitchinterval()

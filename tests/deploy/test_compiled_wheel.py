@@ -87,6 +87,7 @@ def test_an_unknown_value_of_the_variable_is_refused(tree: Path, tmp_path: Path)
         built(tree, tmp_path, "yes")
 
 
+@pytest.mark.long
 def test_it_is_for_this_python_and_platform(wheel: Path) -> None:
     tags = parse_wheel_filename(wheel.name)[3]
 

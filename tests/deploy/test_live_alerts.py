@@ -201,6 +201,7 @@ async def harm(settings: Settings, agent: TurnPublisher) -> None:
         await producer.stop()
 
 
+@pytest.mark.long
 async def test_every_alert_fires_for_its_cause_and_ends_with_it(
     settings: Settings,
     start_worker: Callable[..., WorkerProcess],
@@ -247,6 +248,7 @@ async def test_every_alert_fires_for_its_cause_and_ends_with_it(
     await prometheus.is_over("StreamprocWorkerStuck", "StreamprocDecisionsLate", "StreamprocNoWorkers")
 
 
+@pytest.mark.long
 async def test_the_commands_of_the_runbook_work(
     settings: Settings,
     start_worker: Callable[..., WorkerProcess],

@@ -141,6 +141,7 @@ def test_without_kafka_the_other_command_runs_and_the_whole_fails_with_a_warning
     assert "apt-get install" in done.stderr
 
 
+@pytest.mark.long
 async def test_a_killed_broker_restarts_on_its_port_with_its_records(own_broker: kafka.Broker) -> None:
     port = own_broker.start().port
     address = f"{service.HOST}:{port}"

@@ -47,6 +47,7 @@ def without_tracers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", Once())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_blocks_of_a_page_work(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names: dict[str, Any] = {"__name__": page.stem}

@@ -36,6 +36,7 @@ def text_of(site: Path, page: str) -> str:
     return (site / page / "index.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_every_page_can_be_searched(site: Path) -> None:
     entries = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]
     found = {entry["location"].partition("#")[0] for entry in entries}

@@ -15,6 +15,7 @@ STUCK = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "printed"), [
     ("anthropic_loop", "run r1 is halted (LOOP003): "), ("langchain_agent", "Stopped (LOOP003): "),
     ("langgraph_agent", "run t1 is halted (LOOP003): "), ("openai_loop", "run r1 is halted (LOOP003): "),

@@ -102,6 +102,7 @@ def heard(written: list[tuple[int, str, Any]]) -> list[tuple[int, str, Any]]:
     return [one for one in written if one[1] != "commands"]
 
 
+@pytest.mark.long
 @hypothesis_settings(
     max_examples=100,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],

@@ -28,6 +28,7 @@ def _is_a_case(item: pytest.Item) -> bool:
     return getattr(item, "originalname", "") == test_no_decision_is_lost_and_none_is_made_up.__name__
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", MODE.cases(), ids=lambda case: f"{case.fault}, {case.path}")
 def test_no_decision_is_lost_and_none_is_made_up(runner: Runner, case: Case) -> None:
     runner.result(case)

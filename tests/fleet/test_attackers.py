@@ -115,6 +115,7 @@ def running(run_id: str) -> bytes:
     return RunStatus.model_validate({"run_id": run_id, "status": "running"}).model_dump_json().encode()
 
 
+@pytest.mark.long
 async def test_who_may_write_decisions_and_statuses_can_neither_release_nor_halt_a_run(deployment: Deployment) -> None:
     async with deployment.halted("r1") as (halts, turns):
         await deployment.resume("r1")

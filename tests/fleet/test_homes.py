@@ -32,6 +32,7 @@ async def publish(settings: Settings, partition: int, *values: bytes) -> None:
             await producer.send_and_wait(settings.topic("turns"), value, key=RUN, partition=partition)
 
 
+@pytest.mark.long
 async def test_a_halt_from_before_the_rule_stays_in_force_until_an_operator_lifts_and_removes_it(
     brokers: str, topic_prefix: str, tmp_path: Path
 ) -> None:

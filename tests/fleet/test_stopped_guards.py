@@ -89,6 +89,7 @@ async def test_fifty_guards_of_which_ten_are_frozen_are_counted_and_named(
         worker.end(signal.SIGKILL)
 
 
+@pytest.mark.long
 def test_the_command_line_counts_and_does_not_take_silence_for_an_answer(
     brokers: str, topic_prefix: str, tmp_path: Path, start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

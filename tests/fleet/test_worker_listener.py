@@ -9,6 +9,8 @@ import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import pytest
+
 from streamproc.fleet.watching import watching_of
 from streamproc.fleet.worker_listener import WorkerListener, ends_of_turns, listen_for_workers
 from streamproc.fleet.workers import ROLE
@@ -67,6 +69,7 @@ def local(_ms: int) -> str:
     return "14:03:07"
 
 
+@pytest.mark.long
 async def test_a_killed_and_a_frozen_worker_are_missed_and_a_stopped_one_at_once(
     brokers: str, topic_prefix: str, start_worker: Start
 ) -> None:
@@ -99,6 +102,7 @@ def shares(found: Watching) -> list[int]:
     return [len(row.heartbeat.partitions) for row in found.rows if row.state == "deciding"]
 
 
+@pytest.mark.long
 async def test_partitions_of_a_dead_worker_are_taken_over_and_no_alarm_stays(
     brokers: str, topic_prefix: str, start_worker: Start
 ) -> None:
@@ -118,6 +122,7 @@ async def test_partitions_of_a_dead_worker_are_taken_over_and_no_alarm_stays(
         assert first.end() == 0
 
 
+@pytest.mark.long
 async def test_a_broker_that_is_away_is_no_silence_of_workers(
     own_broker: Broker, topic_prefix: str, start_worker: Start
 ) -> None:

@@ -23,6 +23,7 @@ from tests.fuzz.signed_readers import SIGNED_READERS
 COUNT = 500
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", READERS)
 def test_every_input_is_read_or_refused(name: str) -> None:
     outcome = fuzz(name, seed=1, count=max(20, int(COUNT * READERS[name].share)))

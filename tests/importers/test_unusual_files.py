@@ -91,6 +91,7 @@ PLANTED: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("planted", PLANTED)
 def test_a_folder_is_scanned_to_its_end_whatever_is_planted_in_it(planted: str, tmp_path: Path) -> None:
     folder = tmp_path / "logs"
@@ -173,6 +174,7 @@ print(peak_mb(), "MB", said[-300:].replace("\\n", " "))
 SIZE = 200_000_000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", BOMBS)
 def test_no_small_archive_fills_the_memory(name: str, tmp_path: Path) -> None:
     path = tmp_path / ("log.json.zst" if name == "numbers of a turn" else "log.json.gz")
@@ -249,6 +251,7 @@ def test_any_time_is_read_or_refused(at: object) -> None:
         parse_line(json.dumps(TURN | {"at": at}))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("at", EDGES)
 @pytest.mark.parametrize("lenient", [False, True])
 def test_a_log_with_any_time_is_scanned_without_a_traceback(at: str, lenient: bool, tmp_path: Path) -> None:

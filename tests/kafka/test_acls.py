@@ -35,6 +35,7 @@ from tests.worker.running import EAGER, WorkerProcess
 pytestmark = [pytest.mark.security, pytest.mark.usefixtures("nobodys_settings")]
 
 
+@pytest.mark.long
 def test_each_role_can_do_its_work(
     secured: SecureBroker,
     topic_prefix: str,

@@ -140,6 +140,7 @@ async def test_a_failing_handler_gets_the_same_records_again(
     assert unexpected.getMessage() == "unexpected error while testing; reconnecting"
 
 
+@pytest.mark.long
 async def test_it_goes_on_where_it_was_after_an_outage(
     own_broker: Broker, topic_prefix: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -35,6 +35,7 @@ async def stuck_run(turns: TurnPublisher, halts: HaltListener, run_id: str) -> N
             await turns.flush()
 
 
+@pytest.mark.long
 async def test_a_run_is_halted_while_logins_expire_and_tokens_are_renewed(
     secured: SecureBroker,
     endpoint: TokenEndpoint,
@@ -110,6 +111,7 @@ async def test_the_token_in_a_file_decides_the_user_at_each_login(
     assert await topics.partitions(settings) == {}
 
 
+@pytest.mark.long
 async def test_a_token_in_a_file_is_read_again_while_a_client_works(
     secured: SecureBroker, topic_prefix: str, tmp_path: Path
 ) -> None:

@@ -155,6 +155,7 @@ async def test_what_a_session_does_itself_is_of_our_client(caplog: pytest.LogCap
     assert [one.args for one in caplog.records] == [("theirs",)]
 
 
+@pytest.mark.long
 async def test_an_agent_says_once_that_the_broker_is_gone_and_once_that_it_is_back(
     own_broker: Broker, tmp_path: Path
 ) -> None:

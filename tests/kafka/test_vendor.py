@@ -169,6 +169,7 @@ async def test_an_admin_client_sends_any_request(settings: Settings) -> None:
         assert vendor.network_client(admin).cluster.brokers()
 
 
+@pytest.mark.long
 async def test_a_producer_ends_with_what_it_has_not_sent(settings: Settings) -> None:
     producer = AIOKafkaProducer(bootstrap_servers=settings.brokers, request_timeout_ms=1_000)
     await producer.start()

@@ -184,6 +184,7 @@ def test_the_log_of_another_is_no_broker(up: Up, monkeypatch: pytest.MonkeyPatch
     assert up.ask("POST", "/v1/turns", [STUCK] * 3)[1]["decisions"][-1]["severity"] == "halt"
 
 
+@pytest.mark.long
 @pytest.mark.kafka
 async def test_what_was_sent_while_the_broker_was_away_is_judged_when_it_is_back(
     up: Up, own_broker: Broker, monkeypatch: pytest.MonkeyPatch, nobodys_settings: None, topic_prefix: str

@@ -166,6 +166,7 @@ def deployment(request: pytest.FixtureRequest, brokers: str, monkeypatch: pytest
     assert worker.wait(timeout=60) == 0, worker.communicate()
 
 
+@pytest.mark.long
 @pytest.mark.kafka
 @pytest.mark.parametrize("way", ["straight", "by a file"])
 def test_kafka_decides_the_same(lived_in: Up, deployment: Settings, run: Run, way: str, tmp_path: Path) -> None:

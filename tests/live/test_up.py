@@ -49,6 +49,7 @@ def test_turns_are_judged_over_http(up: Up) -> None:
     assert not up.places.socket.exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("path", "body", "status", "words"),
     [
@@ -108,6 +109,7 @@ def test_one_can_start_where_another_was_killed(up: Up) -> None:
     assert up.ask("POST", "/v1/turns", call("cat x", "no such file"))[1]["decisions"][0]["severity"] == "halt"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600 + 5 * KILLS)
 def test_killed_at_any_moment_it_loses_nothing_and_repeats_nothing(up: Up) -> None:
     """What was acknowledged is in the log, once; a turn that is sent again changes nothing."""

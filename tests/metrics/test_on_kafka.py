@@ -171,6 +171,7 @@ def away(tmp_path: Path, topic_prefix: str) -> Iterator[tuple[Process, Settings,
     process.end(signal.SIGKILL)
 
 
+@pytest.mark.long
 async def test_probes_through_start_outage_recovery_and_stop(
     own_broker: Broker, away: tuple[Process, Settings, int]
 ) -> None:
@@ -219,6 +220,7 @@ async def test_each_of_several_workers_has_a_port(settings: Settings, start: Sta
     assert workers.end() == 0
 
 
+@pytest.mark.long
 async def test_a_notifier_shows_what_it_sends(settings: Settings, start: Start) -> None:
     notifier = start("notify", "--to", "json://127.0.0.1:1", "--metrics", ANY)
     url = await metrics_of(notifier)

@@ -104,6 +104,7 @@ async def committed(settings: Settings) -> int:
     return sum(found.values())
 
 
+@pytest.mark.long
 async def test_a_stuck_agent_reaches_a_person(settings: Settings, start: Start, receiver: Receiver) -> None:
     worker = start("worker")
     notifier = start("notify", STREAMPROC_NOTIFY=f"{receiver.json_url} {receiver.ntfy_url}")
@@ -135,6 +136,7 @@ async def test_a_stuck_agent_reaches_a_person(settings: Settings, start: Start, 
     assert "by: ann" in by_run["honest"]["notification"]["evidence"]
 
 
+@pytest.mark.long
 async def test_a_fleet_command_notifies_people_once(settings: Settings, start: Start, receiver: Receiver) -> None:
     workers = [start("worker"), start("worker")]
     notifier = start("notify", "--to", receiver.json_url)
@@ -155,6 +157,7 @@ async def test_a_fleet_command_notifies_people_once(settings: Settings, start: S
     assert (pause["type"], pause["urgency"]) == ("PAUSE", "MEDIUM")
 
 
+@pytest.mark.long
 async def test_the_next_notifier_delivers_what_a_killed_one_did_not(
     settings: Settings, start: Start, receiver: Receiver
 ) -> None:
@@ -211,6 +214,7 @@ async def test_an_unreadable_control_event_is_skipped(settings: Settings, start:
     assert notifier.end() == 0
 
 
+@pytest.mark.long
 async def test_a_kafka_outage_loses_and_repeats_no_notification(
     own_broker: Broker, receiver: Receiver, tmp_path: Path
 ) -> None:

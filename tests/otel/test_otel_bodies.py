@@ -40,6 +40,7 @@ def peak_of(lines: list[str]) -> int:
     return max(int(line.partition(" MB")[0].split()[-1]) for line in lines)
 
 
+@pytest.mark.long
 def test_no_body_takes_more_memory_than_a_pod_has() -> None:
     """One receiver, in a process of its own, gets all of them one after another."""
     before, *answered = run_python(IN_TURN).splitlines()
@@ -48,6 +49,7 @@ def test_no_body_takes_more_memory_than_a_pod_has() -> None:
     assert peak_of([before]) < peak_of(answered) < PEAK_MB
 
 
+@pytest.mark.long
 def test_no_record_of_the_topic_takes_more_memory_than_a_pod_has() -> None:
     lines = run_python(AS_RECORDS).splitlines()
     assert len(lines) == len(BODIES)

@@ -186,6 +186,7 @@ async def _gone(settings: Settings) -> bool:
     return not await topics.partitions(settings)
 
 
+@pytest.mark.long
 async def test_a_broker_that_is_away_and_new_partitions_do_not_end_it(
     own_broker: Broker, topic_prefix: str, nobodys_settings: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -104,6 +104,7 @@ class Opened:
         assert [url for url in self.requests if url != self.path.as_uri()] == []
 
 
+@pytest.mark.long
 @every_report
 def test_it_opens_without_an_error_or_a_request(chromium: Any, reports: dict[str, Path], name: str) -> None:
     with Opened(chromium, reports[name], offline=True) as page:

@@ -20,6 +20,7 @@ FIRST_SEEDS = {
 """Where the search for faults that few schedules show begins: shortly before the first that does."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", range(0, SEEDS, A_TEST))
 def test_under_faults_the_same_is_published_stored_and_booked(first: int) -> None:
     failing = {seed: found for seed in range(first, first + A_TEST) if (found := run_seed(seed))}
@@ -42,6 +43,7 @@ def test_a_schedule_that_once_failed_passes(seed: int) -> None:
     assert not run_seed(seed)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", MUTANTS)
 def test_a_fault_in_the_worker_is_found(fault: str) -> None:
     mutant, first = MUTANTS[fault], FIRST_SEEDS.get(fault, 0)

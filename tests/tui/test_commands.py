@@ -72,6 +72,7 @@ async def test_a_halt_asks_for_a_reason_of_three_characters(sent: list[Command])
         assert [said(one) for one in sent] == [("halt", f"run:{WORKING}", "no way", {}, 1)]
 
 
+@pytest.mark.long
 async def test_an_command_to_the_fleet_needs_the_number_of_runs_that_it_hits(sent: list[Command]) -> None:
     model = HandMade(fleet())
     hit = model.runs_in_scope("fleet")

@@ -103,6 +103,7 @@ def deployment(brokers: str, topic_prefix: str, start_worker: Callable[[Settings
     return "--brokers", brokers, "--topic-prefix", topic_prefix
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("keys", [b"q", b"\x03"])
 def test_it_starts_and_quits_and_the_terminal_is_as_it_was(deployment: tuple[str, ...], keys: bytes) -> None:
     session = TerminalSession("watch", "--tui", *deployment)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from textual.pilot import Pilot
 from textual.widgets import Static
 
@@ -86,6 +87,7 @@ async def issued(pilot: Pilot[None], run_id: str, key: str, reason: str) -> None
     await until(lambda: not isinstance(app.screen, CommandDialog))
 
 
+@pytest.mark.long
 async def test_a_stuck_agent_is_understood_and_another_is_halted_by_a_key(
     brokers: str, topic_prefix: str, start_worker: Callable[[Settings], WorkerProcess]
 ) -> None:
@@ -137,6 +139,7 @@ async def test_a_stuck_agent_is_understood_and_another_is_halted_by_a_key(
         agent.communicate()
 
 
+@pytest.mark.long
 async def test_the_screen_goes_on_by_itself_when_the_broker_is_back(
     own_broker: Broker, topic_prefix: str, tmp_path: Path, start_worker: Callable[[Settings], WorkerProcess]
 ) -> None:

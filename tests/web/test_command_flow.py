@@ -160,6 +160,7 @@ def turns_of(settings: Settings) -> list[dict[str, Any]]:
     return [msgspec.json.decode(record.value) for record in apart(Topics(settings).read("turns"))]
 
 
+@pytest.mark.long
 @pytest.mark.kafka
 def test_selected_runs_are_halted_and_followed_until_all_are_done(
     chromium: Any, settings: Settings, worker: WorkerProcess, start: Callable[..., Program]
@@ -195,6 +196,7 @@ def test_selected_runs_are_halted_and_followed_until_all_are_done(
     tab.close()
 
 
+@pytest.mark.long
 @pytest.mark.kafka
 @pytest.mark.parametrize("script", [True, False])
 def test_a_click_cancels_an_agent_of_another_process(

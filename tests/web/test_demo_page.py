@@ -25,6 +25,7 @@ def interruptible() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("interruptible")
 def test_the_page_shows_the_demos_fleet_until_ctrl_c(chromium: Any) -> None:
     process = command("demo", "--page", "--turns-per-second", "40", NO_COLOR="1")

@@ -53,6 +53,7 @@ def harmless(page: Any) -> bool:
     return True
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("script", [True, False])
 @pytest.mark.parametrize(
     "path",

@@ -53,6 +53,7 @@ def group(page: Any, name: str) -> Any:
     return page.locator(f"#rows-{name}")
 
 
+@pytest.mark.long
 def test_the_fleet_shows_trouble_first(browser: PageBrowser) -> None:
     with browser.opened() as page:
         expect(page.locator("h1")).to_have_text("1 run halted in the last hour")
@@ -102,6 +103,7 @@ def test_a_bar_of_a_chart_leads_to_its_runs_and_decisions(browser: PageBrowser) 
         expect(row(page, "works")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_the_charts_stay_current(browser: PageBrowser, deployment: LiveDeployment) -> None:
     with browser.opened("/charts?window=15m") as page:
         before = page.locator("#turns figcaption p").inner_text()
@@ -109,6 +111,7 @@ def test_the_charts_stay_current(browser: PageBrowser, deployment: LiveDeploymen
         expect(page.locator("#turns figcaption p")).not_to_have_text(before)
 
 
+@pytest.mark.long
 def test_a_stop_by_a_person_is_no_alarm_and_can_be_dismissed(browser: PageBrowser, deployment: LiveDeployment) -> None:
     stop = {"type": "operator.stop", "run_id": "by-hand", "by": "ada", "reason": "not needed"}
     with browser.opened(bypass_csp=True) as page:
@@ -313,6 +316,7 @@ def test_it_can_be_read_without_script(browser: PageBrowser, path: str) -> None:
         expect(page.locator("h1").first).to_be_visible()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", VIEWS)
 def test_nothing_keeps_people_out(browser: PageBrowser, path: str) -> None:
     """By axe-core; contrast in the dark, too."""

@@ -111,6 +111,7 @@ def column(page: Any, name: str, group: str = "others") -> list[str]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("width", WIDTHS)
 def test_no_element_overlaps_another(lists: Lists, width: int) -> None:
     with lists.opened(width=width) as page:
@@ -211,6 +212,7 @@ def test_filters_complete_and_are_the_address(lists: Lists) -> None:
         expect(rows(page)).to_have_count(RUNS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (360, "light")])
 def test_nothing_keeps_people_out(lists: Lists, width: int, scheme: str) -> None:
     with lists.opened("/?user=user-1", width, color_scheme=scheme, bypass_csp=True) as page:

@@ -82,6 +82,7 @@ def told(receiver: Receiver, kind: str) -> list[str]:
     return [one["notification"]["evidence"] for one in receiver.notices() if one["notification"]["type"] == kind]
 
 
+@pytest.mark.long
 def test_every_surface_says_that_no_worker_lives_and_that_the_broker_is_gone(
     chromium: Any, own_broker_port: tuple[Broker, int], tmp_path: Path, receiver: Receiver
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 
 from streamproc.fleet.keyring import new_keys
@@ -27,6 +28,7 @@ async def turns_shown(settings: Settings, run_id: str) -> int:
     return found.turns if found is not None else -1
 
 
+@pytest.mark.long
 async def test_the_status_of_a_run_that_works_undisturbed_is_current(settings, topics, start_worker) -> None:
     start_worker(settings)
     await topics.send([*honest_run("calm", 1), *looping_run("stuck", 3)])
@@ -71,6 +73,7 @@ async def test_a_worker_works_on_without_the_topic_and_says_so(settings, topics,
     assert worker.end() == 0
 
 
+@pytest.mark.long
 async def test_current_statuses_are_signed_if_a_control_key_is_set(brokers, topic_prefix, start_worker) -> None:
     key, public = new_keys("workers", ed25519=True)
     settings = settings_for(brokers, topic_prefix, control_key=key.line())

@@ -137,6 +137,7 @@ def test_the_example_lists_agents_and_tables(settings) -> None:
     assert names == [*(f"agent {name}" for name in AGENTS), *(f"table {name}" for name in TABLES)]
 
 
+@pytest.mark.long
 async def test_an_agent_that_fails_ends_the_run_and_no_record_is_skipped(settings, topics, start_worker, path) -> None:
     """Faust alone would restart the agent with the next slice."""
     records = log_of_loops(40)

@@ -138,6 +138,7 @@ def unknown_fields() -> object:
     return made
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("feed", "cap"), [(engine, CAP), (one_run, CAP), (halts, IDS_MAX), (dedup, CAP), (unknown_fields, CAP)]
 )

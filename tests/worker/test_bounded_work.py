@@ -61,6 +61,7 @@ def counted(act: Callable[[], Any]) -> tuple[int, Any]:
     return calls, result
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_the_largest_event_of_each_type_takes_bounded_work(name: str) -> None:
     raw = maximal(name)
@@ -104,6 +105,7 @@ SUSPECTS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [*SUSPECTS, *(name for name in CASES if name.startswith("raw"))])
 def test_of_one_event_a_bounded_part_is_searched_for_secrets(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every cap of names comes before their redaction, which takes longer than anything else with them."""

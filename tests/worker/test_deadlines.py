@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
+
 from streamproc.fingerprint import read_event
 from streamproc.fleet.issuing import issue_command
 from streamproc.kafka import topics as kafka_topics
@@ -94,6 +96,7 @@ async def test_a_turn_that_never_ends_is_halted_without_another_event(settings, 
     assert sorted(await replayed(topics)) == sorted(control["id"] for control in await topics.controls())
 
 
+@pytest.mark.long
 async def test_a_new_owner_reads_the_deadlines_from_the_table(settings, topics, start_worker, path) -> None:
     first = start_worker(settings, path)  # it would wait for its grace first, longer than it lives
     await first.ready()

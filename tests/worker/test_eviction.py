@@ -418,6 +418,7 @@ async def last_status(topics: Topics, run_id: str) -> dict[str, Any]:
     return dict(msgspec.json.decode(found[-1].value))
 
 
+@pytest.mark.long
 async def test_a_halted_run_stays_halted_through_a_flood_and_a_restart_until_an_operator_resumes_it(
     brokers: str, topic_prefix: str, start_worker: Callable[..., WorkerProcess]
 ) -> None:

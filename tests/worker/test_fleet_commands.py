@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from aiokafka import AIOKafkaProducer
 
 from streamproc.client import HaltListener, TurnPublisher
@@ -47,6 +48,7 @@ async def write_command(settings: Settings, key: bytes, value: bytes | None) -> 
         await producer.stop()
 
 
+@pytest.mark.long
 async def test_a_killed_users_runs_are_stopped_in_every_partition_and_later_ones_too(
     settings, topics, start_worker, path
 ) -> None:
@@ -163,6 +165,7 @@ async def test_an_unsigned_command_is_refused_and_recorded_and_replaces_nothing(
     assert "0123456789abcdef" not in worker.text
 
 
+@pytest.mark.long
 async def test_a_stop_made_before_a_restatement_of_the_clear_stands_whichever_arrives_first(
     settings, topics, start_worker
 ) -> None:

@@ -36,6 +36,7 @@ async def test_topic_commands_report_an_absent_broker_with_a_remedy(ask) -> None
         await ask(settings_for(NO_BROKER, "no-broker"))
 
 
+@pytest.mark.long
 async def test_a_worker_logs_a_few_lines_of_an_outage(own_broker, start_worker) -> None:
     settings = settings_for(f"127.0.0.1:{free_port()}", "quiet")
     port = int(settings.brokers.rpartition(":")[2])
@@ -54,6 +55,7 @@ async def test_a_worker_logs_a_few_lines_of_an_outage(own_broker, start_worker) 
     assert worker.text.count("aiokafka") <= 2
 
 
+@pytest.mark.long
 async def test_the_first_worker_of_a_new_cluster_logs_no_error(own_broker, start_worker) -> None:
     """The cluster has no coordinator for any group until it has created its topic of offsets."""
     settings = settings_for(own_broker.address(own_broker.start()), "first")

@@ -39,6 +39,7 @@ EVENT_BYTES: Final = 65_536
 NEIGHBOURS: Final = 5
 
 
+@pytest.mark.long
 async def test_a_record_that_ends_the_process_is_refused_after_two_crashes_and_no_other_is(
     brokers: str, topic_prefix: str, start_worker: Callable[..., WorkerProcess]
 ) -> None:

@@ -68,6 +68,7 @@ async def replay(settings: Settings, *options: str) -> str:
     return printed.decode()
 
 
+@pytest.mark.long
 async def test_a_storm_over_four_workers_opens_the_breaker_and_an_answer_closes_it(
     settings, topics, start_worker, tmp_path
 ) -> None:
@@ -119,6 +120,7 @@ async def test_a_storm_over_four_workers_opens_the_breaker_and_an_answer_closes_
     assert "0 missing; 0 extra" in await replay(settings, "--since", "2026-01-01T00:00:00Z", "--diff")
 
 
+@pytest.mark.long
 async def test_a_killed_worker_does_not_leave_it_open(settings, topics, start_worker, tmp_path) -> None:
     settings = with_policy(settings, tmp_path, cool_down_s=8)
     doomed = start_worker(settings)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import signal
 
+import pytest
+
 from tests.worker.conftest import settings_for
 from tests.worker.running import expected_ids, gather_controls, log_of_loops, looping_run
 
@@ -15,6 +17,7 @@ def ready_lines(text: str) -> list[tuple[set[int], int]]:
     return [(set() if mine == "-" else {int(one) for one in mine.split(",")}, int(runs)) for mine, runs in found]
 
 
+@pytest.mark.long
 async def test_partitions_move_between_workers_with_their_runs(settings, topics, start_worker, path) -> None:
     records = log_of_loops(40)
     third = len(records) // 3

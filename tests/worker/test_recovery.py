@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 
+import pytest
 from aiokafka import AIOKafkaProducer
 
 from streamproc.kafka.topics import changelog_topic
@@ -70,6 +71,7 @@ async def store_again(settings, topics, changed) -> None:
             await producer.send_and_wait(changelog_topic(settings), value, key=record.key, partition=record.partition)
 
 
+@pytest.mark.long
 async def test_a_worker_stops_at_states_of_another_version_and_no_halt_is_lifted(
     settings, topics, start_worker
 ) -> None:

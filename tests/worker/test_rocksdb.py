@@ -62,6 +62,7 @@ async def test_a_killed_worker_continues_from_its_disk_and_decides_the_same(sett
     assert second.end() == 0
 
 
+@pytest.mark.long
 async def test_a_partition_that_comes_back_has_the_states_of_other_workers(settings, topics, start_worker) -> None:
     """What lies on the disk of the worker that had it before is older than the changelog."""
     records = log_of_loops(40)

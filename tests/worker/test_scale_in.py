@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from aiokafka.partitioner import murmur2
 
 from streamproc.kafka import topics as kafka_topics
@@ -26,6 +27,7 @@ def run_in(partition: int, first: bool) -> str:
     return next(name for name in names if (murmur2(name.encode()) & 0x7FFFFFFF) % PARTITIONS == partition)
 
 
+@pytest.mark.long
 async def test_the_partitions_of_a_worker_that_ends_for_good_go_on_after_its_session(
     brokers, topic_prefix, start_worker
 ) -> None:

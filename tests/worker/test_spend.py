@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 import yaml
 
 from streamproc.model.controls import RunStatus
@@ -98,6 +99,7 @@ async def test_a_run_of_an_exhausted_tenant_that_starts_later_is_halted_at_once(
     assert halt["code"] == "BUDGET010"
 
 
+@pytest.mark.long
 async def test_a_child_run_is_halted_by_the_sessions_limit_as_in_scan(settings, topics, start_worker) -> None:
     records = [
         started("root", session_id="s1", budgets={"maxSessionTokens": 1_000}),
@@ -117,6 +119,7 @@ async def test_a_child_run_is_halted_by_the_sessions_limit_as_in_scan(settings, 
     assert {control["code"] for controls in found.values() for control in controls} == {"BUDGET009"}
 
 
+@pytest.mark.long
 async def test_a_crash_books_nothing_twice_and_loses_nothing(settings, topics, start_worker, tmp_path) -> None:
     """Killed before it has committed, a worker reads the same turns again: were they booked twice, it would halt."""
     settings = with_policy(settings, tmp_path, {"budgets": {"maxTenantTokensPerDay": 4_000}})

@@ -116,6 +116,7 @@ BatchConsumer.on_partitions_assigned = mute
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("node", "said"),
     [("endless", "the event loop has been blocked for 4 s"), ("greedy", "Timeout (0:00:05)!")],
@@ -136,6 +137,7 @@ async def test_an_engine_that_never_returns_ends_the_process(settings, topics, s
     await gather_controls(topics, expected_ids(records))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("hang", [MUTE_COMMITS, MUTE_FETCHES], ids=["commits", "fetches"])
 async def test_a_client_that_hangs_while_the_broker_is_there_ends_the_process(
     settings, topics, start_worker, hang
@@ -155,6 +157,7 @@ async def test_a_client_that_hangs_while_the_broker_is_there_ends_the_process(
     assert "worker stalled while the broker is reachable; exiting: " in worker.text
 
 
+@pytest.mark.long
 async def test_an_agent_that_hangs_ends_the_process(settings, topics, start_worker, path) -> None:
     """Also where no other record follows."""
     worker = start_worker(settings, path, before=SOON + MUTE_AGENT)
@@ -165,6 +168,7 @@ async def test_an_agent_that_hangs_ends_the_process(settings, topics, start_work
     assert "its agent has not answered" in worker.text
 
 
+@pytest.mark.long
 async def test_a_rebalance_without_end_ends_the_process(settings, start_worker) -> None:
     worker = start_worker(settings, before=SOON + MUTE_REBALANCE)
     await until(lambda: not worker.running, 60)
@@ -181,6 +185,7 @@ async def test_a_worker_whose_framework_does_not_stop_still_exits_with_0(setting
     assert "in never" in worker.text
 
 
+@pytest.mark.long
 async def test_a_worker_with_a_frozen_broker_keeps_a_bounded_backlog_continues_and_can_be_stopped(
     own_broker: Broker, start_worker
 ) -> None:

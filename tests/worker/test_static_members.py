@@ -55,6 +55,7 @@ def named(brokers: str, topic_prefix: str) -> Callable[[str], Settings]:
     return lambda name: settings_for(brokers, topic_prefix, instance=name, session_timeout_s=SESSION_S)
 
 
+@pytest.mark.long
 async def test_a_worker_in_a_new_container_has_its_partitions_at_once(named, start_worker, path) -> None:
     settings = named("worker-0")
     topics = Topics(settings)
@@ -72,6 +73,7 @@ async def test_a_worker_in_a_new_container_has_its_partitions_at_once(named, sta
     assert second.end() == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["leader first", "leader last"])
 async def test_workers_of_an_older_version_are_replaced_one_by_one(named, start_worker, order) -> None:
     """Each new worker gets the assignment of the old one back, with the host name of the old one, and back again."""
@@ -118,6 +120,7 @@ def shared(workers: Iterable[WorkerProcess]) -> bool:
     return all(held) and sorted(partition for one in held for partition in one) == [0, 1, 2, 3]
 
 
+@pytest.mark.long
 async def test_an_error_that_ends_the_coordination_with_the_group_restarts_the_worker(
     settings, topics, start_worker
 ) -> None:

@@ -83,6 +83,7 @@ def runs_topic(settings: Settings) -> RunsTopic:
     return RunsTopic(settings)
 
 
+@pytest.mark.long
 async def test_a_worker_forgets_old_statuses_and_a_new_listener_knows_the_halts(
     settings: Settings, runs_topic: RunsTopic, start_worker: Callable[..., WorkerProcess]
 ) -> None:
@@ -120,6 +121,7 @@ async def test_a_worker_forgets_old_statuses_and_a_new_listener_knows_the_halts(
         assert known["lost"].code == "LOOP001", "the status that was published again says why"
 
 
+@pytest.mark.long
 async def test_an_idle_halt_leaves_the_table_and_then_the_topic_by_a_signed_tombstone(
     settings: Settings, runs_topic: RunsTopic, start_worker: Callable[..., WorkerProcess]
 ) -> None:

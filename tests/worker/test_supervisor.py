@@ -125,6 +125,7 @@ def gone(pid: int) -> bool:
     return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] in "ZX"
 
 
+@pytest.mark.long
 async def test_two_workers_share_the_work_and_a_killed_one_is_replaced(parent: Parent, topics: Topics) -> None:
     """And what they decide together is what a scan of the log decides."""
     await until(parent.shared, 90, "two workers with two partitions each")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 
 from streamproc.fleet.issuing import issue_command
 from streamproc.policy import load_policy
@@ -80,6 +81,7 @@ async def test_births_above_the_limit_are_halted_in_every_partition(
     assert replayed == {one["id"] for one in await topics.controls()}
 
 
+@pytest.mark.long
 async def test_a_killed_session_stops_with_all_its_runs_and_with_those_that_are_born_later(
     settings: Settings, topics: Topics, start_worker: Any, path: str
 ) -> None:
