@@ -126,21 +126,12 @@ class Engine:
         self.position, self.charges, self.refused = position, [], None
         try:
             decisions = self._apply(run, event, at_ms)
-            if run.charged and self._may_concern_tree(event, decisions):
+            if run.charged and (decisions or (self.charges and (type(event) is not Turn or self.charges[0].first))):
                 tell_tree(run, event, decisions, self.charges, self.rules_of(run).accounts, self.position)
         except BaseException:
             self.states.drop()  # the object holds no state any more
             raise
         return decisions
-
-    @cfunc
-    def _may_concern_tree(self, event: Event, decisions: list[Decision]) -> bool:
-        """Whether the tree of the session may have to learn of an event. Turns that only spend are most of all."""
-        if decisions:
-            return True
-        if not self.charges:
-            return False
-        return type(event) is not Turn or self.charges[0].first
 
     def skip(self, state: Held, position: i64) -> Held:
         """Return a state that counts the event at this position as applied."""
