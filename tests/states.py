@@ -6,7 +6,7 @@ import struct
 from typing import Any
 
 from streamproc.core.records import Name, Part, Table, Tags, Trail, Values
-from streamproc.core.run_state import HEAD, HEAD_2, LATER, Peek, dump, load, peek
+from streamproc.core.run_state import HEAD, HEAD_2, Peek, dump, load, peek
 from streamproc.worker.codec import FRAME
 
 _PARTS = frozenset({"parts", "cold_raw", "cold_read"})
@@ -52,7 +52,7 @@ def of_version_2(state: bytes) -> bytes:
     run = load(state)
     end = len(state) - 2 - len(run.cold_raw)  # where the later parts end: each is empty
     assert state.startswith(HEAD)
-    later = b"\xff" * 4 + b"\0" * (LATER - 1) + struct.pack("<IIiii", 0, 0, 0, 0, 0)  # never crowded, no check
+    later = b"\xff" * 4 + b"\0" * 2 + struct.pack("<IIiiiIB", 0, 0, 0, 0, 0, 0, 0)  # not crowded, no check, no callers
     assert state[:end].endswith(later)
     older = HEAD_2 + state[len(HEAD) : end - len(later)] + state[end:]
     assert dump(load(older)) == state

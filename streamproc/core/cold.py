@@ -32,7 +32,8 @@ class Cold(msgspec.Struct, array_like=True):
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(Cold).decode
-_BLANK: Final = _encode(Cold())
+NO_COLD: Final = Cold()
+_BLANK: Final = _encode(NO_COLD)
 
 
 def read_cold(raw: bytes) -> Cold:

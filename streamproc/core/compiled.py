@@ -34,7 +34,7 @@ PARTS: Final = (
     "streamproc.core.now", *(f"streamproc.core.signals.{name}" for name in (
         "calls", "tools", "failing_tests", "artifacts", "node_errors", "similarity", "queries", "monologues",
         "text_streaks", "replies", "own_turns", "statements", "handovers", "cycles", "cycle_memory", "metrics",
-        "spend", "pace", "reruns",
+        "spend", "pace", "reruns", "callers",
     )), *(f"streamproc.core.{name}" for name in (
         "escalation", "run_state", "episodes", "size_budget", "packed_states", "outcome", "view", "observe_results",
         "observe_spend", "observe_texts", "observer", "decide", "engine", "slice_steps",

@@ -24,9 +24,10 @@ class Now:
     spent_usd_micro: i64  # cost of the run so far, this turn included
     index: i32  # of the turn, from 0
     halt_seen: i32  # last turn in which a loop that is halted was seen; -1: never
-    call_turns: u32  # turns with calls so far
+    call_turns: u32  # turns with calls of the caller so far
     evicted: u32  # entries that this event drops from full collections
     node_tag: u32
+    caller: u32  # tag of the node, and of its agent if it names another one
     topic: u32  # what the turn is about: its task, its request, its agent if the node has several; 0: none
     marks: Marks  # of the policy in force
     names: Names  # tags of names

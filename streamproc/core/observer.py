@@ -268,8 +268,14 @@ def _observe_choice(view: View) -> None:
 @cfunc
 def _observe_calls(view: View, rules: Rules) -> None:
     run: RunState = view.run
-    seen: Repeats | None = run.calls.observe(view, rules.judge_poll)
+    seen: Repeats | None
     tools: ToolsSeen | None
+    view.caller = view.node_tag
+    if view.turn.agent and view.turn.agent != view.turn.node:
+        view.caller ^= view.names.tag(AGENT + view.turn.agent)
+    if run.callers.current != view.caller:
+        run.callers.enter(view, view.caller, run.tools, run.calls, run.reruns)
+    seen = run.calls.observe(view, rules.judge_poll)
     run.call_turns = view.call_turns
     if seen is not None:
         if seen.calls or seen.written:

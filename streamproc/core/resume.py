@@ -55,6 +55,7 @@ def restart_counts(run: RunState) -> None:
     """Start every count of repetitions again: a person has intervened, and all of them assume that no one has."""
     run.calls.reset()
     run.tools.reset()
+    run.callers.reset()
     run.monologue.clear()
     run.text_streak.clear()
     run.handovers.reset(run.turns)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 from typing import Any, Final, NamedTuple
 
-from streamproc.core.cold import Cold, read_cold, write_cold
+from streamproc.core.cold import NO_COLD, Cold, read_cold, write_cold
 from streamproc.core.escalation import HALT_LEVEL, Escalation
 from streamproc.core.records import (
     Part,
@@ -35,6 +35,7 @@ from streamproc.core.records import (
     u64,
 )
 from streamproc.core.scope import NO_SCOPE, NO_SCOPE_RAW, Scope, kept_scope, read_scope, write_scope
+from streamproc.core.signals.callers import Callers
 from streamproc.core.signals.calls import CallMemory, Calls
 from streamproc.core.signals.cycle_memory import CycleMemories, CycleMemory
 from streamproc.core.signals.cycles import Cycles
@@ -57,13 +58,14 @@ from streamproc.core.signals.tools import Tools
 from streamproc.model.log_time import AT_MS_MAX
 
 IDS_MAX: Final = 24  # event ids; a producer resends what was in flight, which is a handful
-STATE_VERSION: Final = 5
+STATE_VERSION: Final = 6
 
-LAYOUT: Final = 264164461  # a hash of all records, which a test computes again
+LAYOUT: Final = 1078872107  # a hash of all records, which a test computes again
 HEAD: Final = struct.pack("<BI", STATE_VERSION, LAYOUT)  # before the numbers
-HEAD_2: Final = struct.pack("<BI", 2, 1246357637)  # without the `LATER` parts; 3 has no `crowded`, and 4 no `reruns`
-HEADS: Final = (HEAD, struct.pack("<BI", 4, 3293786864), struct.pack("<BI", 3, 2561096963), HEAD_2)  # that are read
-LATER: Final = 3  # parts at the end that version 2 did not have: they begin blank
+HEAD_2: Final = struct.pack("<BI", 2, 1246357637)  # without the `LATER` parts
+OLDER: Final = (5, 264164461), (4, 3293786864), (3, 2561096963)  # no `callers`; no `reruns` either; and no `crowded`
+HEADS: Final = (HEAD, *(struct.pack("<BI", *older) for older in OLDER), HEAD_2)  # that are read
+LATER: Final = 4  # parts at the end that version 2 did not have: they begin blank
 TURNS_MAX: Final = 2**31 - 2**16  # indices of turns are 32-bit numbers
 UNBOUND: Final = 1  # value of `owner`: the first event had no token, so tokens mean nothing
 
@@ -83,7 +85,7 @@ class RunState(Record):
     turns: i32  # number of turns
     halted: i32  # turn of the last halt
     graphs: u32  # number of graphs that the run has declared
-    call_turns: u32  # number of turns with calls, without those in which only the infrastructure failed
+    call_turns: u32  # turns of the last caller with calls, without those in which only the infrastructure failed
     duplicates: u32  # events skipped because their id was known
     late: u32  # events after `run.finished`
     evicted: u32  # entries dropped from full collections
@@ -121,6 +123,7 @@ class RunState(Record):
     cycle_memories: CycleMemories
     attempts: Table  # of `Attempt`: the last failure, whichever node reported it; only if every error counts
     reruns: Reruns
+    callers: Callers
     room: Any  # bytes that may be added before an unpacked state is measured again (`size_budget`); not stored
     scope: Scope  # who the run belongs to, and its budgets; shared between runs, never changed in place
     scope_raw: bytes  # the same as MessagePack
@@ -140,13 +143,13 @@ class RunState(Record):
         self.metrics, self.evidence = Table(Metric, METRICS_MAX), RecentHashes()
         self.ledger, self.pace, self.escalation = Ledger(), Pace(), Escalation()
         self.cycle_memories = CycleMemories(self.novelty, self.handovers, self.streams)
-        self.attempts, self.reruns = Table(Attempt, 1), Reruns()
+        self.attempts, self.reruns, self.callers = Table(Attempt, 1), Reruns(), Callers()
         self.version = STATE_VERSION
         super().__init__(
             self.event_ids, self.novelty, self.calls, self.tools, self.streams, self.nodes, self.node_counts,
             self.handovers, self.cycles, self.pending, self.monologue, self.text_streak, self.messages,
             self.long_texts, self.metrics, self.evidence, self.ledger, self.pace, self.escalation,
-            self.cycle_memories, self.attempts, self.reruns,
+            self.cycle_memories, self.attempts, self.reruns, self.callers,
         )  # fmt: skip
 
     @ccall
@@ -213,20 +216,21 @@ class RunState(Record):
         if scope_raw is not self.scope_raw:
             self.scope = read_scope(scope_raw)
             self.scope_raw = scope_raw
-        if self.stub:
+        if self.stub or self.version < STATE_VERSION:
             for part in self.parts:
                 part.clear()
+        if self.stub:
             self.ledger.load(reader)
             self.escalation.load(reader)
         elif self.version < STATE_VERSION:
             for part in self.parts[: len(self.parts) - LATER]:
                 part.load(reader)
-            for part in self.parts[len(self.parts) - LATER :]:
-                part.clear()
             if self.version >= 3:
-                part = self.cycle_memories if self.version == 4 else self.cycle_memories.table
+                part = self.cycle_memories if self.version >= 4 else self.cycle_memories.table
                 part.load(reader)
                 self.attempts.load(reader)
+            if self.version >= 5:
+                self.reruns.load(reader)
         else:
             Record.load_parts(self, reader)
         self._forget_turn()
@@ -244,9 +248,6 @@ class RunState(Record):
             Record.dump_parts(self, writer)
         self.size_of_cold()
         writer.blob(self.cold_raw)
-
-
-NO_COLD: Final = Cold()
 
 
 @ccall

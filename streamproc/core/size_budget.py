@@ -84,14 +84,15 @@ def _half_of_names(run: RunState) -> None:
 
 
 def _silent_nodes(run: RunState) -> None:
-    oldest = [node.key for node in sorted(run.nodes.rows, key=_last_turn)]
-    for tag in oldest[: len(oldest) // 2]:
+    least_useful = [node.key for node in sorted(run.nodes.rows, key=_use_of_node)]
+    for tag in least_useful[: len(least_useful) // 2]:
         run.nodes.forget(tag)
         run.streams.windows.forget(own_stream(tag))
 
 
-def _last_turn(node: NodeState) -> int:
-    return node.last_turn
+def _use_of_node(node: NodeState) -> tuple[bool, int]:
+    """Nodes that repeat something stay, and of the others those that have acted last."""
+    return node.repeats(), node.last_turn
 
 
 def _rare_nodes(run: RunState) -> None:
@@ -121,20 +122,21 @@ def _names_of_open_turns(run: RunState) -> None:
         turn.name = ""
 
 
-_CALLS: Final = _half(lambda run: run.calls.table)
+_CALLS: Final = _of(lambda run: run.calls, lambda run: run.calls.drop_half())
 _SEEN: Final = _half(lambda run: run.novelty.seen)
 _NODES: Final = lambda run: run.nodes.size_bytes() + run.streams.size_bytes(), _silent_nodes
 _LEAST_USEFUL_FIRST: Final[tuple[Drop, ...]] = (
     _of(lambda run: run.cycle_memories, lambda run: run.cycle_memories.drop_idle(run.turns)),
     _of(lambda run: run.calls, _old_occurrences),
-    _half(lambda run: run.tools.table),
+    _of(lambda run: run.tools, lambda run: run.tools.drop_half()),
+    _of(lambda run: run.callers, lambda run: run.callers.drop_half()),
     _half(lambda run: run.handovers.fruitless),
     _of_cold(_half_of_names),
     _of(lambda run: run.long_texts, _old_texts),
     _NODES,
-    _SEEN,
     _half(lambda run: run.cycles.edges),
     _CALLS,
+    _SEEN,
     _half(lambda run: run.cycles.table),
     _of(lambda run: run.cycle_memories, lambda run: run.cycle_memories.drop(run.turns)),
     _of(lambda run: run.streams, _own_streams),
@@ -148,6 +150,7 @@ _LEAST_USEFUL_FIRST: Final[tuple[Drop, ...]] = (
 _LAST: Final[tuple[Drop, ...]] = (
     _all(lambda run: run.metrics),
     _all(lambda run: run.tools.table),
+    _all(lambda run: run.callers.table),
     _all(lambda run: run.streams.windows),
     _all(lambda run: run.calls.table),
     _of_cold(_names_of_open_turns),

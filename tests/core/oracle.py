@@ -236,8 +236,9 @@ class Oracle:
             count = max(self._unchanged_counts(call)[-1], self._known_count(call))
             return Repeat(WARN if self._poll(call) == "idle" else HALT, count)
         last_news = max(self.news, default=0)
-        streak = self._streak(call)
-        counted = [made for made in streak if made[0] >= last_news and len(self.call_turns) - made[1] <= 10]
+        own = [step for step, (_, calls) in enumerate(self.call_turns) if next(iter(calls))[0] == call[0]]
+        streak = [(turn, own.index(step), given) for turn, step, given in self._streak(call)]  # by the node's own count
+        counted = [made for made in streak if made[0] >= last_news and len(own) - made[1] <= 10]
         if len(counted) < 2:
             return None
         in_row = 1

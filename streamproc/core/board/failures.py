@@ -12,10 +12,11 @@ from streamproc.core.board.state import HELD_ERROR, REJECTIONS_MAX, Task, shrink
 from streamproc.core.run_state import RunState
 from streamproc.model.wire import TaskVerdict
 
-# Reporters of a failure; 0: two of them reported the same one.
+# Reporters of a failure, as bits.
 TURN: Final = 1
 VERDICT: Final = 2
-MOVE: Final = 3
+MOVE: Final = 4
+ALL: Final = 7
 
 VALIDATOR_MAX: Final = 40  # characters kept of a validator's name
 REASON_MAX: Final = 100  # and of its report
@@ -52,15 +53,16 @@ def judge(run: RunState, change: BoardChange, task: Task, event: TaskVerdict) ->
 
 
 def count_failure(run: RunState, change: BoardChange, task: Task, kind: str, reporter: int) -> None:
-    """Count failures of the same class in a row. A verdict and the move that follows it report one failure."""
+    """Count failures of the same class in a row. A turn that fails, the verdict about it and the move that follows
+    report one failure; the next turn that fails, or a second report by the same, is the next attempt."""
     if not kind:
         return
     known, key = task.failure, change.tag(kind)
     if not known or known[0] != key or run.novelty.last_progress > known[2]:
         task.failure = [key, 1, run.turns, reporter]
-    elif known[3] in (0, reporter):
+    elif reporter == TURN or (known[3] or ALL) & reporter:
         task.failure = [key, known[1] + 1, run.turns, reporter]
     else:
-        task.failure = [key, known[1], run.turns, 0]
+        task.failure = [key, known[1], run.turns, known[3] | reporter]
         return
     change.failures = task.failure[1]

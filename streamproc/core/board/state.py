@@ -65,7 +65,7 @@ class Task(msgspec.Struct, array_like=True):
     tries: dict[int, int] = {}  # by number of the guard: how often it refused the task
     items: dict[int, int] = {}  # by number of the guard: items that exist, as bits
     rejections: list[list[str]] = []  # [validator, reason] of the last verdicts against it
-    failure: list[int] = []  # [tag of the class, times in a row, turn, reporter (`transitions`)] of the last failure
+    failure: list[int] = []  # [tag of the class, times in a row, turn, reporters (`failures`)] of the last failure
     module_name: str = ""  # its beginning, for messages
     lacks: dict[int, list[str]] = {}  # by number of the guard: what its last report lacked, for messages
 

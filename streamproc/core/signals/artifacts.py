@@ -7,7 +7,7 @@ evidence. Read by STALL001 and STALL008.
 from __future__ import annotations
 
 from streamproc.core.now import Now
-from streamproc.core.records import cfunc, hash64, i32, tag32, u64
+from streamproc.core.records import cfunc, hash64, i32, tag32, u32, u64
 from streamproc.core.signals.evidence import RecentHashes
 from streamproc.core.signals.nodes import NodeState
 from streamproc.core.signals.periods import ARTIFACTS, Period
@@ -26,6 +26,7 @@ def observe_artifact(now: Now, recent: RecentHashes, stamp: i32, since: i32) -> 
     left: Content | None = docs if artifact is None else artifact
     shown: u64 = hash64(left.norm) if left is not None else 0
     value: u64 = shown
+    tag: u32 = tag32(shown ^ node.key)
     same: bool
     period: Period | None
     if artifact is not None and docs is not None:
@@ -33,14 +34,17 @@ def observe_artifact(now: Now, recent: RecentHashes, stamp: i32, since: i32) -> 
     if now.turn.task_id:
         value ^= now.tag(now.turn.task_id)  # the same report about another task is another one
     value = tag32(value)
-    same = node.artifact.count > 0 and node.artifact.value == value
+    if node.artifact.count:
+        same = node.artifact.value == value
+    else:
+        same = now.streams.has(ARTIFACTS, tag)  # the memory of the node was dropped: it did not leave anything else
     node.artifact.extend(value, now.index, stamp, since)
     if node.artifact.first == now.index:
         now.novelty.last_result = now.index
     recent.artifacts.push(shown)
     if same or artifact is None:
         return  # reported again unchanged: nothing was done or undone
-    period = now.streams.push(ARTIFACTS, tag32(shown ^ node.key), now.index)
+    period = now.streams.push(ARTIFACTS, tag, now.index)
     # Trying two versions in turn and measuring each again is an experiment, not a loop.
     if period is not None and now.novelty.last_measurement < period.turns[0]:
         now.streams.see(period)

@@ -167,6 +167,12 @@ class Calls(Record):
         """Start the count of stale call turns again."""
         self.stale_bits = 0
 
+    def drop_half(self) -> None:
+        """Drop half of the calls, because the state is full: those that were made once, and of those the ones that were
+        not made for the longest time."""
+        for memory in sorted(self.table.rows, key=_is_made_again)[: len(self.table) // 2]:
+            self.table.forget(memory.key)
+
     @cfunc
     def observe(self, now: Now, judge_poll: JudgePoll) -> Repeats | None:
         """Record the calls of a turn as one step. Parallel calls are not repeats of each other."""
@@ -319,11 +325,20 @@ def _distinct_calls(calls: tuple[Call, ...]) -> list[Call]:
 
 @cfunc
 def _forget_a_call(calls: Table) -> None:
-    """Drop the call that was not made for the longest time, preferring calls that are not polls."""
+    """Drop the call that was not made for the longest time, preferring calls that are not polls, and in the older half
+    those that were made once: other agents may have made as many since."""
     memory: CallMemory
+    for memory in calls.rows[: CALLS_MAX // 2]:
+        if not memory.live and memory.times.size == 1:
+            calls.forget(memory.key)
+            return
     for memory in calls.rows:
         if not memory.live:
             calls.forget(memory.key)
             return
     memory = calls.rows[0]
     calls.forget(memory.key)
+
+
+def _is_made_again(memory: CallMemory) -> bool:
+    return memory.live or memory.times.size > 1

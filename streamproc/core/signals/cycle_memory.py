@@ -6,6 +6,8 @@ first turn outside, right after one inside, copies it here. From then on `enter`
 for the turns of its nodes, and `leave` puts those of the run back, to which whatever the turn brought counts as well.
 Words of people and a resume end the repetitions of every cycle (`reset`).
 
+Of a later cycle, only the marks are copied: the windows of the run hold the tags of all cycles.
+
 A cycle without a memory goes on with that of the run: one that merges with another, that the run has left for
 `AWAY_TURNS`, or in a run whose state is nearly full.
 
@@ -184,13 +186,14 @@ class CycleMemories(Record):
                 self._begin(self.table.add(cycle.key), cycles, now.index)
 
     def _begin(self, memory: CycleMemory, cycles: Table, index: int) -> None:
-        """Begin a memory with what the run remembers so far. Memories of cycles that are gone make room."""
+        """Begin a memory with what the run remembers so far: its windows, as long as there is no other cycle. Memories
+        of cycles that are gone make room."""
         for row in list(self.table.rows):
             if cycles.find(row.key) is None:
                 self.table.forget(row.key)
         memory.copy_marks(self.novelty, self.handovers)
         memory.last_turn = index - 1
-        for window in self.streams.windows.rows:
+        for window in self.streams.windows.rows if len(self.table) == 1 else ():
             if window.key < OWN and window.tags.size:
                 _copy_window(window, memory.windows.add(window.key))
 

@@ -10,7 +10,7 @@ from typing import Final
 from streamproc.core.records import Record, Row, Sparse, Table, ccall, cclass, cfunc, final, flag, i32, i64, u32, u64
 from streamproc.core.signals.streaks import Said, Streak
 
-NODES_MAX: Final = 8  # nodes with full memory; most teams of agents are smaller
+NODES_MAX: Final = 16  # nodes with full memory; most teams of agents are smaller
 SUITES_MAX: Final = 2  # test suites of one node: it may run two in turn
 
 
@@ -67,6 +67,12 @@ class NodeState(Sparse):
     def clear(self) -> None:
         Record.clear(self)
         self.last_call = self.last_call_news = -1
+
+    def repeats(self) -> bool:
+        """Whether it has said, left or reported the same more than once."""
+        streaks = [self.artifact, self.errors, self.query, self.reply, self.attempts]
+        streaks += [suite.same for suite in self.suites.rows]
+        return max(self.output.count, self.structured.count, *(streak.count for streak in streaks)) > 1
 
 
 @cfunc

@@ -21,7 +21,7 @@ ARTIFACTS: Final = 3  # artifacts, as they change; only measured progress clears
 NARRATION: Final = 4  # texts with no call in between, of nodes that call tools
 OWN: Final = 8  # and above: the statements of one node (`own_stream`), if the policy's gate of LOOP002 is not `any`
 NO_STREAM: Final = 0
-STREAMS_MAX: Final = 12  # the four above, and one for each node with full memory
+STREAMS_MAX: Final = 20  # the four above, and one for each node with full memory
 
 
 class Period(NamedTuple):
@@ -165,6 +165,12 @@ class Streams(Record):
         period: Period | None = self.push(stream, tag, index)
         if period is not None:
             self.see(period)
+
+    @cfunc
+    def has(self, stream: u64, tag: u32) -> bool:
+        """Whether a tag is among the last ones of a stream."""
+        window: HashWindow | None = self.windows.find(stream)
+        return window is not None and window.tags.has(tag)
 
     @cfunc
     def see(self, period: Period) -> None:

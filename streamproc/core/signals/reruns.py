@@ -3,7 +3,7 @@
 A check is any call that is no edit, the only one of its turn, and gets an answer that is neither empty nor that of a
 poll, and does not say that the check has passed. Edits that were refused count as well.
 
-Memory: one streak a run. Read by LOOP012.
+Memory: one streak, of the caller whose turn it is (`callers`). Read by LOOP012.
 """
 
 from __future__ import annotations
@@ -11,23 +11,36 @@ from __future__ import annotations
 from typing import Any, Final
 
 from streamproc.core.now import Now
-from streamproc.core.records import Record, cclass, cfunc, final, hash64, i32, mixed, tag32, u32, u64
+from streamproc.core.records import Record, ccall, cclass, cfunc, final, grow, hash64, i32, mixed, tag32, u32, u64
 from streamproc.core.signals.calls import Calls
 from streamproc.model.wire import EDITS, FAILED_RETRYABLE, NO_ANSWER, PASSED, WAITS, Call
 
 EMPTY: Final = 0x2D06800538D394C2  # xxh3-64 of no text
+RERUNS_BYTES: Final = 20  # of a state: a `Reruns` that is not blank
 
 
 @final
 @cclass
 class Reruns(Record):
-    """The last check of a run, and how often it has been made again after nothing but edits."""
+    """The last check of a caller, and how often it has been made again after nothing but edits."""
 
     value: u32  # tag of the call, its answer and who made it
     count: u32  # how many times; 0: no check
     first: i32  # turn of the first time
     last: i32  # turn of the last time
     edited: i32  # turn of the last edit
+
+    @cfunc
+    def copy(self, other: Reruns) -> None:
+        """Become equal to another one."""
+        if not other.is_blank() and self.is_blank():
+            grow(RERUNS_BYTES)
+        self.value, self.count, self.first = other.value, other.count, other.first
+        self.last, self.edited = other.last, other.edited
+
+    @ccall
+    def is_blank(self) -> bool:
+        return not self.count and not self.edited
 
     @cfunc
     def observe(self, now: Now, known: Calls) -> bool:

@@ -35,6 +35,13 @@ class Streak(Record):
             self.count += 1
         self.stamp = stamp
 
+    @cfunc
+    def copy(self, other: Streak) -> None:
+        """Become equal to another one."""
+        if other.count and not self.count:
+            grow(STREAK_BYTES)
+        self.value, self.count, self.first, self.stamp = other.value, other.count, other.first, other.stamp
+
     @ccall
     def is_blank(self) -> bool:
         return not self.count

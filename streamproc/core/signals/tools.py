@@ -1,6 +1,7 @@
 """Tools: how each one answered its last calls, and turns in which every call failed.
 
-Memory: `TOOLS_MAX` tools with the outcomes of their last `TOOL_CALLS` calls; past it, the least recent is dropped.
+Memory: `TOOLS_MAX` tools of callers with the outcomes of their last `TOOL_CALLS` calls; past it, the least recent
+without failures is dropped. Streaks of failed turns are those of the caller whose turn it is (`callers`).
 Read by ERROR002, ERROR005, LOOP004 and STALL005.
 """
 
@@ -22,13 +23,14 @@ from streamproc.core.records import (
     hash64,
     i32,
     i64,
+    mixed,
     tag32,
     u32,
     u64,
 )
 from streamproc.model.wire import ANSWERED, FAILED, FAILED_RETRYABLE, FAILED_RUN, LONG_ANSWER, WRITES, Call, Turn
 
-TOOLS_MAX: Final = 6  # tools of a run; agents that loop use a few
+TOOLS_MAX: Final = 16  # tools of all callers; agents that loop use a few, and those without failures take 30 bytes
 TOOL_CALLS: Final = 8  # calls of one tool: the larger window of ERROR005
 NEIGHBOURS: Final = 2  # two calls of a tool are in a row if they are at most this many call turns apart
 KEY_TAG: Final = 0xFFFF  # two calls with equal tags by accident only make a halt come earlier
@@ -64,7 +66,7 @@ def has_long_answer(turn: Turn) -> bool:
 @final
 @cclass
 class Tool(Row):
-    """The latest answers of one tool, whatever its arguments were. Key: tag of its name."""
+    """The latest answers of one tool to one caller, whatever its arguments were. Key: tags of both."""
 
     answer: u32  # tag of the last answer
     call_key: u32  # tag of the last call's arguments
@@ -117,7 +119,7 @@ class Tool(Row):
 @final
 @cclass
 class Tools(Record):
-    """The tools of a run, and its turns in which every call failed."""
+    """The tools of a run, and the turns of a caller in which every call failed."""
 
     failed_turns: u32  # turns in a row whose calls all failed
     excused_failures: u32  # the part of them up to the last command that failed with a new error: work continues
@@ -138,6 +140,12 @@ class Tools(Record):
     def reset(self) -> None:
         """Start the counts of failed turns again."""
         self.failed_turns = self.excused_failures = self.retries = 0
+
+    def drop_half(self) -> None:
+        """Drop half of the tools, because the state is full: those that do not fail, and of those the ones that were
+        not called for the longest time."""
+        for tool in sorted(self.table.rows, key=_fails_at_times)[: len(self.table) // 2]:
+            self.table.forget(tool.key)
 
     @cfunc
     def observe(self, now: Now) -> ToolsSeen | None:
@@ -183,16 +191,18 @@ class Tools(Record):
 
     @cfunc
     def _observe_call(self, now: Now, call: Call) -> Tool:
-        name: u32 = now.names.tag(call.name)
+        key_of_tool: u64 = now.names.tag(call.name) ^ mixed(now.caller)
         outcome: u64 = hash64(call.outcome)
         key: u32 = tag32(hash64(call.key))
         marks: u64 = hash64(call.marks)
         answer: u32 = tag32(hash64(call.exact))
         before: u32
         error: u32
-        tool: Tool | None = self.table.touch(name)
+        tool: Tool | None = self.table.touch(key_of_tool)
         if tool is None:
-            tool = self.table.add(name)
+            if self.table.full():
+                _forget_a_tool(self.table)
+            tool = self.table.add(key_of_tool)
         before = tool.call_key
         tool.call_key = key
         if outcome in (FAILED, FAILED_RUN):
@@ -229,3 +239,19 @@ class Tools(Record):
             failed = self.failed_turns >= now.marks.failed_turns
         self.retries = self.retries + 1 if FAILED_RETRYABLE in outcomes and not answered else 0
         return failed
+
+
+@cfunc
+def _forget_a_tool(tools: Table) -> None:
+    """Drop the tool that was not called for the longest time, preferring tools without failures."""
+    tool: Tool
+    for tool in tools.rows:
+        if not tool.failures.size:
+            tools.forget(tool.key)
+            return
+    tool = tools.rows[0]
+    tools.forget(tool.key)
+
+
+def _fails_at_times(tool: Tool) -> bool:
+    return tool.failures.size > 0

@@ -378,6 +378,20 @@ def test_a_verdict_and_its_transition_are_one_failure() -> None:
     assert "ERROR002" in codes([*failed, *again, *failed, *again, *failed])
 
 
+def test_a_turn_that_fails_after_a_verdict_is_the_next_attempt() -> None:
+    """Seed 004: "Task retried 3 times with same failure class": BLOCKED, stop retries."""
+
+    def fails(n: int) -> Raw:
+        return {"node": "coder", "task_id": "T1", "errors": [{"message": f"no file f{n}", "class": "IOError"}]}
+
+    rejected = verdict("T1", "REJECTED", failure_class="IOError")
+    assert codes([rejected, fails(0)]) == []
+    assert codes([rejected, fails(0), fails(1)]) == ["ERROR002"]
+    assert codes([rejected, rejected, fails(0)]) == ["ERROR002"]
+    assert codes([fails(0), rejected, fails(1), rejected]) == []  # two attempts, each of which was rejected, too
+    assert codes([fails(0), rejected, fails(1), rejected, fails(2)]) == ["ERROR002"]
+
+
 def test_progress_and_another_error_class_reset_the_count_of_failures() -> None:
     def fails(n: int, kind: str = "ImportError") -> Raw:
         return {"node": "coder", "task_id": "T1", "errors": [{"message": f"no module m{n}", "class": kind}]}
