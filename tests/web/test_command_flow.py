@@ -16,7 +16,6 @@ import msgspec
 import pytest
 from pydantic import SecretStr
 
-from deploy.local.chromium import ARGUMENTS, MISSING, find
 from streamproc.kafka import topics as kafka_topics
 from streamproc.settings import Settings, load_settings
 from tests.cli.conftest import ROOT, command
@@ -95,19 +94,6 @@ def start(settings: Settings, tmp_path: Path) -> Iterator[Callable[..., Program]
     for program in started:
         program.process.kill()
         program.process.wait()
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    path = find()
-    if path is None:
-        pytest.skip(MISSING)
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
-        yield browser
-        browser.close()
 
 
 class Tab:
