@@ -18,6 +18,7 @@ from deploy.local.chromium import ARGUMENTS, MISSING, find
 from streamproc.cli import build
 from streamproc.kafka.acls import ROLES
 from streamproc.settings import Settings
+from tests.notify.receiver import Receiver
 from tests.secured.broker import SecureBroker
 from tests.secured.endpoint import TokenEndpoint
 from tests.worker.running import Way, WorkerProcess, environment_of
@@ -53,6 +54,14 @@ def nowhere() -> Iterator[str]:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{bound.getsockname()[1]}"
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    """A running web server, which notifications are sent to."""
+    receiver = Receiver().start()
+    yield receiver
+    receiver.stop()
 
 
 @pytest.fixture(scope="module")

@@ -313,15 +313,11 @@ def test_a_webhook_gets_the_exact_values_and_nothing_that_acts(text: str) -> Non
 
 
 @pytest.mark.parametrize(("scheme", "path"), [("mmost", "token"), ("ntfy", "agents"), ("xbmc", "")])
-def test_a_service_gets_no_mention_and_no_link(scheme: str, path: str) -> None:
+def test_a_service_gets_no_mention_and_no_link(scheme: str, path: str, receiver: Receiver) -> None:
     """Services of Apprise that render Markdown and act on mentions, and one that does not."""
     attack = "@everyone @here <!channel> <@U1> [x](http://evil.example) ![x](http://evil.example/x.png)\n@all\x1b[2J"
-    receiver = Receiver().start()
-    try:
-        [destination] = load_notification_config("", [f"{scheme}://127.0.0.1:{receiver.port}/{path}"]).destinations
-        assert Service(destination, 1)._send(message_of(notice(attack))) == ""
-    finally:
-        receiver.stop()
+    [destination] = load_notification_config("", [f"{scheme}://127.0.0.1:{receiver.port}/{path}"]).destinations
+    assert Service(destination, 1)._send(message_of(notice(attack))) == ""
     said = json.dumps([post for _, post in receiver.posts], ensure_ascii=False)
 
     assert "@ everyone" in said

@@ -32,9 +32,7 @@ ran: list[str] = []
 
 
 @pytest.fixture(autouse=True)
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without brokers in the environment, a `Watch` is a `Monitor`."""
-    monkeypatch.delenv("STREAMPROC_BROKERS", raising=False)
+def nothing_ran() -> None:
     ran.clear()
 
 

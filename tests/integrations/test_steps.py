@@ -13,11 +13,6 @@ from streamproc.integrations._steps import Steps, plain
 from streamproc.integrations.watch import sparing
 
 
-@pytest.fixture(autouse=True)
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("STREAMPROC_BROKERS", raising=False)
-
-
 def steps_and_turns() -> tuple[Steps, list[dict[str, Any]]]:
     watch, fed = Watch(), []
     watch._backend.feed = fed.append  # type: ignore[method-assign]

@@ -21,12 +21,6 @@ from tests.worker.running import WorkerProcess
 CALL: dict[str, Any] = {"name": "grep", "args": {"q": "x"}, "result": "no match"}
 
 
-@pytest.fixture(autouse=True)
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without brokers in the environment, a `Watch` is a `Monitor`."""
-    monkeypatch.delenv("STREAMPROC_BROKERS", raising=False)
-
-
 def again(watch: Watch, run_id: str, times: int = 1) -> None:
     for _ in range(times):
         watch.turn(run_id, "coder", tool_calls=[CALL])

@@ -43,12 +43,11 @@ Way = "Callable[[Breaker, ClaudeAgentOptions], Awaitable[str | None]]"
 
 
 @pytest.fixture(autouse=True)
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without brokers in the environment, a `Watch` is a `Monitor`. Nor does the CLI see settings for it."""
+def nothing_ran(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The CLI sees no settings for it."""
     for name in os.environ:
         if name.startswith(("ANTHROPIC_", "CLAUDE")) or name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
-    monkeypatch.delenv("STREAMPROC_BROKERS", raising=False)
     ran.clear()
     requests.clear()
 

@@ -1,0 +1,11 @@
+"""Shared by the tests of the adapters."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without brokers in the environment, a `Watch` is a `Monitor`."""
+    monkeypatch.delenv("STREAMPROC_BROKERS", raising=False)
