@@ -17,7 +17,6 @@ from streamproc.replay.outcomes import RunLabel
 from streamproc.replay.spool import Spool, SpooledRun, in_time_order, spooled
 from tests.feeding import event_of
 
-DATA = Path(__file__).parents[2] / "streamproc" / "samples" / "trajectories.jsonl.gz"
 AGAIN = {"node": "coder", "output": "I will try again."}
 
 

@@ -21,4 +21,4 @@ def deployment(brokers: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 @pytest.fixture(scope="module")
 def browser(chromium: Any, deployment: LiveDeployment) -> PageBrowser:
     """Browsers that are logged in to the page of the deployment."""
-    return PageBrowser(chromium, deployment)
+    return PageBrowser(chromium, deployment.address)

@@ -72,7 +72,7 @@ def test_every_surface_says_that_no_worker_lives_and_that_the_broker_is_gone(
     port = own_broker.start().port
     fleet = Fleet(f"127.0.0.1:{port}", tmp_path, receiver)
     try:
-        browser = PageBrowser(chromium, fleet)
+        browser = PageBrowser(chromium, fleet.address)
         with browser.opened() as page, browser.opened("/health") as health, browser.opened("/whatif") as other:
             for one in (page, health, other):
                 expect(one.locator("html[data-live=yes]")).to_have_count(1)
