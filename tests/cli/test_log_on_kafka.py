@@ -10,11 +10,10 @@ import uuid
 from pathlib import Path
 
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient
 from typer.testing import CliRunner
 
 from streamproc.cli import build
-from streamproc.kafka.options import connection_options
+from streamproc.kafka import topics
 from streamproc.model.controls import read_control
 from streamproc.settings import Settings, load_settings
 from tests.cli.conftest import command, honest, jsonl, stuck
@@ -55,12 +54,8 @@ def replayed(run, settings: Settings, *arguments: object) -> list[str]:
 
 
 async def groups(settings: Settings) -> set[str]:
-    admin = AIOKafkaAdminClient(**connection_options(settings))
-    await admin.start()
-    try:
+    async with topics.administering(settings) as admin:
         return {name for name, *_ in await admin.list_consumer_groups()}
-    finally:
-        await admin.close()
 
 
 def test_a_range_is_the_decisions_of_its_runs_and_records(run, deployment: Settings) -> None:

@@ -39,12 +39,8 @@ def began(run_id: str, user: str) -> list[tuple[bytes, bytes]]:
 
 
 async def write_command(settings: Settings, key: bytes, value: bytes | None) -> None:
-    producer = AIOKafkaProducer(bootstrap_servers=settings.brokers)
-    await producer.start()
-    try:
+    async with AIOKafkaProducer(bootstrap_servers=settings.brokers) as producer:
         await producer.send_and_wait(settings.topic("commands"), value, key=key)
-    finally:
-        await producer.stop()
 
 
 async def test_a_killed_users_runs_are_stopped_in_every_partition_and_later_ones_too(
