@@ -54,6 +54,11 @@ def calls_of(events: Iterable[Row]) -> list[Row]:
     return [call for event in events for call in event.get("tool_calls", ())]
 
 
+def calls(path: Path) -> list[Row]:
+    """Return the calls of a log, whose format is recognized."""
+    return calls_of(imported(path))
+
+
 def written(path: Path, value: Any) -> Path:
     """Write one JSON document; a name in `.jsonl` gets the items of a list line by line."""
     path.parent.mkdir(parents=True, exist_ok=True)

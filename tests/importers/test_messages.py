@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 
 from streamproc.importers import Import, LogFile
 from streamproc.importers.messages import FORMAT, NO_RESULTS, NO_TOOLS
-from tests.importers.reading import SAMPLES, changed, expected, formats_that_match, halts, imported, written
+from tests.importers.reading import SAMPLES, calls, changed, expected, formats_that_match, halts, imported, written
 
 SAMPLE_FILES = sorted((SAMPLES / "messages").iterdir())
 DOCUMENTS = {path.name: [row.data for row in LogFile(path).rows()] for path in SAMPLE_FILES}
@@ -25,10 +25,6 @@ def asked(call_id: str, name: str = "look", **args: Any) -> dict[str, Any]:
 
 def returned(call_id: str, text: Any = "ok") -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": call_id, "content": text}
-
-
-def calls(path: Path) -> list[dict[str, Any]]:
-    return [call for event in imported(path, FORMAT) for call in event.get("tool_calls", ())]
 
 
 @pytest.mark.parametrize("path", SAMPLE_FILES, ids=lambda path: path.name)
