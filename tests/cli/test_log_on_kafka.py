@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
-import sys
 import uuid
 from pathlib import Path
 
@@ -16,9 +14,8 @@ from streamproc.cli import build
 from streamproc.kafka import topics
 from streamproc.model.controls import read_control
 from streamproc.settings import Settings, load_settings
-from tests.cli.conftest import command, honest, jsonl, stuck
-from tests.cli.test_on_kafka import controls, drained, options, read
-from tests.waiting import until
+from tests.cli.conftest import honest, jsonl, stuck
+from tests.cli.test_on_kafka import all_processed, controls, options, read
 
 
 def events() -> list[dict]:
@@ -36,14 +33,8 @@ def deployment(brokers: str, tmp_path_factory: pytest.TempPathFactory) -> Settin
     path.write_text(jsonl(events()))
     for arguments in (["topics", "apply"], ["publish", str(path)]):
         assert CliRunner().invoke(build(), [*arguments, *options(settings)]).exit_code == 0
-    worker = command("worker", "--log-level", "warning", *options(settings))
-    try:
-        asyncio.run(until(lambda: drained(settings), 90, "the worker to process all turns", every_s=0.2))
-    finally:
-        worker.send_signal(signal.SIGTERM)
-        _, log = worker.communicate(timeout=60)
-        sys.stderr.write(log)  # shown if a test fails
-    return settings
+    with all_processed(settings):
+        return settings
 
 
 def replayed(run, settings: Settings, *arguments: object) -> list[str]:
