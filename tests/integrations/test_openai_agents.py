@@ -30,25 +30,19 @@ from openai.types.responses.response_usage import InputTokensDetails
 from streamproc import Halted, Monitor, Watch
 from streamproc.integrations._requests import request_of
 from streamproc.integrations.openai_agents import Breaker
+from tests.integrations import commands
+from tests.integrations.commands import STEPS, ran
 from tests.integrations.examples import printed, shown
 
-STEPS = 12  # of a model that would never end by itself
-ran: list[str] = []
+run = function_tool(commands.run)
 
 
 @pytest.fixture(autouse=True)
-def nothing_ran() -> Iterator[None]:
+def untraced() -> Iterator[None]:
     """No trace leaves this process."""
     set_trace_processors([])
-    ran.clear()
     yield
     set_tracing_disabled(disabled=False)
-
-
-@function_tool
-def run(cmd: str) -> str:
-    ran.append(cmd)
-    return "2 failed: test_login, test_logout" if cmd == "pytest" else f"the result of {cmd}"
 
 
 def calling(cmds: list[str], name: str = "coder", **more: Any) -> Agent[Any]:

@@ -25,20 +25,8 @@ from pydantic_ai.usage import RequestUsage
 from streamproc import Halted, Monitor, Watch
 from streamproc.integrations._requests import request_of
 from streamproc.integrations.pydantic_ai import Breaker
+from tests.integrations.commands import STEPS, ran, run
 from tests.integrations.examples import printed, shown
-
-STEPS = 12  # of a model that would never end by itself
-ran: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def nothing_ran() -> None:
-    ran.clear()
-
-
-def run(cmd: str) -> str:
-    ran.append(cmd)
-    return "2 failed: test_login, test_logout" if cmd == "pytest" else f"the result of {cmd}"
 
 
 def calling(cmds: list[str], *breakers: Breaker, tool: str = "run", **more: Any) -> Agent[None, Any]:

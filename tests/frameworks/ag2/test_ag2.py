@@ -24,22 +24,11 @@ from ag2.tools import tool
 
 from streamproc import Halted, Monitor, Watch
 from streamproc.integrations.ag2 import Breaker, tokens
+from tests.integrations import commands
+from tests.integrations.commands import STEPS, ran
 from tests.integrations.examples import printed, run_blocks, shown
 
-STEPS = 12  # of a model that would never end by itself
-ran: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def nothing_ran() -> None:
-    ran.clear()
-
-
-@tool
-def run(cmd: str) -> str:
-    """Run a command."""
-    ran.append(cmd)
-    return "2 failed: test_login, test_logout" if cmd == "pytest" else f"the result of {cmd}"
+run = tool(commands.run)
 
 
 class Model(TestConfig):

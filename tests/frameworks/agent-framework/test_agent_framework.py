@@ -33,21 +33,11 @@ from agent_framework import (
 
 from streamproc import Halted, Monitor, Watch
 from streamproc.integrations.agent_framework import UNSENT, Breaker
+from tests.integrations import commands
+from tests.integrations.commands import STEPS, ran
 from tests.integrations.examples import printed, run_blocks, shown
 
-STEPS = 12  # of a model that would never end by itself
-ran: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def nothing_ran() -> None:
-    ran.clear()
-
-
-@tool(approval_mode="never_require")
-def run(cmd: str) -> str:
-    ran.append(cmd)
-    return "2 failed: test_login, test_logout" if cmd == "pytest" else f"the result of {cmd}"
+run = tool(approval_mode="never_require")(commands.run)
 
 
 def asking(cmd: str, at: int, name: str = "run") -> Content:

@@ -28,25 +28,13 @@ from pydantic import BaseModel
 
 from streamproc import Halted, Monitor, Watch
 from streamproc.integrations.autogen import Breaker, guarded
+from tests.integrations.commands import STEPS, ran, run
 from tests.integrations.examples import printed, run_blocks, shown
 
-STEPS = 12  # of a model that would never end by itself
 INFO: Any = {
     "vision": False, "function_calling": True, "json_output": True, "family": "unknown", "structured_output": True,
     "multiple_system_messages": True,
 }  # fmt: skip
-ran: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def nothing_ran() -> None:
-    ran.clear()
-
-
-def run(cmd: str) -> str:
-    """Run a command."""
-    ran.append(cmd)
-    return "2 failed: test_login, test_logout" if cmd == "pytest" else f"the result of {cmd}"
 
 
 class Model(ReplayChatCompletionClient):

@@ -17,17 +17,15 @@ from crewai.tools.tool_failure import ToolFailure
 
 from streamproc import Halted, Monitor, Watch
 from streamproc.integrations.crewai import Breaker, HaltedCrew
-from tests.frameworks.crewai.played import Played, Run, asked, ran
+from tests.frameworks.crewai.played import Played, Run, asked
 from tests.frameworks.crewai.served import served
+from tests.integrations.commands import STEPS, ran
 from tests.integrations.examples import printed, run_blocks, shown
 from tests.integrations.model_api import ModelAPI
 
-STEPS = 12  # of a model that would never end by itself
-
 
 @pytest.fixture(autouse=True)
-def nothing_ran() -> None:
-    ran.clear()
+def nothing_asked() -> None:
     asked.clear()
 
 
