@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from streamproc import Watch
 
 
@@ -18,3 +20,16 @@ def recorded(watch: Watch) -> list[dict[str, Any]]:
 
     watch._backend.feed = record  # type: ignore[method-assign]
     return fed
+
+
+def fed_by(watch: Watch) -> list[dict[str, Any]]:
+    """Return a list of the events that the watch will be fed, and let no engine judge them."""
+    fed: list[dict[str, Any]] = []
+    watch._backend.feed = fed.append  # type: ignore[method-assign]
+    return fed
+
+
+def break_down(watch: Watch, monkeypatch: pytest.MonkeyPatch, *also: str) -> None:
+    """Let what adapters ask of the watch fail."""
+    for name in ("turn", "spent", "nudge", "check", "halted", *also):
+        monkeypatch.setattr(watch, name, lambda *_, **__: 1 / 0)

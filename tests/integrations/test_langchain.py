@@ -27,7 +27,7 @@ from streamproc.integrations import langgraph
 from streamproc.integrations.langchain import Breaker, BreakerMiddleware
 from tests.conformance.driver import Say
 from tests.conformance.test_langgraph import Grade, Played as Asked
-from tests.integrations.fed import recorded
+from tests.integrations.fed import fed_by, recorded
 
 STUCK = "2 failed: test_login, test_logout"
 PROMPT = {"messages": [("user", "fix the tests")]}
@@ -630,8 +630,7 @@ def test_agents_that_work_beside_each_other_are_told_apart_until_they_end() -> N
 
     for handler in (False, True):
         watch = Watch()
-        fed: list[dict[str, Any]] = []
-        watch._backend.feed = fed.append  # type: ignore[method-assign]  # the second time repeats the first
+        fed = fed_by(watch)  # the second time repeats the first
         middleware = BreakerMiddleware(watch=Watch() if handler else watch, run_id="r1")
         config = {"callbacks": [Breaker(run_id="r1", watch=watch)] if handler else []}
         for _ in range(2):

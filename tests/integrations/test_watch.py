@@ -15,6 +15,7 @@ from streamproc import Halted, InvalidEvent, Monitor, StreamprocError, TaskEnded
 from streamproc.integrations._instances import Instances
 from streamproc.kafka import topics
 from streamproc.settings import load_settings
+from tests.integrations.fed import fed_by
 from tests.waiting import wait_until
 from tests.worker.running import WorkerProcess
 
@@ -74,9 +75,8 @@ def test_a_resumed_run_goes_on() -> None:
 
 
 def test_the_sender_of_a_turn_is_the_node_before() -> None:
-    fed: list[dict[str, Any]] = []
     watch = Watch()
-    watch._backend.feed = fed.append  # type: ignore[method-assign]
+    fed = fed_by(watch)
     for node, more in (
         ("plan", {}),
         ("code", {}),
@@ -89,9 +89,8 @@ def test_the_sender_of_a_turn_is_the_node_before() -> None:
 
 
 def test_usage_travels_with_the_next_turn_of_its_node() -> None:
-    fed: list[dict[str, Any]] = []
     watch = Watch()
-    watch._backend.feed = fed.append  # type: ignore[method-assign]
+    fed = fed_by(watch)
     watch.spent("r1", "code", input_tokens=10, output_tokens=1, cost_usd="0.10")
     watch.spent("r1", "code", input_tokens=5, cost_usd="0.05")
     watch.turn("r1", "plan")
