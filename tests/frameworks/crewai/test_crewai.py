@@ -18,11 +18,11 @@ from crewai.tools.tool_failure import ToolFailure
 from streamproc import Halted, Monitor, Watch
 from streamproc.integrations.crewai import Breaker, HaltedCrew
 from tests.frameworks.crewai.played import Played, Run, asked
-from tests.frameworks.crewai.served import served
 from tests.integrations.commands import STEPS, ran
 from tests.integrations.examples import printed, run_blocks, shown
 from tests.integrations.fed import break_down, recorded
 from tests.integrations.model_api import ModelAPI
+from tests.integrations.model_server import serving
 
 
 @pytest.fixture(autouse=True)
@@ -336,9 +336,9 @@ def test_usage_that_comes_late_is_counted_once(way: Callable[[Agent], str], monk
 def test_usage_of_a_real_client_is_counted_once(stream: bool) -> None:
     breaker = Breaker()
     fed = recorded(breaker.watch)
-    with served(ModelAPI(times=2)) as url, breaker:
+    with serving(ModelAPI(times=2)) as url, breaker:
         coder = playing([])
-        coder.llm = LLM(model="openai/gpt-4o", base_url=url, api_key="none", stream=stream)
+        coder.llm = LLM(model="openai/gpt-4o", base_url=f"{url}/v1", api_key="none", stream=stream)
         assert kickoff(coder) == "All tests pass."
     usage = {"input_tokens": 10, "output_tokens": 5, "cached_tokens": 4}
     total = {name: sum(turn.get("usage", {}).get(name, 0) for turn in fed) for name in usage}
@@ -350,8 +350,8 @@ def test_usage_of_a_real_client_is_counted_once(stream: bool) -> None:
 def test_a_stuck_agent_of_a_real_client_is_stopped(stream: bool) -> None:
     api = ModelAPI()
     coder = playing([])
-    with served(api) as url, Breaker():
-        coder.llm = LLM(model="openai/gpt-4o", base_url=url, api_key="none", stream=stream)
+    with serving(api) as url, Breaker():
+        coder.llm = LLM(model="openai/gpt-4o", base_url=f"{url}/v1", api_key="none", stream=stream)
         with pytest.raises(Halted):
             (streamed if stream else kickoff)(coder)
     assert (len(api.requests), ran) == (3, ["pytest"] * 3)

@@ -11,9 +11,9 @@ import litellm
 
 from streamproc import Watch
 from streamproc.integrations.litellm import Breaker
-from tests.frameworks.litellm.model_server import serving
 from tests.integrations.fed import recorded
 from tests.integrations.model_api import ModelAPI
+from tests.integrations.model_server import serving
 from tests.waiting import wait_until
 
 STUCK = "2 failed: test_login, test_logout"
