@@ -233,7 +233,7 @@ def test_the_traceback_of_a_bug_is_escaped(capsys: pytest.CaptureFixture[str]) -
     assert not acting(written)
 
 
-def test_a_command_that_meets_a_bug_prints_an_escaped_traceback(tmp_path: Path) -> None:
+def test_a_command_that_meets_a_bug_prints_an_escaped_traceback() -> None:
     """The bug is in an embedding program here: a command of its own that raises."""
     code = (
         "import streamproc.cli as cli\n"
@@ -247,7 +247,7 @@ def test_a_command_that_meets_a_bug_prints_an_escaped_traceback(tmp_path: Path) 
     assert not acting(done.stderr.decode())
 
 
-def test_warnings_of_libraries_are_escaped_in_commands(tmp_path: Path) -> None:
+def test_warnings_of_libraries_are_escaped_in_commands() -> None:
     code = (
         "import logging, sys; from streamproc.cli import main; sys.argv = ['streamproc', '--version']\n"
         "try:\n    main()\nfinally:\n    logging.getLogger('a.library').warning('x\\n\\x1b[2J%s', '\\r')\n"

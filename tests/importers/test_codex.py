@@ -296,7 +296,7 @@ def test_a_rollout_that_is_still_written_is_read(tmp_path: Path) -> None:
     assert shape(read_log(NAME, path)) == ["u", "exec_command"]
 
 
-def test_the_samples(tmp_path: Path) -> None:
+def test_the_samples() -> None:
     reading = Import()
     events = [event for path in log_paths([str(SAMPLES / NAME)]) for event in read_log(NAME, SAMPLES / path, reading)]
     assert shape(events) == [

@@ -75,7 +75,7 @@ def test_a_result_without_an_id_answers_the_oldest_open_call(tmp_path: Path) -> 
     assert calls(written(tmp_path / "a.json", rows)) == [{"name": "look", "args": {}, "result": "x"}]
 
 
-def test_results_in_the_role_of_the_user_are_no_person(tmp_path: Path) -> None:
+def test_results_in_the_role_of_the_user_are_no_person() -> None:
     events = imported(SAMPLES / "messages/anthropic.jsonl")
     assert [event["#"] for event in events if event.get("type") == "user.message"] == ["line 1"]
 

@@ -182,7 +182,7 @@ def test_an_organisation_protects_all_users(organisation: Run, home: Path, tmp_p
     assert settings.read_text() == '{"cleanupPeriodDays": 20}'
 
 
-def test_hooks_of_a_user_and_of_all_count_once(organisation: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hooks_of_a_user_and_of_all_count_once(organisation: Run, home: Path) -> None:
     organisation("claude", "--scope", "managed")
     organisation("claude")
     commands = [first_command(CLIS["claude"].settings(scope)) for scope in ("managed", "user")]
