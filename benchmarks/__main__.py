@@ -39,8 +39,9 @@ from benchmarks import (
 )
 from benchmarks.machine import ROOT, busy_note, header
 from benchmarks.sizes import FULL, QUICK, Sizes
-from benchmarks.table import BenchmarkDefect, Row, markdown, write_between_marks
+from benchmarks.table import BenchmarkDefect, Row, markdown
 from docs import generate
+from docs.tables import write_between_marks
 from streamproc.settings import Settings, load_settings
 
 IN_PROCESS: Final[dict[str, Callable[[Sizes], Iterator[Row]]]] = {
@@ -87,9 +88,9 @@ def main() -> int:
     if options.json:
         options.json.write_text(json.dumps([asdict(row) | {"met": row.met} for row in rows], indent=1), "utf-8")
     if options.readme:
-        write_between_marks(ROOT / "benchmarks" / "README.md", markdown(rows, head))
+        write_between_marks(ROOT / "benchmarks" / "README.md", "bench", markdown(rows, head))
         aimed = [row for row in rows if row.aim is not None]
-        write_between_marks(ROOT / "docs" / "performance.md", markdown(aimed, head))
+        write_between_marks(ROOT / "docs" / "performance.md", "bench", markdown(aimed, head))
         generate.main()  # the README shows figures of this table
     return EXIT_OK
 

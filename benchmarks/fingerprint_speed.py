@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 from time import thread_time_ns
 from typing import Any, Final
 
-from benchmarks.machine import ROOT
+from benchmarks.cores import cores, kind_of, with_core
 from benchmarks.sizes import Sizes
-from benchmarks.table import Aim, BenchmarkDefect, Row
-from streamproc.core.compiled import FOLDER, MANIFEST
+from benchmarks.table import Aim, Row
 from streamproc.fingerprint import fingerprint
 from streamproc.fingerprint.hash import canonical, content
 from streamproc.fingerprint.mask import mask
@@ -36,26 +32,16 @@ WHAT: Final = {
 
 def rows(sizes: Sizes) -> Iterator[Row]:
     """Yield the rows of the fingerprint. The aims are those of a compiled one."""
-    cores = ("python", "compiled") if (FOLDER / MANIFEST).exists() else ("python",)
-    found = {core: [_in_process(core) for _ in range(sizes.rounds)] for core in cores}
+    found = {
+        core: [with_core(core, "benchmarks.fingerprint_speed") for _ in range(sizes.rounds)]
+        for core in reversed(cores())
+    }
     for name, (what, unit, aim) in WHAT.items():
         best = max if unit == "MB/s" else min
         for core, rounds in found.items():
             figure = best(one[name] for one in rounds)
-            kind = "compiled" if core == "compiled" else "pure Python"
-            yield Row(f"fingerprint.{name}.{core}", f"{what}, {kind}", figure, unit,
+            yield Row(f"fingerprint.{name}.{core}", f"{what}, {kind_of(core)}", figure, unit,
                       aim=aim if core == "compiled" else None)  # fmt: skip
-
-
-def _in_process(core: str) -> dict[str, float]:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.fingerprint_speed"],
-        cwd=ROOT, env=os.environ | {"STREAMPROC_CORE": core}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if done.returncode:
-        raise BenchmarkDefect(f"the {core} fingerprint failed: {done.stderr[-2_000:]}")
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
 
 
 def figures() -> dict[str, float]:

@@ -8,8 +8,6 @@ slice is stepped, which is what is timed, right after it was decoded.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice, zip_longest
@@ -18,14 +16,13 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from benchmarks.cores import cores, kind_of, with_core
 from benchmarks.fleet_log import copies_of_samples
-from benchmarks.machine import ROOT
 from benchmarks.runs import Runs
 from benchmarks.sizes import Sizes
 from benchmarks.table import Aim, BenchmarkDefect, Row, shown
 from benchmarks.timing import collector_time, interleaved, piece_us, worker_gc_settings
 from benchmarks.traces import BUDGETS
-from streamproc.core.compiled import FOLDER, MANIFEST
 from streamproc.fingerprint import read_event
 from streamproc.model import wire
 from streamproc.model.wire import Event, RunFinished, Turn
@@ -55,7 +52,8 @@ class Read(NamedTuple):
 
 def rows(sizes: Sizes) -> Iterator[Row]:
     """Yield the rows of both cores, or of pure Python if nothing is compiled. The aims are those of a compiled one."""
-    found = {core: _in_process(core, sizes) for core in cores()}
+    size = (sizes.interleaved_runs, max(2, sizes.rounds))
+    found = {core: with_core(core, "benchmarks.interleaved", *size) for core in cores()}
     runs = shown(sizes.interleaved_runs)
     for core, figures in found.items():
         ours, kind = core == "compiled", kind_of(core)
@@ -78,27 +76,6 @@ def rows(sizes: Sizes) -> Iterator[Row]:
             f"core.runs_flat.{core}", f"step, {runs} runs interleaved, {kind}", us["interleaved"], "µs/event",
             "one run after the other", us["sequential"], flat, FLAT_MAX if ours else None,
         )  # fmt: skip
-
-
-def cores() -> tuple[str, ...]:
-    """Return the cores that can be measured here."""
-    return ("compiled", "python") if (FOLDER / MANIFEST).exists() else ("python",)
-
-
-def kind_of(core: str) -> str:
-    """Return how the table calls a core."""
-    return "compiled" if core == "compiled" else "pure Python"
-
-
-def _in_process(core: str, sizes: Sizes) -> dict[str, list[float]]:
-    command = [sys.executable, "-m", "benchmarks.interleaved", str(sizes.interleaved_runs), str(max(2, sizes.rounds))]
-    done = subprocess.run(
-        command, cwd=ROOT, env=os.environ | {"STREAMPROC_CORE": core}, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise BenchmarkDefect(f"the {core} core failed: {done.stderr[-2_000:]}")
-    found: dict[str, list[float]] = json.loads(done.stdout)
-    return found
 
 
 def figures(runs: int, rounds: int) -> dict[str, list[float]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Any
 
 import orjson
 
@@ -25,12 +26,13 @@ class Count:
         if self.done == self._total:
             self._seconds, self._cpu_s = time.perf_counter() - self._began, time.process_time() - self._cpu
 
-    def report(self) -> None:
-        """Print the counts."""
+    def report(self, **more: Any) -> None:
+        """Print the counts, and what else is known."""
         counts = {
             "records": self.done,
             "measured": self._total - self._warm_up,
             "seconds": self._seconds,
             "cpu_s": self._cpu_s,
+            **more,
         }
         os.write(1, orjson.dumps(counts) + b"\n")

@@ -7,10 +7,8 @@ own in each text, so that nothing is known from an earlier copy. Both contenders
 from __future__ import annotations
 
 import json
-import os
 import random
 import string
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -23,8 +21,7 @@ from typing import Any, Final
 import orjson
 from xxhash import xxh3_64_intdigest
 
-from benchmarks.interleaved import cores, kind_of
-from benchmarks.machine import ROOT
+from benchmarks.cores import cores, kind_of, with_core
 from benchmarks.sizes import Sizes
 from benchmarks.table import Aim, BenchmarkDefect, Row
 from benchmarks.timing import interleaved
@@ -44,7 +41,7 @@ def rows(sizes: Sizes) -> Iterator[Row]:
         log = Path(folder, "log.jsonl")
         log.write_bytes(b"".join(copied_lines(sizes.scan_copies)))
         for core in cores():
-            found = _in_process(core, log, max(2, sizes.rounds))
+            found = with_core(core, "benchmarks.scan_speed", log, max(2, sizes.rounds))
             ratio = median(ours / theirs for ours, theirs in zip(found["scan"], found["limit"], strict=True))
             yield Row(
                 f"scan.{core}", f"scan of real logs on one core, {kind_of(core)}", max(found["scan"]), "turns/s",
@@ -72,17 +69,6 @@ def _salted(value: Any, word: str, name: str = "") -> Any:
     if isinstance(value, list):
         return [_salted(part, word) for part in value]
     return f"{value} {word}" if isinstance(value, str) and name not in LABELS else value
-
-
-def _in_process(core: str, log: Path, rounds: int) -> dict[str, list[float]]:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.scan_speed", str(log), str(rounds)],
-        cwd=ROOT, env=os.environ | {"STREAMPROC_CORE": core}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if done.returncode:
-        raise BenchmarkDefect(f"the {core} scan failed: {done.stderr[-2_000:]}")
-    found: dict[str, list[float]] = json.loads(done.stdout)
-    return found
 
 
 def figures(log: Path, rounds: int) -> dict[str, list[float]]:

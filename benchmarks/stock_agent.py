@@ -10,12 +10,11 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import time
 from typing import Any, Final
 
 import faust
-import orjson
 
+from benchmarks.peer_count import Count
 from benchmarks.runs import Runs
 from benchmarks.timing import worker_gc_settings
 from streamproc.core.decision import encode_decision
@@ -48,39 +47,14 @@ def app_of(settings: Settings) -> faust.App:
     )
 
 
-class Count:
-    """Counts events, and measures time and processor time after a warm-up."""
-
-    def __init__(self, warm_up: int, total: int) -> None:
-        self.done = 0
-        self.reached: dict[int, int] = {}
-        self._warm_up, self._total = warm_up, total
-        self._began = self._cpu = 0.0
-        self._seconds = self._cpu_s = 0.0
-
-    def one(self, message: Any) -> bool:
-        """Count an event; return whether it was the last."""
-        self.done += 1
-        self.reached[message.partition] = message.offset + 1
-        if self.done == self._warm_up:
-            self._began, self._cpu = time.perf_counter(), time.process_time()
-        if self.done == self._total:
-            self._seconds, self._cpu_s = time.perf_counter() - self._began, time.process_time() - self._cpu
-        return self.done == self._total
-
-    def report(self) -> bytes:
-        """Return the counts as JSON."""
-        counts = {"measured": self._total - self._warm_up, "seconds": self._seconds, "cpu_s": self._cpu_s}
-        return orjson.dumps(counts | {"reached": {str(number): end for number, end in self.reached.items()}})
-
-
-def build(settings: Settings, count: Count) -> faust.App:
+def build(settings: Settings, warm_up: int, total: int) -> faust.App:
     """Return the app with its agent."""
     app = app_of(settings)
     turns = app.topic(settings.topic("turns"), key_type=bytes, value_type=bytes)
     control = app.topic(f"{settings.worker_group}-control", key_type=bytes, value_type=bytes)
     table = app.Table("runs", partitions=settings.partitions, key_type=bytes, value_type=bytes)
-    runs = Runs()
+    runs, count = Runs(), Count(warm_up, total)
+    reached: dict[int, int] = {}
 
     @app.agent(turns)
     async def step(stream: Any) -> None:
@@ -90,9 +64,11 @@ def build(settings: Settings, count: Count) -> faust.App:
             for decision in runs.step(key, read_event(event.value), at_ms, message.offset, message.partition):
                 await control.send(key=key, value=encode_decision(decision))
             table[key] = runs.packed(key)
-            if count.one(message):
+            reached[message.partition] = message.offset + 1
+            count.one()
+            if count.done == total:
                 await asyncio.wait_for(app.producer.flush(), FLUSH_TIMEOUT_S)
-                os.write(1, count.report() + b"\n")
+                count.report(reached={str(number): end for number, end in reached.items()})
                 os._exit(0)
 
     return app
@@ -101,7 +77,7 @@ def build(settings: Settings, count: Count) -> faust.App:
 def main() -> None:
     """``python -m benchmarks.stock_agent WARM_UP TOTAL``; settings come from the environment."""
     warm_up, total = map(int, sys.argv[1:])
-    app = build(load_settings(), Count(warm_up, total))
+    app = build(load_settings(), warm_up, total)
     sys.argv = ["stock_agent", "--loop", "uvloop", "worker", "-l", "error", "--without-web"]
     with worker_gc_settings():
         app.main()

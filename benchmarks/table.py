@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
-BEGIN: Final = "<!-- bench:begin -->"
-END: Final = "<!-- bench:end -->"
+from docs.tables import aligned
 
 
 class BenchmarkDefect(Exception):
@@ -89,22 +87,4 @@ def shown(value: float) -> str:
 
 def markdown(rows: list[Row], header: list[str]) -> str:
     """Return the header and the table as aligned Markdown."""
-    lines = [HEADINGS, *(row.cells() for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
-    rule = "|".join("-" * (width + 2) for width in widths)
-    table = [_line(cells, widths) for cells in lines]
-    return "\n".join([*header, "", table[0], f"|{rule}|", *table[1:]])
-
-
-def _line(cells: tuple[str, ...], widths: list[int]) -> str:
-    return "| " + " | ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) + " |"
-
-
-def write_between_marks(path: Path, text: str) -> None:
-    """Replace the text between the marks of a document. Raises `ValueError` if they are missing."""
-    document = path.read_text("utf-8")
-    head, begin, rest = document.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{path} lacks the lines {BEGIN} and {END} that enclose the table")
-    path.write_text(f"{head}{BEGIN}\n{text}\n{END}{tail}", "utf-8")
+    return "\n".join([*header, "", aligned([HEADINGS, *(row.cells() for row in rows)])])

@@ -1,4 +1,4 @@
-"""Fixtures for tests of any room: a Kafka with logins, workers, commands, an unused address."""
+"""Fixtures for tests of any room: a Kafka with logins, workers, commands, an unused address, a browser."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ import socket
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
 import typer.testing
 from typer.testing import CliRunner
 
+from deploy.local.chromium import ARGUMENTS, MISSING, find
 from streamproc.cli import build
 from streamproc.kafka.acls import ROLES
 from streamproc.settings import Settings
+from tests.notify.receiver import Receiver
 from tests.secured.broker import SecureBroker
 from tests.secured.endpoint import TokenEndpoint
 from tests.worker.running import Way, WorkerProcess, environment_of
@@ -46,11 +49,33 @@ def endpoint(secured: SecureBroker) -> Iterator[TokenEndpoint]:
 
 
 @pytest.fixture
-def nowhere() -> str:
-    """An address on this machine where no broker listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+def nowhere() -> Iterator[str]:
+    """An address on this machine where nothing listens during the test."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{bound.getsockname()[1]}"
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    """A running web server, which notifications are sent to."""
+    receiver = Receiver().start()
+    yield receiver
+    receiver.stop()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A Chromium; without one the test is skipped."""
+    path = find()
+    if path is None:
+        pytest.skip(MISSING)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
+        yield browser
+        browser.close()
 
 
 @pytest.fixture

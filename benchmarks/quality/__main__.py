@@ -15,11 +15,12 @@ from benchmarks.quality.faults import faults
 from benchmarks.quality.grafts import grafted
 from benchmarks.quality.real import real_runs, runs_in
 from benchmarks.quality.rows import Row, rows
-from benchmarks.quality.table import explanation, markdown, write_between_marks
+from benchmarks.quality.table import explanation, markdown
 from benchmarks.quality.tally import tallies
 from benchmarks.quality.traces import HONEST, LOOPS, Kind, all_traces, name_of, trace_of
 from benchmarks.quality.watchers import OURS, SIMPLE_RULES, breaker
 from docs import generate
+from docs.tables import write_between_marks
 from streamproc.errors import InvalidPolicy
 from streamproc.policy import load_policy
 
@@ -53,7 +54,7 @@ def main() -> int:
     if options.json:
         options.json.write_text(json.dumps([row.figures() for row in table], indent=1), "utf-8")
     if options.readme:
-        write_between_marks(ROOT / "docs" / "quality.md", text)
+        write_between_marks(ROOT / "docs" / "quality.md", "quality", text)
         generate.main()  # the README shows figures of this table
     return _verdict(table)
 

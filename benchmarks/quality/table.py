@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Final
 
 from benchmarks.quality.rows import Row
 from benchmarks.quality.tally import Real, Tally
-
-BEGIN: Final = "<!-- quality:begin -->"
-END: Final = "<!-- quality:end -->"
+from docs.tables import aligned
 
 HEADINGS: Final = (
     "detector", "planted", "found", "delay: median (most)", "too early", "warned in time", "reported twice",
@@ -50,15 +47,7 @@ def cells(row: Row) -> tuple[str, ...]:
 
 def markdown(rows: list[Row], lines: list[str]) -> str:
     """Return the table as aligned Markdown, after the lines of explanation."""
-    table = [HEADINGS, *map(cells, rows)]
-    widths = [max(len(line[column]) for line in table) for column in range(len(HEADINGS))]
-    drawn = [_line(line, widths) for line in table]
-    rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
-    return "\n".join([*lines, "", drawn[0], rule, *drawn[1:]])
-
-
-def _line(texts: tuple[str, ...], widths: list[int]) -> str:
-    return "| " + " | ".join(text.ljust(width) for text, width in zip(texts, widths, strict=True)) + " |"
+    return "\n".join([*lines, "", aligned([HEADINGS, *map(cells, rows)])])
 
 
 def explanation(tally: Tally, traces: int, policy: str, machine: list[str]) -> list[str]:
@@ -79,13 +68,3 @@ def _saved(real: Real) -> str:
         return ""
     share = real.other_turns_after_halt / real.other_turns
     return f" Of the others, {len(real.other_halts)} were halted, with {share:.0%} of all their turns still to come."
-
-
-def write_between_marks(path: Path, text: str) -> None:
-    """Write `text` between the marks of a document. Raises `ValueError` if they are missing."""
-    document = path.read_text("utf-8")
-    head, begin, rest = document.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{path} has no lines {BEGIN} and {END} for the table; add them")
-    path.write_text(f"{head}{BEGIN}\n{text}\n{END}{tail}", "utf-8")

@@ -16,7 +16,7 @@ from streamproc.cli.completion import complete_runs
 from streamproc.cli.inputs import Lenient, opened
 from streamproc.cli.options import Brokers, Json, Policy, TopicPrefix, log_settings
 from streamproc.cli.output import refuse_logs, written_file
-from streamproc.cli.ranges import note_passed_over, shown_batches
+from streamproc.cli.ranges import note_cut, note_passed_over, shown_batches
 from streamproc.cli.terminal import examples, fail, note
 from streamproc.errors import plural
 
@@ -126,11 +126,8 @@ async def _read_topic(settings: Settings, policy: LoadedPolicy, run: str | None)
     async with open_topic(settings, "turns") as reader:
         async for batch in shown_batches(reader, "turns"):
             recording.feed(log, batch)
-        cut = [
-            f"{number} at offset {extent.begin}" for number, extent in sorted(reader.extents.items()) if extent.begin
-        ]
-    if cut:
-        note(f"the log no longer has its beginning (partition {', '.join(cut)}): older runs are shown in part")
+        begins = {number: extent.begin for number, extent in reader.extents.items()}
+    note_cut(begins, "shown")
     note_passed_over(reader, log.refused)
     return recording
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, overload
 
@@ -159,6 +159,12 @@ async def shown_batches(reader: TopicReader, what: str) -> AsyncIterator[Sequenc
         async for batch in reader.batches():
             yield batch
             bar.advance(len(batch))
+
+
+def note_cut(begins: Mapping[int, int], what: str) -> None:
+    """Say that the turns topic has lost its beginning, if it has; `what` happens to older runs."""
+    if cut := [f"{number} at offset {begin}" for number, begin in sorted(begins.items()) if begin]:
+        note(f"the log no longer has its beginning (partition {', '.join(cut)}): older runs are {what} in part")
 
 
 def note_passed_over(reader: TopicReader, refused: int) -> None:

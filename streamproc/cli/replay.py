@@ -27,6 +27,7 @@ from streamproc.cli.ranges import (
     Verbose,
     Workflow,
     log_range,
+    note_cut,
     note_passed_over,
     shown_batches,
     within,
@@ -227,8 +228,7 @@ async def _replay_topic(
         async for batch in shown_batches(reader, "turns"):
             window.see(batch)
             decisions += log.decide(batch)
-    if cut := [f"{number} at offset {begin}" for number, begin in sorted(begins.items()) if begin]:
-        note(f"the log no longer has its beginning (partition {', '.join(cut)}): older runs are replayed in part")
+    note_cut(begins, "replayed")
     note_passed_over(reader, log.refused)
     if run is not None and run not in log.turns:
         raise fail(f"run {run} is not in {settings.topic('turns')}; it may be older than the topic's retention")

@@ -12,7 +12,7 @@ import typer
 from streamproc.cli.completion import complete_runs
 from streamproc.cli.options import Brokers, Json, Quiet, TopicPrefix, log_settings
 from streamproc.cli.ranges import Since, Until, time_ms, within
-from streamproc.cli.terminal import COLOURS, clean, examples, fail, fold, json_line, line, note, paint
+from streamproc.cli.terminal import COLOURS, clean, examples, fail, fold, json_row, line, note, paint
 from streamproc.cli.watched import show_watched
 from streamproc.errors import plural
 
@@ -80,7 +80,7 @@ def runs(
         shown.sort(key=lambda status: (ORDER.get(status.status, len(ORDER)), status.severity == "info"))
         if as_json or format_ == "jsonl":
             for status in shown:
-                json_line(_json(status))
+                json_row(status)
             return
         for text in _table(shown, gone):
             line(text)
@@ -118,7 +118,7 @@ def status(
         if export is not None:
             _export(export, found, decisions)
         if as_json or format_ == "jsonl":
-            json_line(_json(found))
+            json_row(found)
         else:
             for text in _lines(found, decisions):
                 line(text)
@@ -150,12 +150,6 @@ async def _status(settings: Settings, run: str) -> tuple[RunStatus | None, list[
     run_id = redact_id(run)
     found = await status_of_run(settings, run_id)
     return found, await decisions_of_run(settings, run_id) if found is not None else []
-
-
-def _json(one: Any) -> str:
-    import msgspec
-
-    return msgspec.json.encode(one).decode()
 
 
 def _export(path: Path, found: RunStatus, decisions: list[Decision]) -> None:

@@ -13,7 +13,7 @@ import typer
 from streamproc.cli.inputs import Format, Lenient, opened
 from streamproc.cli.options import Brokers, Policy, Quiet, TopicPrefix, log_settings
 from streamproc.cli.ranges import RangeCommand, Since, Until, shown_batches, time_ms, within
-from streamproc.cli.terminal import ProgressReporter, clean, examples, json_line, line, note, progress
+from streamproc.cli.terminal import ProgressReporter, clean, examples, json_row, line, note, progress
 from streamproc.errors import InvalidEvent, plural
 
 if TYPE_CHECKING:
@@ -79,9 +79,7 @@ def stats(
         if acknowledgements:
             asyncio.run(_count_acknowledgements(tally, settings))
     if as_json:
-        import msgspec
-
-        json_line(msgspec.json.encode(tally.statistics()).decode())
+        json_row(tally.statistics())
         return
     for text in _table(tally, acknowledgements):
         line(text)

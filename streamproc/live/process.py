@@ -19,7 +19,7 @@ from aiohttp import web
 
 from streamproc.errors import InvalidSettings, Unavailable
 from streamproc.live.judge import Judge
-from streamproc.live.server import BaseServer, LiveServer
+from streamproc.live.server import BaseServer, LiveServer, now_ms
 from streamproc.live.sessions import CliSessions
 from streamproc.live.store import LiveLog
 from streamproc.metrics.bounded_http import BoundedRunner
@@ -138,7 +138,7 @@ async def _judging(
         await _notify(stack, judge, stored, settings, places.notified, sessions.observes)
     for task in (_keep(judge, stored, options), _checkpoint(stored)):
         stack.callback(asyncio.create_task(task).cancel)
-    return LiveServer(judge, sessions, stored, began_ms=_now_ms()), sessions
+    return LiveServer(judge, sessions, stored, began_ms=now_ms()), sessions
 
 
 async def _at_the_edge(
@@ -150,7 +150,7 @@ async def _at_the_edge(
     judge = await stack.enter_async_context(EdgeJudge(settings))
     log.info("turns go to %s, where workers judge them", settings.brokers)
     sessions = CliSessions(judge, observes=lambda: options.observe or places.observes)
-    return EdgeServer(judge, sessions, places.faults, began_ms=_now_ms()), sessions
+    return EdgeServer(judge, sessions, places.faults, began_ms=now_ms()), sessions
 
 
 async def _notify(
@@ -231,9 +231,9 @@ async def _keep(judge: Judge, stored: LiveLog, options: LiveOptions) -> None:
         last, wait_s = now, RETRY_S
         try:
             if now[1] >= quiet_until_s:
-                judge.expire(_now_ms())
-            if _now_ms() - tidied_ms > DAY_MS / 24:
-                tidied_ms = _now_ms()
+                judge.expire(now_ms())
+            if now_ms() - tidied_ms > DAY_MS / 24:
+                tidied_ms = now_ms()
                 judge.forget_before(tidied_ms - int(options.keep_days * DAY_MS))
             due_ms = stored.next_due_ms()
             wait_s = min(TICK_S, max(1.0, due_ms / 1000 - now[0])) if due_ms else TICK_S
@@ -274,7 +274,3 @@ def _only_one(places: LivePlaces) -> Iterator[None]:
         file.write(f"{os.getpid()}\n")
         file.flush()
         yield
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -254,27 +254,24 @@ class RunList(ScrollView, can_focus=True):
     def _runs(self) -> Sequence[int]:
         return [number for number, line in enumerate(self._lines) if line.run is not None]
 
-    def _step(self, by: int) -> None:
+    def action_move(self, by: int) -> None:
+        """Choose the run so many below or above; the last or first if there are fewer."""
         places = self._runs()
         if places:
             now = places.index(self._at) if self._at in places else 0
             self._go(places[min(max(now + by, 0), len(places) - 1)])
 
-    def action_move(self, by: int) -> None:
-        """Choose the run below or above."""
-        self._step(by)
-
     def action_page(self, by: int) -> None:
         """Choose the run one page on."""
-        self._step(by * max(1, self.size.height - 2))
+        self.action_move(by * max(1, self.size.height - 2))
 
     def action_first(self) -> None:
         """Choose the first run."""
-        self._step(-len(self._lines))
+        self.action_move(-len(self._lines))
 
     def action_last(self) -> None:
         """Choose the last run."""
-        self._step(len(self._lines))
+        self.action_move(len(self._lines))
 
     def action_group(self) -> None:
         """Choose the first run of the next group that has one."""

@@ -22,7 +22,7 @@ from benchmarks import (
 from benchmarks.fleet_log import BEGIN, END, fleet_log, partition_of
 from benchmarks.rescans import LastTen, WholeHistory
 from benchmarks.sizes import TINY
-from benchmarks.table import BEGIN as MARK_BEGIN, END as MARK_END, Aim, Row, markdown, shown, write_between_marks
+from benchmarks.table import Aim, Row, markdown, shown
 from benchmarks.timing import best_median, in_pieces, percentile
 from benchmarks.traces import made_up_turns, real_turns, run_of, sample_runs
 from streamproc.model import wire
@@ -138,18 +138,6 @@ def test_numbers_are_shown_with_three_significant_digits() -> None:
     assert [shown(value) for value in (0, 0.01234, 4.567, 78.94, 123.4, 45_678, 420_123)] == [
         "0", "0.0123", "4.57", "78.9", "123", "45 700", "420 000",
     ]  # fmt: skip
-
-
-def test_the_table_replaces_only_the_text_between_its_marks(tmp_path) -> None:
-    readme = tmp_path / "README.md"
-    readme.write_text(f"before\n{MARK_BEGIN}\nold\n{MARK_END}\nafter\n")
-
-    write_between_marks(readme, "new")
-
-    assert readme.read_text() == f"before\n{MARK_BEGIN}\nnew\n{MARK_END}\nafter\n"
-    readme.write_text("no marks")
-    with pytest.raises(ValueError, match="bench:begin"):
-        write_between_marks(readme, "new")
 
 
 def test_pieces_have_equal_sizes_and_the_best_median_wins() -> None:

@@ -31,15 +31,11 @@ OF_SESSIONS = "TREE"  # codes of detectors that see several runs
 
 async def send(settings: Settings, records: list[bytes]) -> None:
     """Send raw turns with the times of the file, as an importer does."""
-    producer = AIOKafkaProducer(bootstrap_servers=settings.brokers, enable_idempotence=True)
-    await producer.start()
-    try:
+    async with AIOKafkaProducer(bootstrap_servers=settings.brokers, enable_idempotence=True) as producer:
         for value in records:
             raw = orjson.loads(value)
             await producer.send(settings.topic("turns"), value, key=raw["run_id"].encode(), timestamp_ms=raw["at"])
         await producer.flush()
-    finally:
-        await producer.stop()
 
 
 def fact(decision: dict[str, Any]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from streamproc.cli import build
+from tests.programs import clean_environment
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,11 +40,9 @@ def run() -> Callable[..., Result]:
 
 def command(*arguments: object, output: Any = subprocess.PIPE, **environment: str) -> subprocess.Popen[str]:
     """Start a command as a process, with its output in pipes or in one file."""
-    hidden = {name for name in os.environ if name.startswith("STREAMPROC_")} - {"STREAMPROC_CORE"}
-    clean = {name: value for name, value in os.environ.items() if name not in hidden}
     return subprocess.Popen(
         [sys.executable, "-m", "streamproc", *map(str, arguments)],
-        env=clean | {"PYTHONPATH": str(ROOT)} | environment,
+        env=clean_environment() | environment,
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,

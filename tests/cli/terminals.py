@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pyte
 
-from tests.cli.conftest import ROOT
+from tests.programs import clean_environment
 
 SCREEN_COLUMNS = 2_000  # more than any terminal: a line that is too long shows as one line, not as two
 SCREEN_ROWS = 5_000
@@ -33,11 +33,10 @@ def in_terminal(*arguments: object, columns: int, code: str = "", typed: str = "
     reader, writer = pty.openpty()
     fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     unwanted = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TERMINAL_WIDTH")
-    kept = {name: v for name, v in os.environ.items() if not name.startswith("STREAMPROC_") and name not in unwanted}
-    core = {name: v for name, v in os.environ.items() if name == "STREAMPROC_CORE"}
+    kept = {name: value for name, value in clean_environment().items() if name not in unwanted}
     process = subprocess.Popen(
         [sys.executable, *(("-c", code) if code else ("-m", "streamproc")), *map(str, arguments)],
-        env=kept | core | {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color"} | environment,
+        env=kept | {"TERM": "xterm-256color"} | environment,
         stdin=writer if typed else subprocess.DEVNULL,
         stdout=writer,
         stderr=writer,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 import sys
 
@@ -12,19 +11,18 @@ import pytest
 from streamproc.client import TurnPublisher
 from streamproc.kafka import topics
 from streamproc.settings import Settings, load_settings
-from tests.cli.conftest import ROOT, command
+from tests.cli.conftest import command
+from tests.programs import clean_environment
 from tests.waiting import until
 
 
 def completed(words: str, **environment: str) -> list[str]:
     """Return what bash is offered for the last word."""
-    hidden = {name for name in os.environ if name.startswith("STREAMPROC_")} - {"STREAMPROC_CORE"}
-    clean = {name: value for name, value in os.environ.items() if name not in hidden}
-    asked = {"COMP_WORDS": f"streamproc {words}", "COMP_CWORD": str(len(words.split(" "))), "PYTHONPATH": str(ROOT)}
+    asked = {"COMP_WORDS": f"streamproc {words}", "COMP_CWORD": str(len(words.split(" ")))}
     asked["_STREAMPROC_COMPLETE"] = "complete_bash"
     found = subprocess.run(
-        [sys.executable, "-m", "streamproc"], env=clean | asked | environment, capture_output=True, text=True,
-        check=False, timeout=60,
+        [sys.executable, "-m", "streamproc"], env=clean_environment() | asked | environment, capture_output=True,
+        text=True, check=False, timeout=60,
     )  # fmt: skip
     assert found.stderr == ""
     return found.stdout.split()

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -52,15 +51,6 @@ def test_the_demo_halts_the_same_runs_as_a_scan_and_ends_with_a_summary() -> Non
     assert "\x1b" not in stdout
 
 
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Restore the handling of Ctrl-C: tests in the background ignore it, and their child processes inherit that."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_ends_the_demo_and_its_child_processes() -> None:
     process = command("demo", "--turns-per-second", "1")
     assert process.stdout is not None

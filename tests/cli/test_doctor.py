@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import sys
-from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
@@ -14,14 +12,6 @@ import pytest
 from streamproc.cli import checks
 from streamproc.kafka import topics
 from streamproc.settings import load_settings
-
-
-@pytest.fixture
-def nowhere() -> Iterator[str]:
-    """An address where nothing listens during the test."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        yield f"127.0.0.1:{bound.getsockname()[1]}"
 
 
 def test_an_unreachable_broker_is_a_failure_with_a_remedy(run, nowhere: str) -> None:

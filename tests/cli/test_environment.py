@@ -14,7 +14,7 @@ import pytest
 from streamproc.errors import InvalidSettings
 from streamproc.model.setting_hints import report_unread_file
 from streamproc.settings import load_settings
-from tests.cli.conftest import ROOT
+from tests.programs import clean_environment
 
 pytestmark = [pytest.mark.security, pytest.mark.usefixtures("nobodys_settings")]
 
@@ -25,12 +25,9 @@ NOTE = "streamproc: .env in the working directory is not read."
 
 def streamproc(*words: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the command in a directory."""
-    clean = {
-        name: os.environ[name] for name in os.environ if not name.startswith("STREAMPROC_") or name == "STREAMPROC_CORE"
-    }
     return subprocess.run(
         [sys.executable, "-m", "streamproc", *words],
-        cwd=cwd, env=clean | {"PYTHONPATH": str(ROOT)} | environment, capture_output=True, text=True, check=False,
+        cwd=cwd, env=clean_environment() | environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
 

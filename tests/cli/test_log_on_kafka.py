@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
-import sys
 import uuid
 from pathlib import Path
 
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient
 from typer.testing import CliRunner
 
 from streamproc.cli import build
-from streamproc.kafka.options import connection_options
+from streamproc.kafka import topics
 from streamproc.model.controls import read_control
 from streamproc.settings import Settings, load_settings
-from tests.cli.conftest import command, honest, jsonl, stuck
-from tests.cli.test_on_kafka import controls, drained, options, read
-from tests.waiting import until
+from tests.cli.conftest import honest, jsonl, stuck
+from tests.cli.test_on_kafka import all_processed, controls, options, read
 
 
 def events() -> list[dict]:
@@ -37,14 +33,8 @@ def deployment(brokers: str, tmp_path_factory: pytest.TempPathFactory) -> Settin
     path.write_text(jsonl(events()))
     for arguments in (["topics", "apply"], ["publish", str(path)]):
         assert CliRunner().invoke(build(), [*arguments, *options(settings)]).exit_code == 0
-    worker = command("worker", "--log-level", "warning", *options(settings))
-    try:
-        asyncio.run(until(lambda: drained(settings), 90, "the worker to process all turns", every_s=0.2))
-    finally:
-        worker.send_signal(signal.SIGTERM)
-        _, log = worker.communicate(timeout=60)
-        sys.stderr.write(log)  # shown if a test fails
-    return settings
+    with all_processed(settings):
+        return settings
 
 
 def replayed(run, settings: Settings, *arguments: object) -> list[str]:
@@ -55,12 +45,8 @@ def replayed(run, settings: Settings, *arguments: object) -> list[str]:
 
 
 async def groups(settings: Settings) -> set[str]:
-    admin = AIOKafkaAdminClient(**connection_options(settings))
-    await admin.start()
-    try:
+    async with topics.administering(settings) as admin:
         return {name for name, *_ in await admin.list_consumer_groups()}
-    finally:
-        await admin.close()
 
 
 def test_a_range_is_the_decisions_of_its_runs_and_records(run, deployment: Settings) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streamproc.model.formats import short
-from tests.importers.cli_logs import write_rows
+from tests.importers.reading import written
 from tests.importers.test_claude_code import SESSION, Session, use
 
 USAGE = {"input_tokens": 40_000, "output_tokens": 1_000}
@@ -24,7 +24,7 @@ def looping(turns: int = 6, *, prompt: Any = "Fix the login, please.") -> Sessio
 def scanned(run: Any, tmp_path: Path, session: Session, *options: str) -> str:
     folder = tmp_path / "shop"
     folder.mkdir(exist_ok=True)
-    write_rows(folder / f"{SESSION}.jsonl", session.rows)
+    written(folder / f"{SESSION}.jsonl", session.rows)
     return str(run("scan", folder, "-q", *options).stdout)
 
 
@@ -57,7 +57,7 @@ def test_a_name_has_no_secrets_and_no_words_of_the_harness(run, tmp_path: Path) 
 
 def test_several_processes_know_the_same_names(run, tmp_path: Path) -> None:
     (tmp_path / "shop").mkdir()
-    write_rows(tmp_path / "shop/a.jsonl", Session("0f000000-0000-4000-8000-00000000000a").asks("Hm.").rows)
+    written(tmp_path / "shop/a.jsonl", Session("0f000000-0000-4000-8000-00000000000a").asks("Hm.").rows)
     assert scanned(run, tmp_path, looping(), "-j", "2") == scanned(run, tmp_path, looping(), "-j", "1")
 
 

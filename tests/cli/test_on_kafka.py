@@ -9,6 +9,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,20 @@ def options(settings: Settings) -> tuple[str, ...]:
     return "--brokers", settings.brokers, "--topic-prefix", settings.topic_prefix
 
 
+@contextmanager
+def all_processed(settings: Settings) -> Iterator[None]:
+    """Run a worker, which has processed all turns when the block begins, and ends well with the block."""
+    worker = command("worker", "--log-level", "warning", *options(settings))
+    try:
+        asyncio.run(until(lambda: drained(settings), 90, "the worker to process all turns", every_s=0.2))
+        yield
+    finally:
+        worker.send_signal(signal.SIGTERM)
+        _, log = worker.communicate(timeout=60)
+        sys.stderr.write(log)  # shown if a test fails
+    assert worker.returncode == 0, log
+
+
 @pytest.fixture(scope="module")
 def deployment(brokers: str) -> Iterator[Settings]:
     """Topics made by `topics apply`, the sample runs sent by `publish`, and a worker that has processed them all."""
@@ -58,15 +73,8 @@ def deployment(brokers: str) -> Iterator[Settings]:
     assert sent.exit_code == 0, sent.output
     assert "1215 events" in sent.stdout
     assert "1215 delivered, 0 lost" in sent.stdout
-    worker = command("worker", "--log-level", "warning", *options(settings))
-    try:
-        asyncio.run(until(lambda: drained(settings), 90, "the worker to process all turns", every_s=0.2))
+    with all_processed(settings):
         yield settings
-    finally:
-        worker.send_signal(signal.SIGTERM)
-        _, log = worker.communicate(timeout=60)
-        sys.stderr.write(log)  # shown if a test fails
-    assert worker.returncode == 0, log
 
 
 @pytest.fixture

@@ -233,7 +233,7 @@ def test_the_traceback_of_a_bug_is_escaped(capsys: pytest.CaptureFixture[str]) -
     assert not acting(written)
 
 
-def test_a_command_that_meets_a_bug_prints_an_escaped_traceback(tmp_path: Path) -> None:
+def test_a_command_that_meets_a_bug_prints_an_escaped_traceback() -> None:
     """The bug is in an embedding program here: a command of its own that raises."""
     code = (
         "import streamproc.cli as cli\n"
@@ -247,7 +247,7 @@ def test_a_command_that_meets_a_bug_prints_an_escaped_traceback(tmp_path: Path) 
     assert not acting(done.stderr.decode())
 
 
-def test_warnings_of_libraries_are_escaped_in_commands(tmp_path: Path) -> None:
+def test_warnings_of_libraries_are_escaped_in_commands() -> None:
     code = (
         "import logging, sys; from streamproc.cli import main; sys.argv = ['streamproc', '--version']\n"
         "try:\n    main()\nfinally:\n    logging.getLogger('a.library').warning('x\\n\\x1b[2J%s', '\\r')\n"
@@ -313,15 +313,11 @@ def test_a_webhook_gets_the_exact_values_and_nothing_that_acts(text: str) -> Non
 
 
 @pytest.mark.parametrize(("scheme", "path"), [("mmost", "token"), ("ntfy", "agents"), ("xbmc", "")])
-def test_a_service_gets_no_mention_and_no_link(scheme: str, path: str) -> None:
+def test_a_service_gets_no_mention_and_no_link(scheme: str, path: str, receiver: Receiver) -> None:
     """Services of Apprise that render Markdown and act on mentions, and one that does not."""
     attack = "@everyone @here <!channel> <@U1> [x](http://evil.example) ![x](http://evil.example/x.png)\n@all\x1b[2J"
-    receiver = Receiver().start()
-    try:
-        [destination] = load_notification_config("", [f"{scheme}://127.0.0.1:{receiver.port}/{path}"]).destinations
-        assert Service(destination, 1)._send(message_of(notice(attack))) == ""
-    finally:
-        receiver.stop()
+    [destination] = load_notification_config("", [f"{scheme}://127.0.0.1:{receiver.port}/{path}"]).destinations
+    assert Service(destination, 1)._send(message_of(notice(attack))) == ""
     said = json.dumps([post for _, post in receiver.posts], ensure_ascii=False)
 
     assert "@ everyone" in said

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import command, jsonl, stuck
-from tests.importers.cli_logs import SAMPLES
+from tests.importers.reading import SAMPLES
 
 FULL = Path("/dev/full")
 

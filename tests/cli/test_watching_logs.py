@@ -10,12 +10,12 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 from tests.cli.conftest import command, honest, jsonl, stuck
 from tests.cli.terminals import in_terminal
+from tests.notify.receiver import Receiver
 from tests.waiting import wait_until
 
 WITHIN_S = 2.0
@@ -168,30 +168,16 @@ def test_a_damaged_log_is_named_and_the_others_are_followed(tmp_path: Path) -> N
         scan.wait_for("halt  stuck", WITHIN_S)
 
 
-def test_a_halt_is_notified_and_what_was_there_before_is_not(tmp_path: Path) -> None:
-    bodies: queue.Queue[bytes] = queue.Queue()
-
-    class Hook(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            bodies.put(self.rfile.read(int(self.headers["Content-Length"])))
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Hook)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+def test_a_halt_is_notified_and_what_was_there_before_is_not(tmp_path: Path, receiver: Receiver) -> None:
     log = tmp_path / "session.jsonl"
     log.write_text(jsonl(stuck("old-run", turns=3)))
-    with watching(log, "--notify", f"json://127.0.0.1:{server.server_port}") as scan:
+    with watching(log, "--notify", f"json://127.0.0.1:{receiver.port}") as scan:
         append(log, jsonl(stuck("now", turns=3)))
-        body = bodies.get(timeout=5)
+        wait_until(lambda: receiver.posts, 5)
         scan.stop()
-    server.shutdown()
-    assert b"now" in body
-    assert b"old-run" not in body
-    assert bodies.empty()
+    [(_, body)] = receiver.posts
+    assert "now" in str(body)
+    assert "old-run" not in str(body)
 
 
 def test_the_bell_rings_in_a_terminal_for_what_happens_while_watching(tmp_path: Path) -> None:

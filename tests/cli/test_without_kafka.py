@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +14,6 @@ from streamproc.kafka.reading import open_topic
 from streamproc.settings import load_settings
 from tests.cli.conftest import jsonl, stuck
 from tests.waiting import until
-
-
-@pytest.fixture
-def nowhere() -> Iterator[str]:
-    """An address where nothing listens during the test."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        yield f"127.0.0.1:{bound.getsockname()[1]}"
 
 
 @pytest.mark.parametrize(

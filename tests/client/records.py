@@ -66,21 +66,15 @@ class Worker:
 @asynccontextmanager
 async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
     """A `Worker` for these settings."""
-    producer = AIOKafkaProducer(**connection_options(settings), acks="all")
-    await producer.start()
-    try:
+    async with AIOKafkaProducer(**connection_options(settings), acks="all") as producer:
         yield Worker(settings, producer)
-    finally:
-        await producer.stop()
 
 
 async def read_all(settings: Settings, topic: str = "turns") -> list[ConsumerRecord[bytes, bytes]]:
     """Return all records that are on a topic now, partition by partition."""
-    consumer = AIOKafkaConsumer(
+    async with AIOKafkaConsumer(
         settings.topic(topic), **connection_options(settings), auto_offset_reset="earliest", enable_auto_commit=False
-    )
-    await consumer.start()
-    try:
+    ) as consumer:
         partitions = sorted(consumer.assignment())
         ends = await consumer.end_offsets(partitions)
         found = []
@@ -89,8 +83,6 @@ async def read_all(settings: Settings, topic: str = "turns") -> list[ConsumerRec
                 for records in (await consumer.getmany(partition, timeout_ms=1000)).values():
                     found += records
         return found
-    finally:
-        await consumer.stop()
 
 
 async def turns_on(settings: Settings) -> list[wire.Event]:

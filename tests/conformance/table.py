@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from docs.tables import write_between_marks
+
 PAGE: Final = Path(__file__).parents[2] / "docs" / "integrations" / "index.md"
-BEGIN: Final = "<!-- conformance:begin -->"
-END: Final = "<!-- conformance:end -->"
+NAME: Final = "conformance"  # of its marks
 
 FRAMEWORKS: Final = {
     "TestLangGraph": "LangGraph", "TestLangChain": "LangChain", "TestOpenAIAgents": "OpenAI Agents",
@@ -87,6 +88,4 @@ def table(found: Mapping[tuple[str, str], Found]) -> str:
 
 def write(reports: Iterable[Path], page: Path = PAGE) -> None:
     """Put the table into the page."""
-    before, _, rest = page.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
-    page.write_text(f"{before}{BEGIN}\n{table(read(reports))}\n{END}{after}")
+    write_between_marks(page, NAME, table(read(reports)))

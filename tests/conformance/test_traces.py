@@ -28,7 +28,7 @@ from tests.conformance.driver import Driver, Job, Model, Say
 from tests.conformance.suite import HonestWork, stuck
 from tests.conformance.test_langgraph import LangGraph
 from tests.conformance.test_pydantic_ai import PydanticAI
-from tests.importers.traces import imported
+from tests.importers.reading import events_of
 from tests.otel.traced_agent import CollectorFile
 
 Events = Iterator[dict[str, Any]]
@@ -55,7 +55,7 @@ def by_openinference(provider: TracerProvider) -> Iterator[None]:
 
 def from_the_file(path: Path) -> Events:
     """The events that ``streamproc scan`` reads."""
-    yield from imported(path)
+    yield from events_of(path)
 
 
 def as_they_end(path: Path) -> Events:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 from typing import Any
 
 import networkx as nx
@@ -13,6 +12,7 @@ from hypothesis import given, settings, strategies as st
 from streamproc.core.graph import check_graph, compact_graph, cycles_of, read_graph, unsafe_cycles
 from streamproc.core.signals.cycles import cycle_hash
 from streamproc.errors import InvalidGraph, UnsafeCycle
+from tests.work import work_of
 
 REVIEW = {
     "nodes": ["planner", "coder", "verifier", {"id": "done", "terminal": True}],
@@ -209,19 +209,8 @@ def test_every_one_of_a_thousand_unsafe_cycles_is_named() -> None:
 
 def test_the_work_of_a_check_grows_linearly_with_the_graph() -> None:
     def work(nodes: int, edges: int) -> int:
-        """Calls of functions, Python's and C's, while a graph of this size is checked."""
+        """Calls of functions while a graph of this size is checked."""
         graph = {"edges": [*large(nodes, edges), ["node-0", "end"]]}
-        calls = 0
-
-        def count(frame: object, event: str, argument: object) -> None:
-            nonlocal calls
-            calls += event in ("call", "c_call")
-
-        sys.setprofile(count)
-        try:
-            check_graph(graph)
-        finally:
-            sys.setprofile(None)
-        return calls
+        return work_of(lambda: check_graph(graph))[0]
 
     assert work(5_000, 50_000) < 10.5 * work(500, 5_000) + 50  # few calls are seen of a compiled core

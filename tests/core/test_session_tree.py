@@ -15,12 +15,10 @@ from streamproc.core.accounts import Account, dump_account, load_account, read_s
 from streamproc.core.charges import statements
 from streamproc.core.session_tree import SessionTree, TreeEntry
 from streamproc.core.tree_step import step_tree
-from streamproc.model.controls import ControlEvent
 from streamproc.model.wire import RunStarted
 from streamproc.model.wire_parts import Content
-from streamproc.monitor import Monitor
 from streamproc.policy import load_policy
-from tests.core.test_accounts import charges_of, started
+from tests.core.test_accounts import charges_of, controls_of, started
 from tests.laws.traces import BRIEF, START_MS
 
 SECRET = b"0123456789abcdef" * 2
@@ -39,15 +37,10 @@ def proven(raw: dict[str, Any], secret: bytes = SECRET) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def fed(raws: list[dict[str, Any]], policy: Any = None) -> list[ControlEvent]:
-    monitor = Monitor(policy)
-    return [control for raw in raws for control in monitor.feed(raw)]
-
-
 def halted(raws: list[dict[str, Any]], policy: Any = None) -> dict[str, str]:
     """Return the code of the first halt of each run."""
     found: dict[str, str] = {}
-    for control in fed(raws, policy):
+    for control in controls_of(raws, policy):
         if control.halts:
             found.setdefault(control.run_id, control.code)
     return found
@@ -115,7 +108,7 @@ def test_after_ten_refused_births_the_session_halts_and_takes_no_other() -> None
     ended = [{"type": "run.finished", "run_id": f"c{n}"} for n in range(13)]
     late = started("late", session_id="s")
     assert "late" in halted([*storm, *ended, late], policy)
-    told = next(control.message for control in fed([*storm, *ended, late], policy) if control.run_id == "late")
+    told = next(control.message for control in controls_of([*storm, *ended, late], policy) if control.run_id == "late")
     assert told.startswith("This run is refused: its session is halted, because births above maxConcurrentRuns")
     resumed = [*storm, {"type": "operator.resume", "run_id": "root"}, child("again"), child("more")]
     assert "cagain" not in halted(resumed, policy)
@@ -138,7 +131,7 @@ def test_honest_sessions_are_never_halted_by_the_presets() -> None:
         ))],
     ]  # fmt: skip
     for session in sessions:
-        assert fed(session) == []
+        assert controls_of(session) == []
 
 
 # Strangers.
@@ -177,8 +170,8 @@ def test_a_stranger_changes_nothing_in_the_tree_of_a_session(
     while left or right:
         mixed.append((left if left and (not right or order.random() < 0.5) else right).pop(0))
     victims_of = {raw["run_id"] for raw in own}
-    wanted = [control for control in fed(own, FULL) if control.run_id in victims_of]
-    assert [control for control in fed(mixed, FULL) if control.run_id in victims_of] == wanted
+    wanted = [control for control in controls_of(own, FULL) if control.run_id in victims_of]
+    assert [control for control in controls_of(mixed, FULL) if control.run_id in victims_of] == wanted
 
 
 def test_without_a_secret_a_run_that_names_the_session_counts_in_it() -> None:
@@ -234,7 +227,7 @@ def test_a_parent_is_told_of_a_halted_child_and_of_the_siblings_that_have_finish
         {"type": "run.finished", "run_id": "c0"},
         {"type": "operator.stop", "run_id": "c1"},
     ]
-    [told] = [control for control in fed(log) if control.code == "TREE007"]
+    [told] = [control for control in controls_of(log) if control.code == "TREE007"]
     assert (told.run_id, told.severity) == ("root", "warn")
     assert told.evidence is not None
     assert (told.evidence.about, told.evidence.runs) == ("c1", ["c0"])
@@ -247,7 +240,7 @@ def test_a_parent_is_told_whenever_its_birth_is_reported(place: int) -> None:
     log = [child(0), child(1), {"type": "run.finished", "run_id": "c0"}, {"type": "operator.stop", "run_id": "c1"}]
     log += [{"type": "operator.stop", "run_id": "c1"}, {"run_id": "c0", "node": "a"}]
     log.insert(place, ROOT)
-    told = [control for control in fed(log) if control.code == "TREE007"]
+    told = [control for control in controls_of(log) if control.code == "TREE007"]
     assert [(one.run_id, one.evidence.about, one.evidence.runs) for one in told if one.evidence] == [
         ("root", "c1", ["c0"])
     ]
@@ -255,7 +248,7 @@ def test_a_parent_is_told_whenever_its_birth_is_reported(place: int) -> None:
 
 def test_a_run_that_finishes_is_told_why_its_child_is_refused() -> None:
     log = [ROOT, child(0), {"type": "operator.stop", "run_id": "root"}, child(1, "c0"), child(2, "c0")]
-    told = [control for control in fed(log) if control.code == "TREE008"]
+    told = [control for control in controls_of(log) if control.code == "TREE008"]
     assert [(one.run_id, one.severity) for one in told] == [("c0", "warn"), ("c1", "halt"), ("c2", "halt")]
     assert told[0].message == (
         "The child run c1 was refused, because a run that started this one, or an ancestor of it, is halted; "

@@ -188,17 +188,13 @@ async def harm(settings: Settings, agent: TurnPublisher) -> None:
     """Send what a deployment in trouble sees, for ever: loops, unusable records, a turn that hits a bug, refused calls
     of a provider, forged commands; and turns that cannot be published."""
     topics = Topics(settings)
-    producer = AIOKafkaProducer(**connection_options(settings))
-    await producer.start()
-    try:
+    async with AIOKafkaProducer(**connection_options(settings)) as producer:
         for number in range(1_000):
             loops = [record for run in range(20) for record in looping_run(f"loop-{number}-{run}", 4)]
             await topics.send([*loops, turn(f"cursed-{number}", "cursed"), (b"r", b"not JSON"), *storm()])
             await producer.send_and_wait(settings.topic("commands"), b"STOP everything", key=b"fleet")
             await agent.turn(run_id="lost", node="coder", output=f"{number}")
             await asyncio.sleep(0.3)
-    finally:
-        await producer.stop()
 
 
 @pytest.mark.long

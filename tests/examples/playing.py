@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from functools import cache
-from pathlib import Path
 
 from streamproc.model.controls import ControlEvent
 from streamproc.policy import load_policy
 from streamproc.replay.scan import Scan
 from streamproc.replay.source import Source
-
-ROOT = Path(__file__).parents[2]
+from tests.programs import ROOT, output_of
 
 
 @cache
 def printed(name: str) -> str:
-    """Return the output of `python examples/NAME/run.py`, which needs no broker and exits with 0."""
-    environment = {
-        key: os.environ[key] for key in os.environ if not key.startswith("STREAMPROC_") or key == "STREAMPROC_CORE"
-    }
-    ended = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / name / "run.py")],
-        env=environment | {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"},
-        capture_output=True,
-        encoding="utf-8",
-        timeout=60,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
+    """Return the output of `python examples/NAME/run.py`, which needs no broker."""
+    return output_of(ROOT / "examples" / name / "run.py")
 
 
 @cache

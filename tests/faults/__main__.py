@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
+from docs.tables import write_between_marks
 from tests.faults.runner import FAULTS
 from tests.faults.scenario import Result
-from tests.faults.summary import head, surfaces, table, write_between_marks
+from tests.faults.summary import head, surfaces, table
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,7 +39,7 @@ def main() -> int:
     text = f"{head(minutes, options.seed, _commit())}\n\n{tables}"
     print(f"\n{text}", flush=True)
     if options.summary is not None and not code:
-        write_between_marks(options.summary, text)
+        write_between_marks(options.summary, "faults", text)
     return code
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
+from docs.tables import aligned
 from tests.faults.scenario import Result
 
-BEGIN: Final = "<!-- faults:begin -->"
-END: Final = "<!-- faults:end -->"
 SUMMED: Final = ("times", "turns", "controls", "lost", "made_up", "duplicates")
 HEADINGS: Final = (
     "fault", "path", "rounds", *(name.replace("_", " ") for name in SUMMED), "longest stall", "slowest halt",
@@ -28,7 +26,7 @@ def table(results: Sequence[Result]) -> str:
         halt_s = max(one.halt_s for one in group)
         halt = f"{halt_s * 1000:.0f} ms" if halt_s else ""
         lines.append((fault, path, str(len(group)), *(f"{value:,}".replace(",", " ") for value in sums), worst, halt))
-    return _aligned(lines)
+    return aligned(lines)
 
 
 def surfaces(results: Sequence[Result]) -> str:
@@ -39,15 +37,7 @@ def surfaces(results: Sequence[Result]) -> str:
             place = one.fault, name
             latest[place] = max(heard, latest.get(place, heard))
     lines = [HEARD, *((*place, f"{after_s:.1f} s", words) for place, (after_s, words) in latest.items())]
-    return _aligned(lines) if latest else ""
-
-
-def _aligned(lines: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    shown = [
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
-    ]
-    return "\n".join([shown[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *shown[1:]])
+    return aligned(lines) if latest else ""
 
 
 def head(minutes: float, seed: int, commit: str) -> str:
@@ -57,12 +47,3 @@ def head(minutes: float, seed: int, commit: str) -> str:
         f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, "
         "a real Apache Kafka on the same machine."
     )
-
-
-def write_between_marks(path: Path, text: str) -> None:
-    """Replace the text between the marks of a document. Raises `ValueError` if they are missing."""
-    before, begin, rest = path.read_text("utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{path} lacks the lines {BEGIN} and {END} that enclose the table")
-    path.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", "utf-8")

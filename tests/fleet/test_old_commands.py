@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import NewTopic
 from pydantic import SecretStr
 
 from streamproc.client import HaltListener
@@ -17,7 +17,6 @@ from streamproc.fleet.issuing import issue_command, read_fleet, send
 from streamproc.fleet.signing import command_signer
 from streamproc.fleet.state import Fleet, new_command
 from streamproc.kafka import topics
-from streamproc.kafka.options import connection_options
 from streamproc.model.fleet_command import FleetCommand, encode_command, member_scope, read_command
 from streamproc.settings import Settings, load_settings
 from streamproc.worker.fleet_commands import FleetCommands
@@ -50,13 +49,9 @@ def old_stop(settings: Settings) -> FleetCommand:
 
 async def create_with_senders_time(settings: Settings) -> None:
     """Create all topics, of which `commands` trusts the times of its senders."""
-    admin = AIOKafkaAdminClient(**connection_options(settings))
-    await admin.start()
-    try:
-        config = {"message.timestamp.type": "CreateTime", "cleanup.policy": "compact"}
+    config = {"message.timestamp.type": "CreateTime", "cleanup.policy": "compact"}
+    async with topics.administering(settings) as admin:
         await admin.create_topics([NewTopic(settings.topic("commands"), 1, 1, topic_configs=config)])
-    finally:
-        await admin.close()
     await topics.apply(settings)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Final
 
@@ -65,22 +66,32 @@ def _went_on(breaker: Breaker) -> None:
     load_breaker(dump_breaker(breaker))
 
 
-def _work(value: bytes) -> None:
+def booked_by_a_worker(key: bytes, value: bytes, good: bytes) -> None:
+    """Pass a record, twice, and a good one through the worker's account processor, and restore what it stores."""
     accounts = AccountPartition(0, lambda: 0)
     processor = AccountProcessor("spend", version="1", dead_letter_bytes=4_096, policy=load_policy())
-    processor.accept(accounts, records_of([(KEY, value), (KEY, value), (KEY, _statements()[0])]))
+    processor.accept(accounts, records_of([(key, value), (key, value), (key, good)]))
     restored = AccountPartition(0, lambda: 0)
     for offset, (name, raw) in enumerate(accounts.take()):
         restored.restore(name, raw, offset)
         restored.load(name)
 
 
-def _restored(raw: bytes) -> None:
+def restored_by_a_worker(key: bytes, raw: bytes, good: Iterable[bytes]) -> None:
+    """Restore a record of the changelog, and book good statements on what it holds."""
     accounts = AccountPartition(0, lambda: 0)
-    accounts.restore(KEY, raw, 0)
+    accounts.restore(key, raw, 0)
     processor = AccountProcessor("spend", version="1", dead_letter_bytes=4_096, policy=load_policy())
-    processor.accept(accounts, records_of([(KEY, one) for one in _statements()], first=2**40))
+    processor.accept(accounts, records_of([(key, one) for one in good], first=2**40))
     accounts.stored(accounts.take(), 1)
+
+
+def _work(value: bytes) -> None:
+    booked_by_a_worker(KEY, value, _statements()[0])
+
+
+def _restored(raw: bytes) -> None:
+    restored_by_a_worker(KEY, raw, _statements())
 
 
 PROVIDER_READERS: Final = {

@@ -44,12 +44,11 @@ from streamproc.replay.log import LogReplay
 from streamproc.worker.codec import decode_run, encode_run, peek_run
 from streamproc.worker.eviction import rank_of
 from streamproc.worker.run_limits import RunLimits
-from streamproc.worker.spend import AccountPartition, AccountProcessor
 from streamproc.worker.status_file import parse
 from streamproc.worker.tables import Runs
 from streamproc.worker.turn_processor import TurnProcessor
 from tests.fuzz.log_readers import LOG_READERS
-from tests.fuzz.provider_readers import PROVIDER_READERS
+from tests.fuzz.provider_readers import PROVIDER_READERS, booked_by_a_worker, restored_by_a_worker
 from tests.fuzz.reader import NOTHING, Reader
 from tests.fuzz.signed_readers import SIGNED_READERS
 from tests.fuzz.text_readers import TEXT_READERS
@@ -163,16 +162,7 @@ def _work(value: bytes) -> None:
 
 
 def _account(value: bytes) -> None:
-    """Pass the record through the worker's account processor."""
-    accounts = AccountPartition(0, lambda: 0)
-    key = b"session:s"
-    processor = AccountProcessor("spend", version="1", dead_letter_bytes=4_096)
-    good = _statements()[0]
-    processor.accept(accounts, records_of([(key, value), (key, value), (key, good)]))
-    restored = AccountPartition(0, lambda: 0)
-    for offset, (name, raw) in enumerate(accounts.take()):
-        restored.restore(name, raw, offset)
-        restored.load(name)
+    booked_by_a_worker(b"session:s", value, _statements()[0])
 
 
 def _apply(command: FleetCommand) -> None:
@@ -195,11 +185,7 @@ def _restored(raw: bytes) -> None:
 
 
 def _restored_account(raw: bytes) -> None:
-    accounts = AccountPartition(0, lambda: 0)
-    accounts.restore(b"session:s", raw, 0)
-    processor = AccountProcessor("spend", version="1", dead_letter_bytes=4_096)
-    processor.accept(accounts, records_of([(b"session:s", one) for one in _statements()[:3]], first=2**40))
-    accounts.stored(accounts.take(), 1)
+    restored_by_a_worker(b"session:s", raw, _statements()[:3])
 
 
 def _replayed(value: bytes) -> None:

@@ -10,14 +10,10 @@ from hypothesis import strategies as st
 
 from streamproc.importers import FORMATS, Format, Import, LogFile
 from streamproc.importers.discovery import format_of, log_paths
-from streamproc.model.raw_events import parse_raw
-from streamproc.monitor import Monitor
+from tests.importers.reading import SAMPLES, Row, calls_of, events_of, places
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-SAMPLES: Final = Path(__file__).parent / "samples"
-Row = dict[str, Any]
 
 
 def named(name: str) -> Format:
@@ -25,33 +21,9 @@ def named(name: str) -> Format:
     return next(one for one in FORMATS if one.name == name)
 
 
-def write_rows(path: Path, rows: Iterable[Any]) -> Path:
-    """Write rows as JSONL."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
 def read_log(name: str, path: Path, reading: Import | None = None) -> list[Row]:
-    """Return the raw events of a log. Each must be one that the model accepts, without unknown fields."""
-    reading = reading or Import()
-    found = []
-    for one in named(name).read(LogFile(path), reading):
-        assert one.number > 0
-        assert parse_raw(one.event).unknown_fields == ()
-        reading.tally(name).count(one.event)
-        found.append(one.event)
-    return found
-
-
-def turns_of(events: Iterable[Row]) -> list[Row]:
-    """Return the turns among raw events."""
-    return [event for event in events if event.get("type", "turn") == "turn"]
-
-
-def calls_of(events: Iterable[Row]) -> list[Row]:
-    """Return the calls of all turns."""
-    return [call for event in events for call in event.get("tool_calls", ())]
+    """Return the raw events of a log of a format."""
+    return events_of(path, named(name), reading)
 
 
 def shape(events: Iterable[Row]) -> list[str]:
@@ -61,12 +33,6 @@ def shape(events: Iterable[Row]) -> list[str]:
         "+".join([*([event["output"]] if event.get("output") else []), *(call["name"] for call in calls_of([event]))])
         for event in events
     ]  # fmt: skip
-
-
-def halts(events: Iterable[Row]) -> list[str]:
-    """Return the codes of the halts that raw events lead to."""
-    monitor = Monitor()
-    return [control.code for event in events for control in monitor.feed(event) if control.severity == "halt"]
 
 
 def formats_found(folder: Path) -> set[str]:
@@ -92,12 +58,6 @@ odd_values: Final = st.recursive(
 )  # fmt: skip
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Return the places of all values inside of a value."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [place for key, child in inner for place in [(*path, key), *places(child, (*path, key))]]
-
-
 @st.composite
 def damaged(draw: st.DrawFn, rows: list[Row]) -> list[Any]:
     """Change some values of some rows, or drop, repeat and move rows."""
@@ -113,7 +73,7 @@ def damaged(draw: st.DrawFn, rows: list[Row]) -> list[Any]:
             case 2:
                 found.insert(0, found.pop(draw(st.integers(0, len(found) - 1))))
             case _:
-                where = draw(st.sampled_from(places(found)))
+                where = draw(st.sampled_from(list(places(found))))
                 target: Any = found
                 for key in where[:-1]:
                     target = target[key]

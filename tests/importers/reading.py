@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +12,51 @@ from hypothesis import strategies as st
 
 from streamproc.importers import FORMATS, Format, Import, LogFile
 from streamproc.importers.discovery import format_of
+from streamproc.importers.imported import Imported
 from streamproc.model.raw_events import parse_raw
 from streamproc.monitor import Monitor
+
+Row = dict[str, Any]
 
 SAMPLES = Path(__file__).parent / "samples"
 ODD_VALUES = (None, "", "text", 7, -1, 1.5, 2**60, True, [], {}, [None, 3, "x", {}], {"type": "odd"}, "x" * 400)
 
 
-def imported(path: Path, one: Format | None = None, reading: Import | None = None) -> list[dict[str, Any]]:
-    """Return the raw events of a log, with their numbers under `#`. Each must be a raw event without unknown fields."""
+def records_of(path: Path, one: Format | None = None, reading: Import | None = None) -> Iterator[Imported]:
+    """Yield the records of a log. Each must be a raw event without unknown fields."""
     log, reading = LogFile(path), reading or Import()
     one = one or format_of(log, FORMATS)
     assert one is not None
-    found = []
-    for event, number, unit in one.read(log, reading):
-        assert parse_raw(event).unknown_fields == ()
-        reading.tally(one.name).count(event)
-        found.append({"#": f"{unit} {number}", **event})
-    return found
+    for found in one.read(log, reading):
+        assert found.number >= 1 or found.unit == "event"
+        assert parse_raw(found.event).unknown_fields == ()
+        reading.tally(one.name).count(found.event)
+        yield found
+
+
+def events_of(path: Path, one: Format | None = None, reading: Import | None = None) -> list[Row]:
+    """Return the raw events of a log."""
+    return [found.event for found in records_of(path, one, reading)]
+
+
+def imported(path: Path, one: Format | None = None, reading: Import | None = None) -> list[Row]:
+    """Return the raw events of a log, with their numbers under `#`."""
+    return [{"#": f"{found.unit} {found.number}", **found.event} for found in records_of(path, one, reading)]
+
+
+def turns_of(events: Iterable[Row]) -> list[Row]:
+    """Return the turns among raw events."""
+    return [event for event in events if event.get("type", "turn") == "turn"]
+
+
+def calls_of(events: Iterable[Row]) -> list[Row]:
+    """Return the calls of all turns."""
+    return [call for event in events for call in event.get("tool_calls", ())]
+
+
+def calls(path: Path) -> list[Row]:
+    """Return the calls of a log, whose format is recognized."""
+    return calls_of(imported(path))
 
 
 def written(path: Path, value: Any) -> Path:
@@ -40,12 +67,18 @@ def written(path: Path, value: Any) -> Path:
     return path
 
 
-def expected(path: Path) -> list[dict[str, Any]]:
+def expected(path: Path) -> list[Row]:
     """Return the raw events that a sample stands for, one a line."""
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def halts(events: list[dict[str, Any]]) -> set[tuple[str, str]]:
+def halt_codes(events: Iterable[Row]) -> list[str]:
+    """Return the codes of the halts that raw events lead to."""
+    monitor = Monitor()
+    return [control.code for event in events for control in monitor.feed(event) if control.severity == "halt"]
+
+
+def halts(events: list[Row]) -> set[tuple[str, str]]:
     """Return the halted runs of raw events, each with the code of its first halt."""
     monitor, found = Monitor(), {}
     for event in events:
@@ -61,11 +94,12 @@ def formats_that_match(path: Path) -> list[str]:
     return [one.name for one in FORMATS if one.matches(sample)]
 
 
-def _places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the places of all values inside of a value."""
     children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, child in children:
         yield (*place, key)
-        yield from _places(child, (*place, key))
+        yield from places(child, (*place, key))
 
 
 def _without(value: Any, place: tuple[Any, ...], new: Any, *, delete: bool) -> None:
@@ -87,8 +121,8 @@ def _without(value: Any, place: tuple[Any, ...], new: Any, *, delete: bool) -> N
 def changed(draw: st.DrawFn, document: Any) -> Any:
     """Return a document in which values of any kind stand at up to six places, or are missing."""
     found = copy.deepcopy(document)
-    places = list(_places(found))
+    known = list(places(found))
     for _ in range(draw(st.integers(1, 6))):
-        place = draw(st.sampled_from(places))
+        place = draw(st.sampled_from(known))
         _without(found, place, copy.deepcopy(draw(st.sampled_from(ODD_VALUES))), delete=draw(st.booleans()))
     return found

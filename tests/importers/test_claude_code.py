@@ -13,19 +13,8 @@ from streamproc.errors import InvalidEvent
 from streamproc.importers import Import, LogFile
 from streamproc.importers.claude_code import SessionFile
 from streamproc.importers.discovery import log_paths
-from tests.importers.cli_logs import (
-    SAMPLES,
-    Row,
-    calls_of,
-    damaged,
-    formats_found,
-    halts,
-    read_log,
-    samples_matched,
-    shape,
-    turns_of,
-    write_rows,
-)
+from tests.importers.cli_logs import damaged, formats_found, read_log, samples_matched, shape
+from tests.importers.reading import SAMPLES, Row, calls_of, halt_codes, turns_of, written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,7 +62,7 @@ def text(what: str) -> Row:
 
 
 def read(tmp_path: Path, session: Session, name: str = f"{SESSION}.jsonl", reading: Import | None = None) -> list[Row]:
-    return read_log(NAME, write_rows(tmp_path / name, session.rows), reading)
+    return read_log(NAME, written(tmp_path / name, session.rows), reading)
 
 
 def test_a_response_in_several_records_is_one_turn_with_its_usage_once(tmp_path: Path) -> None:
@@ -268,8 +257,8 @@ def test_sub_agents_are_runs_of_their_own_named_by_the_call_that_started_them(tm
     main.returns("c1", [text("Found."), text("agentId: a1 (use SendMessage)\n<usage>total: 9</usage>")],
                  toolUseResult={"agentId": "a1", "status": "completed"})  # fmt: skip
     agent = Session(isSidechain=True, agentId="a1").asks("Look.").says("m2", use("c2", "Grep")).returns("c2", "x")
-    write_rows(tmp_path / f"{SESSION}.jsonl", main.rows)
-    write_rows(tmp_path / SESSION / "subagents" / "agent-a1.jsonl", agent.rows)
+    written(tmp_path / f"{SESSION}.jsonl", main.rows)
+    written(tmp_path / SESSION / "subagents" / "agent-a1.jsonl", agent.rows)
     reading = Import()
     events = [event for path in log_paths([str(tmp_path)]) for event in read_log(NAME, tmp_path / path, reading)]
     assert [(event["run_id"], event["node"], event.get("parent_run_id")) for event in events] == [
@@ -282,16 +271,16 @@ def test_sub_agents_are_runs_of_their_own_named_by_the_call_that_started_them(tm
 def test_a_sub_agent_read_before_its_session_is_named_by_the_file_beside_it_or_by_its_id(tmp_path: Path) -> None:
     agents = tmp_path / SESSION / "subagents"
     for name in ("a1", "a2"):
-        write_rows(agents / f"agent-{name}.jsonl", Session(isSidechain=True).says(f"m{name}", text("Hi.")).rows)
-    write_rows(agents / "agent-a1.meta.json", [{"agentType": "Plan"}])
+        written(agents / f"agent-{name}.jsonl", Session(isSidechain=True).says(f"m{name}", text("Hi.")).rows)
+    written(agents / "agent-a1.meta.json", {"agentType": "Plan"})
     assert [read_log(NAME, agents / f"agent-{name}.jsonl")[0]["node"] for name in ("a1", "a2")] == ["Plan", "a2"]
 
 
 def test_the_files_beside_sub_agents_are_no_logs_and_no_mistake(tmp_path: Path) -> None:
     agents = tmp_path / SESSION / "subagents"
-    write_rows(agents / "agent-a1.meta.json", [{"agentType": "Plan"}])
+    written(agents / "agent-a1.meta.json", {"agentType": "Plan"})
     journal = [{"type": "started", "agentId": "a"}, {"type": "result", "agentId": "a"}]
-    write_rows(agents / "workflows" / "wf_1" / "journal.jsonl", journal)
+    written(agents / "workflows" / "wf_1" / "journal.jsonl", journal)
     assert formats_found(tmp_path) == {NAME}
     assert [event for path in log_paths([str(tmp_path)]) for event in read_log(NAME, tmp_path / path)] == []
 
@@ -326,7 +315,7 @@ def test_sub_agents_that_exist_only_in_progress_records_are_child_runs(tmp_path:
 def test_progress_of_a_sub_agent_with_a_file_of_its_own_counts_once(tmp_path: Path, place: str) -> None:
     child = Session(isSidechain=True, agentId="a1b2").runs("c1", "ls", "a")
     (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
-    write_rows(tmp_path / place, child.rows)
+    written(tmp_path / place, child.rows)
     session = in_progress(Session().runs("c0", "pwd", "b"), "a1b2", [row | {"uuid": "other"} for row in child.rows])
 
     assert {event["run_id"] for event in read(tmp_path, session)} == {SESSION}
@@ -381,7 +370,7 @@ def test_a_result_that_comes_late_still_finds_its_call_and_a_lost_one_delays_no_
     session = Session().says("m0", use("lost", "Bash"), use("late", "Bash")).says("m1", text("a")).returns("late", "ok")
     for number in range(2, 60):
         session.says(f"m{number}", text(f"{number}"))
-    path = write_rows(tmp_path / f"{SESSION}.jsonl", session.rows)
+    path = written(tmp_path / f"{SESSION}.jsonl", session.rows)
     file = SessionFile(LogFile(path), Import())
     while_reading = []
     for row in LogFile(path).rows():
@@ -398,19 +387,19 @@ def test_a_stuck_session_is_halted_and_an_honest_one_is_not(tmp_path: Path) -> N
         reminder = f"<system-reminder>{number} todos</system-reminder>"
         stuck.runs(f"c{number}", "pytest", f"1 failed\n{reminder}")
         honest.runs(f"c{number}", f"pytest tests/test_{number}.py", f"{number} passed in file {number}")
-    assert "LOOP003" in halts(read(tmp_path, stuck))
-    assert halts(read(tmp_path, honest)) == []
+    assert "LOOP003" in halt_codes(read(tmp_path, stuck))
+    assert halt_codes(read(tmp_path, honest)) == []
 
 
 def test_a_person_between_equal_calls_ends_the_streak(tmp_path: Path) -> None:
     session = Session()
     for number in range(6):
         session.asks(f"Again, {number}.").runs(f"c{number}", "git status", "clean")
-    assert halts(read(tmp_path, session)) == []
+    assert halt_codes(read(tmp_path, session)) == []
 
 
 def test_a_session_that_is_still_written_is_read_up_to_its_last_line(tmp_path: Path) -> None:
-    path = write_rows(tmp_path / f"{SESSION}.jsonl", Session().asks("Go.").says("m1", use("c1", "Bash")).rows)
+    path = written(tmp_path / f"{SESSION}.jsonl", Session().asks("Go.").says("m1", use("c1", "Bash")).rows)
     path.write_text(path.read_text() + '{"type":"user","mess')
     assert shape(read_log(NAME, path)) == ["u", "Bash"]
     path.write_text(path.read_text() + "\n{}\n")
@@ -469,7 +458,7 @@ SAMPLE = [
 @given(rows=damaged([row for row in SAMPLE if isinstance(row, dict)]))
 def test_no_shape_of_a_record_stops_the_import(tmp_path_factory: pytest.TempPathFactory, rows: list[Any]) -> None:
     path = tmp_path_factory.mktemp("odd") / f"{SESSION}.jsonl"
-    read_log(NAME, write_rows(path, rows))
+    read_log(NAME, written(path, rows))
 
 
 def test_a_record_that_is_nested_too_deeply_is_counted(tmp_path: Path) -> None:

@@ -9,18 +9,8 @@ from hypothesis import HealthCheck, given, settings
 
 from streamproc.importers import Import
 from streamproc.importers.raw_turns import NO_TIMES
-from tests.importers.cli_logs import (
-    SAMPLES,
-    Row,
-    calls_of,
-    damaged,
-    formats_found,
-    halts,
-    read_log,
-    samples_matched,
-    shape,
-    write_rows,
-)
+from tests.importers.cli_logs import damaged, formats_found, read_log, samples_matched, shape
+from tests.importers.reading import SAMPLES, Row, calls_of, halt_codes, written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +44,7 @@ def text(what: str) -> Row:
 
 
 def read(tmp_path: Path, *rows: Any, reading: Import | None = None) -> list[Row]:
-    return read_log(NAME, write_rows(tmp_path / "out.jsonl", rows), reading)
+    return read_log(NAME, written(tmp_path / "out.jsonl", rows), reading)
 
 
 def test_interleaved_sub_agents_are_runs_of_their_own() -> None:
@@ -84,7 +74,7 @@ def test_interleaved_sub_agents_are_runs_of_their_own() -> None:
 
 def test_only_streams_are_claimed(tmp_path: Path) -> None:
     assert samples_matched(NAME) == {NAME}
-    write_rows(tmp_path / "late.jsonl", [says("m1", text("Hi."))])
+    written(tmp_path / "late.jsonl", [says("m1", text("Hi."))])
     assert formats_found(tmp_path) == {NAME}
 
 
@@ -147,12 +137,12 @@ def test_a_stuck_run_is_halted_and_an_honest_one_is_not(tmp_path: Path) -> None:
     honest = [
         row for n in range(4) for row in (says(f"m{n}", use(f"c{n}", command=f"ls {n}")), returns(f"c{n}", f"a{n}"))
     ]
-    assert "LOOP003" in halts(read(tmp_path, *stuck))
-    assert halts(read(tmp_path, *honest)) == []
+    assert "LOOP003" in halt_codes(read(tmp_path, *stuck))
+    assert halt_codes(read(tmp_path, *honest)) == []
 
 
 def test_an_output_that_was_cut_off_is_read(tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "out.jsonl", [says("m1", use("c1", command="ls"))])
+    path = written(tmp_path / "out.jsonl", [says("m1", use("c1", command="ls"))])
     path.write_text(path.read_text() + '{"type":"user')
     assert calls_of(read_log(NAME, path)) == [{"id": "c1", "name": "Bash", "args": {"command": "ls"}}]
 
@@ -160,4 +150,4 @@ def test_an_output_that_was_cut_off_is_read(tmp_path: Path) -> None:
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(rows=damaged([json.loads(line) for line in SAMPLE.read_text().splitlines()]))
 def test_no_shape_of_a_record_stops_the_import(tmp_path_factory: pytest.TempPathFactory, rows: list[Any]) -> None:
-    read_log(NAME, write_rows(tmp_path_factory.mktemp("odd") / "out.jsonl", rows))
+    read_log(NAME, written(tmp_path_factory.mktemp("odd") / "out.jsonl", rows))

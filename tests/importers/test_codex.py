@@ -13,19 +13,8 @@ from streamproc.importers import Import
 from streamproc.importers.codex_turns import answer_of
 from streamproc.importers.discovery import log_paths
 from streamproc.model.wire import WAITS
-from tests.importers.cli_logs import (
-    SAMPLES,
-    Row,
-    calls_of,
-    damaged,
-    formats_found,
-    halts,
-    read_log,
-    samples_matched,
-    shape,
-    turns_of,
-    write_rows,
-)
+from tests.importers.cli_logs import damaged, formats_found, read_log, samples_matched, shape
+from tests.importers.reading import SAMPLES, Row, calls_of, halt_codes, turns_of, written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,7 +62,7 @@ class Recording:
 
 
 def read(tmp_path: Path, rollout: Recording, reading: Import | None = None, name: str = "rollout.jsonl") -> list[Row]:
-    return read_log(NAME, write_rows(tmp_path / name, rollout.rows), reading)
+    return read_log(NAME, written(tmp_path / name, rollout.rows), reading)
 
 
 def test_a_message_that_is_there_twice_counts_once(tmp_path: Path) -> None:
@@ -276,7 +265,7 @@ def test_rollouts_of_the_first_versions_have_no_payload(tmp_path: Path) -> None:
         {"type": "function_call", "name": "shell", "arguments": '{"command": ["ls"]}', "call_id": "c1"},
         {"type": "function_call_output", "call_id": "c1", "output": '{"output":"a","metadata":{"exit_code":0}}'},
     ]
-    path = write_rows(tmp_path / "rollout.jsonl", rows)
+    path = written(tmp_path / "rollout.jsonl", rows)
     assert formats_found(tmp_path) == {NAME}
     events = read_log(NAME, path)
     assert shape(events) == ["u", "shell"]
@@ -297,17 +286,17 @@ def test_a_stuck_session_is_halted_and_an_honest_one_is_not(tmp_path: Path) -> N
         header = f"Chunk ID: 1a2b3{n}\nWall time: {n}.5 seconds\nProcess exited with code 0\nOutput:\n"
         stuck.item("reasoning").calls(f"c{n}", "cat a").counts(n + 1, 1).returns(f"c{n}", f"{header}same")
         honest.item("reasoning").calls(f"c{n}", f"cat {n}").counts(n + 1, 1).returns(f"c{n}", f"{header}text {n}")
-    assert "LOOP003" in halts(read(tmp_path, stuck))
-    assert halts(read(tmp_path, honest)) == []
+    assert "LOOP003" in halt_codes(read(tmp_path, stuck))
+    assert halt_codes(read(tmp_path, honest)) == []
 
 
 def test_a_rollout_that_is_still_written_is_read(tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "rollout.jsonl", Recording().asks("Go.").calls("c1").rows)
+    path = written(tmp_path / "rollout.jsonl", Recording().asks("Go.").calls("c1").rows)
     path.write_text(path.read_text() + '{"timestamp":"2026')
     assert shape(read_log(NAME, path)) == ["u", "exec_command"]
 
 
-def test_the_samples(tmp_path: Path) -> None:
+def test_the_samples() -> None:
     reading = Import()
     events = [event for path in log_paths([str(SAMPLES / NAME)]) for event in read_log(NAME, SAMPLES / path, reading)]
     assert shape(events) == [
@@ -343,4 +332,4 @@ MORE = [*SAMPLE, *forked(forked_from_id=RUN).rows, *Recording().says("a").counts
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(rows=damaged(MORE))
 def test_no_shape_of_a_record_stops_the_import(tmp_path_factory: pytest.TempPathFactory, rows: list[Any]) -> None:
-    read_log(NAME, write_rows(tmp_path_factory.mktemp("odd") / "rollout.jsonl", rows))
+    read_log(NAME, written(tmp_path_factory.mktemp("odd") / "rollout.jsonl", rows))

@@ -10,19 +10,8 @@ from hypothesis import HealthCheck, given, settings
 
 from streamproc.importers import Import
 from streamproc.importers.raw_turns import NO_TIMES
-from tests.importers.cli_logs import (
-    SAMPLES,
-    Row,
-    calls_of,
-    damaged,
-    formats_found,
-    halts,
-    read_log,
-    samples_matched,
-    shape,
-    turns_of,
-    write_rows,
-)
+from tests.importers.cli_logs import damaged, formats_found, read_log, samples_matched, shape
+from tests.importers.reading import SAMPLES, Row, calls_of, halt_codes, turns_of, written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +40,7 @@ def completed(tokens: int) -> Row:
 
 
 def read(tmp_path: Path, *rows: Any, reading: Import | None = None) -> list[Row]:
-    return read_log(NAME, write_rows(tmp_path / "out.jsonl", rows), reading)
+    return read_log(NAME, written(tmp_path / "out.jsonl", rows), reading)
 
 
 def test_the_sample() -> None:
@@ -67,7 +56,7 @@ def test_the_sample() -> None:
 
 def test_only_such_events_are_claimed(tmp_path: Path) -> None:
     assert samples_matched(NAME) == {NAME}
-    write_rows(tmp_path / "late.jsonl", [command("item_9", "ls")])
+    written(tmp_path / "late.jsonl", [command("item_9", "ls")])
     assert formats_found(tmp_path) == {NAME}
 
 
@@ -159,12 +148,14 @@ def test_warnings_and_plans_are_no_turns_and_unknown_types_are_counted(tmp_path:
 
 
 def test_a_stuck_run_is_halted_and_an_honest_one_is_not(tmp_path: Path) -> None:
-    assert "LOOP003" in halts(read(tmp_path, STARTED, TURN, *(command(f"i{n}", "ls", "a") for n in range(4))))
-    assert halts(read(tmp_path, STARTED, TURN, *(command(f"i{n}", f"cat {n}", f"text {n}") for n in range(4)))) == []
+    stuck = (command(f"i{n}", "ls", "a") for n in range(4))
+    honest = (command(f"i{n}", f"cat {n}", f"text {n}") for n in range(4))
+    assert "LOOP003" in halt_codes(read(tmp_path, STARTED, TURN, *stuck))
+    assert halt_codes(read(tmp_path, STARTED, TURN, *honest)) == []
 
 
 def test_an_output_that_was_cut_off_is_read(tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "out.jsonl", [STARTED, command("a", "ls", "x")])
+    path = written(tmp_path / "out.jsonl", [STARTED, command("a", "ls", "x")])
     path.write_text(path.read_text() + '{"type":"item.st')
     assert shape(read_log(NAME, path)) == ["command_execution"]
 
@@ -172,4 +163,4 @@ def test_an_output_that_was_cut_off_is_read(tmp_path: Path) -> None:
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(rows=damaged([json.loads(line) for line in SAMPLE.read_text().splitlines()]))
 def test_no_shape_of_a_record_stops_the_import(tmp_path_factory: pytest.TempPathFactory, rows: list[Any]) -> None:
-    read_log(NAME, write_rows(tmp_path_factory.mktemp("odd") / "out.jsonl", rows))
+    read_log(NAME, written(tmp_path_factory.mktemp("odd") / "out.jsonl", rows))

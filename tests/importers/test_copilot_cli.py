@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 
 from streamproc.importers import Import
 from streamproc.importers.copilot_cli import FORMAT
-from tests.importers.reading import changed, formats_that_match, halts, imported, written
+from tests.importers.reading import changed, events_of, formats_that_match, halts, imported, written
 
 SESSION = "893a5996-93d7-4625-8232-f5d8907a746c"
 
@@ -53,7 +53,7 @@ def path_of(tmp_path: Path, rows: list[dict[str, Any]]) -> Path:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    return [{key: value for key, value in one.items() if key != "#"} for one in imported(path, FORMAT)]
+    return events_of(path, FORMAT)
 
 
 def test_a_response_is_a_turn_with_its_calls_and_their_results(tmp_path: Path) -> None:

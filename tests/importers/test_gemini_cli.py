@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from streamproc.importers import Import
 from streamproc.importers.content import items, mapping
 from streamproc.importers.gemini_cli import FORMAT
-from tests.importers.reading import changed, formats_that_match, halts, imported, written
+from tests.importers.reading import calls, changed, formats_that_match, halts, imported, written
 
 HEAD: dict[str, Any] = {
     "sessionId": "7befeae5", "projectHash": "f360", "startTime": "2026-01-30T06:08:50Z", "kind": "main",
@@ -43,10 +43,6 @@ def shell(command: str, output: str, code: int = 0, group: int = 128) -> dict[st
 
 def session(path: Path, *messages: Any) -> Path:
     return written(path, {**HEAD, "messages": list(messages)})
-
-
-def calls(path: Path) -> list[dict[str, Any]]:
-    return [call for event in imported(path, FORMAT) for call in event.get("tool_calls", ())]
 
 
 def test_a_message_of_the_model_is_a_turn_with_its_calls_and_tokens(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from streamproc.importers import Import
-from tests.importers.traces import SAMPLES, Event, Row, calls, decided, imported, turns, written
+from tests.importers.reading import SAMPLES, Row, calls_of, events_of, halt_codes, turns_of, written
+from tests.importers.traces import written_document
 
 
 def observation(number: int, kind: str, name: str, parent: int | None = None, **fields: object) -> Row:
@@ -17,12 +18,12 @@ def observation(number: int, kind: str, name: str, parent: int | None = None, **
     return found | {"parentObservationId": f"o{parent}" if parent else None, "level": "DEFAULT"} | fields
 
 
-def read(tmp_path: Path, *rows: Row, reading: Import | None = None) -> list[Event]:
-    return imported(written(tmp_path / "rows.jsonl", rows), reading)
+def read(tmp_path: Path, *rows: Row, reading: Import | None = None) -> list[Row]:
+    return events_of(written(tmp_path / "rows.jsonl", rows), reading=reading)
 
 
 def document(path: Path, trace: Row, *rows: Row) -> Path:
-    return written(path, [{"trace": trace, "observations": list(rows)}], document=True)
+    return written_document(path, {"trace": trace, "observations": list(rows)})
 
 
 def searches(results: list[str]) -> list[Row]:
@@ -33,21 +34,21 @@ def searches(results: list[str]) -> list[Row]:
 
 
 def test_a_stuck_agent_is_halted_and_an_honest_one_is_not(tmp_path: Path) -> None:
-    assert decided(read(tmp_path, *searches(["nothing"] * 4))) == ["LOOP003"]
-    assert decided(read(tmp_path, *searches([f"bike {number}" for number in range(40)]))) == []
+    assert halt_codes(read(tmp_path, *searches(["nothing"] * 4))) == ["LOOP003"]
+    assert halt_codes(read(tmp_path, *searches([f"bike {number}" for number in range(40)]))) == []
 
 
 def test_values_that_are_json_in_json_are_read(tmp_path: Path) -> None:
     twice = json.dumps(json.dumps({"q": "bikes"}))
-    [call] = calls(read(tmp_path, observation(1, "TOOL", "search", input=twice, output=twice)))
+    [call] = calls_of(read(tmp_path, observation(1, "TOOL", "search", input=twice, output=twice)))
     assert call == {"name": "search", "args": {"q": "bikes"}, "result": {"q": "bikes"}}
     metadata = json.dumps(json.dumps({"langgraph_node": "tools"}))
-    [turn] = turns(read(tmp_path, observation(1, "TOOL", "search", metadata=metadata)))
+    [turn] = turns_of(read(tmp_path, observation(1, "TOOL", "search", metadata=metadata)))
     assert turn["node"] == "tools"
 
 
 def test_a_python_literal_is_read_as_arguments(tmp_path: Path) -> None:
-    [call] = calls(read(tmp_path, observation(1, "TOOL", "search", input="{'q': 'bikes', 'old': True}", output="x")))
+    [call] = calls_of(read(tmp_path, observation(1, "TOOL", "search", input="{'q': 'bikes', 'old': True}", output="x")))
     assert call["args"] == {"q": "bikes", "old": True}
 
 
@@ -55,17 +56,17 @@ def test_the_usage_of_an_agent_repeats_that_of_its_calls(tmp_path: Path) -> None
     usage = {"usageDetails": {"input": 60, "output": 15, "total": 75}}
     rows = [observation(9, "AGENT", "buyer", **usage)]
     rows.append(observation(1, "GENERATION", "chat", 9, output="Done.", **usage))
-    [turn] = turns(read(tmp_path, *rows))
+    [turn] = turns_of(read(tmp_path, *rows))
     assert (turn["node"], turn["usage"]["input_tokens"]) == ("buyer", 60)
 
 
 def test_the_tools_node_of_langgraph_and_the_tool_in_it_are_one_call() -> None:
-    assert len(calls(imported(SAMPLES / "langfuse/trace.json"))) == 1
+    assert len(calls_of(events_of(SAMPLES / "langfuse/trace.json"))) == 1
 
 
 @pytest.mark.parametrize("name", ["execute_tool search", "running tool: search", "tool.search"])
 def test_a_span_of_an_older_version_is_a_tool_by_its_name(tmp_path: Path, name: str) -> None:
-    [call] = calls(read(tmp_path, observation(1, "SPAN", name, output="x")))
+    [call] = calls_of(read(tmp_path, observation(1, "SPAN", name, output="x")))
     assert call == {"name": "search", "result": "x"}
 
 
@@ -74,13 +75,13 @@ def test_a_span_that_ends_in_the_message_of_a_tool_is_one(tmp_path: Path) -> Non
     message = {"lc": 1, "type": "constructor", "id": ["langchain_core", "messages", "ToolMessage"], "kwargs": kwargs}
     rows = [observation(1, "SPAN", "tools", output=json.dumps({"messages": [message]}))]
     rows.append(observation(2, "SPAN", "get_weather", 1, input='{"city": "Rome"}', output=json.dumps(message)))
-    [call] = calls(read(tmp_path, *rows))
+    [call] = calls_of(read(tmp_path, *rows))
     assert call == {"name": "get_weather", "id": "call_1", "args": {"city": "Rome"}, "result": "sunny"}
 
 
 def test_a_span_of_openinference_is_a_tool_by_its_attributes(tmp_path: Path) -> None:
     metadata = {"attributes": {"openinference.span.kind": "TOOL", "tool.name": "search"}}
-    [call] = calls(read(tmp_path, observation(1, "SPAN", "anything", output="x", metadata=metadata)))
+    [call] = calls_of(read(tmp_path, observation(1, "SPAN", "anything", output="x", metadata=metadata)))
     assert call["name"] == "search"
 
 
@@ -88,7 +89,7 @@ def test_a_failed_tool_has_an_error(tmp_path: Path) -> None:
     message = {"type": "tool", "content": "no such page", "status": "error"}
     rows = [observation(1, "TOOL", "f", output="x", level="ERROR", statusMessage="HTTP 500")]
     rows += [observation(2, "TOOL", "f", output=message), observation(3, "TOOL", "f", level="ERROR")]
-    assert [call["error"] for call in calls(read(tmp_path, *rows))] == ["HTTP 500", "no such page", "error"]
+    assert [call["error"] for call in calls_of(read(tmp_path, *rows))] == ["HTTP 500", "no such page", "error"]
 
 
 def test_cached_tokens_that_are_counted_apart_are_added(tmp_path: Path) -> None:
@@ -96,7 +97,7 @@ def test_cached_tokens_that_are_counted_apart_are_added(tmp_path: Path) -> None:
     among = {"input": 100, "prompt_details.cache_read": 90, "output": 5, "total": 105}
     rows = [observation(1, "GENERATION", "chat", output="A.", usageDetails=apart)]
     rows.append(observation(2, "GENERATION", "chat", output="B.", usageDetails=json.dumps(among)))
-    assert [turn["usage"]["input_tokens"] for turn in turns(read(tmp_path, *rows))] == [100, 100]
+    assert [turn["usage"]["input_tokens"] for turn in turns_of(read(tmp_path, *rows))] == [100, 100]
 
 
 @pytest.mark.parametrize(
@@ -112,38 +113,38 @@ def test_cached_tokens_that_are_counted_apart_are_added(tmp_path: Path) -> None:
 def test_reasoning_that_is_counted_apart_is_added(
     tmp_path: Path, details: dict[str, int], input_tokens: int, output_tokens: int
 ) -> None:
-    [turn] = turns(read(tmp_path, observation(1, "GENERATION", "chat", output="A.", usageDetails=details)))
+    [turn] = turns_of(read(tmp_path, observation(1, "GENERATION", "chat", output="A.", usageDetails=details)))
     assert (turn["usage"]["input_tokens"], turn["usage"]["output_tokens"]) == (input_tokens, output_tokens)
 
 
 def test_two_records_of_one_generation_count_once(tmp_path: Path) -> None:
     inner = observation(1, "GENERATION", "chat gpt", 2, usageDetails={"input": 60})
     outer = observation(2, "GENERATION", "ChatOpenAI.invoke", output="Done.", usageDetails={"input": 61})
-    [turn] = turns(read(tmp_path, inner, outer))
+    [turn] = turns_of(read(tmp_path, inner, outer))
     assert turn["usage"]["input_tokens"] == 61
 
 
 def test_late_observations_are_put_in_order(tmp_path: Path) -> None:
     rows = searches(["a", "b", "c"])
-    assert [call["result"] for call in calls(read(tmp_path, *reversed(rows)))] == ["a", "b", "c"]
+    assert [call["result"] for call in calls_of(read(tmp_path, *reversed(rows)))] == ["a", "b", "c"]
 
 
 def test_an_observation_that_has_not_ended_is_read(tmp_path: Path) -> None:
-    [turn] = turns(read(tmp_path, observation(1, "TOOL", "f", input='{"q": 1}', endTime=None)))
+    [turn] = turns_of(read(tmp_path, observation(1, "TOOL", "f", input='{"q": 1}', endTime=None)))
     assert turn["tool_calls"] == [{"name": "f", "args": {"q": 1}}]
 
 
 def test_exports_in_snake_case_say_the_same_as_rows() -> None:
-    rows = imported(SAMPLES / "langfuse/rows.jsonl")
-    export = imported(SAMPLES / "langfuse/blob_export.jsonl")
+    rows = events_of(SAMPLES / "langfuse/rows.jsonl")
+    export = events_of(SAMPLES / "langfuse/blob_export.jsonl")
     assert [{**event, "session_id": "s-1"} if "node" in event else event for event in export] == rows
 
 
 def test_the_answer_of_the_api_is_read(tmp_path: Path) -> None:
     trace = {"id": "t", "name": "buying", "userId": "u", "observations": searches(["x"])}
-    [turn] = turns(imported(written(tmp_path / "trace.json", [trace], document=True)))
+    [turn] = turns_of(events_of(written_document(tmp_path / "trace.json", trace)))
     assert (turn["node"], turn["user"]) == ("buying", "u")
-    [turn] = turns(imported(written(tmp_path / "page.json", [{"data": searches(["x"]), "meta": {}}], document=True)))
+    [turn] = turns_of(events_of(written_document(tmp_path / "page.json", {"data": searches(["x"]), "meta": {}})))
     assert turn["run_id"] == "t"
 
 
@@ -153,9 +154,9 @@ def test_sub_agents_that_are_interleaved_are_runs_of_their_own(tmp_path: Path) -
     for number in range(1, 9):
         which = 40 + number % 2
         rows.append(observation(number, "TOOL", "search", which, input={"q": which}, output=f"nothing {which}"))
-    events = imported(document(tmp_path / "t.json", {"id": "t"}, *rows))
+    events = events_of(document(tmp_path / "t.json", {"id": "t"}, *rows))
     assert {event["run_id"] for event in events} == {"t", "t/o40", "t/o41"}
-    assert decided(events) == ["LOOP003", "LOOP003"]
+    assert halt_codes(events) == ["LOOP003", "LOOP003"]
 
 
 def test_unknown_types_are_counted(tmp_path: Path) -> None:

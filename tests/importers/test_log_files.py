@@ -170,7 +170,7 @@ def test_the_format_is_found_by_content(tmp_path: Path) -> None:
         format_of(written(tmp_path / "foreign.jsonl", b'{"a": 1}\n{"b": 2}\n'), [ODD])
 
 
-def test_a_format_is_named(tmp_path: Path) -> None:
+def test_a_format_is_named() -> None:
     assert named("odd", [ODD]) is ODD
     assert named("raw", [ODD]) is None
     with pytest.raises(InvalidEvent, match="no format is named other"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 
 from streamproc.importers import FORMATS, Import, LogFile
 from streamproc.importers.discovery import format_of
+from tests.work import work_of
 
 pytestmark = [pytest.mark.security, pytest.mark.usefixtures("nobodys_settings")]
 
@@ -80,20 +80,8 @@ def work(path: Path, rows: list[dict[str, Any]]) -> int:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     found = format_of(LogFile(path), FORMATS)
     assert found is not None
-    calls = 0
-
-    def count(frame: object, event: str, argument: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
     log = LogFile(path)
-    sys.setprofile(count)
-    try:
-        for _ in found.read(log, Import()):
-            pass
-    finally:
-        sys.setprofile(None)
-    return calls
+    return work_of(lambda: list(found.read(log, Import())))[0]
 
 
 @pytest.mark.parametrize("name", LOGS)

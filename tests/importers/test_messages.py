@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 
 from streamproc.importers import Import, LogFile
 from streamproc.importers.messages import FORMAT, NO_RESULTS, NO_TOOLS
-from tests.importers.reading import SAMPLES, changed, expected, formats_that_match, halts, imported, written
+from tests.importers.reading import SAMPLES, calls, changed, expected, formats_that_match, halts, imported, written
 
 SAMPLE_FILES = sorted((SAMPLES / "messages").iterdir())
 DOCUMENTS = {path.name: [row.data for row in LogFile(path).rows()] for path in SAMPLE_FILES}
@@ -25,10 +25,6 @@ def asked(call_id: str, name: str = "look", **args: Any) -> dict[str, Any]:
 
 def returned(call_id: str, text: Any = "ok") -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": call_id, "content": text}
-
-
-def calls(path: Path) -> list[dict[str, Any]]:
-    return [call for event in imported(path, FORMAT) for call in event.get("tool_calls", ())]
 
 
 @pytest.mark.parametrize("path", SAMPLE_FILES, ids=lambda path: path.name)
@@ -79,7 +75,7 @@ def test_a_result_without_an_id_answers_the_oldest_open_call(tmp_path: Path) -> 
     assert calls(written(tmp_path / "a.json", rows)) == [{"name": "look", "args": {}, "result": "x"}]
 
 
-def test_results_in_the_role_of_the_user_are_no_person(tmp_path: Path) -> None:
+def test_results_in_the_role_of_the_user_are_no_person() -> None:
     events = imported(SAMPLES / "messages/anthropic.jsonl")
     assert [event["#"] for event in events if event.get("type") == "user.message"] == ["line 1"]
 

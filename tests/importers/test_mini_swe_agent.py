@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 
 from streamproc.importers import Import, LogFile
 from streamproc.importers.mini_swe_agent import FORMAT
-from tests.importers.reading import SAMPLES, changed, expected, formats_that_match, halts, imported, written
+from tests.importers.reading import SAMPLES, calls, changed, expected, formats_that_match, halts, imported, written
 
 SAMPLE_NAMES = ("acme__stats-7", "old_list")
 FIRST = [{"role": "system", "content": "Be good."}, {"role": "user", "content": "Solve this."}]
@@ -26,10 +26,6 @@ def asked(command: str) -> dict[str, Any]:
 
 def returned(text: str, code: int = 0) -> dict[str, Any]:
     return {"role": "user", "content": f"<returncode>{code}</returncode>\n<output>\n{text}\n</output>"}
-
-
-def calls(path: Path) -> list[dict[str, Any]]:
-    return [call for event in imported(path, FORMAT) for call in event.get("tool_calls", ())]
 
 
 @pytest.mark.parametrize("name", SAMPLE_NAMES)

@@ -15,7 +15,7 @@ from streamproc.errors import InvalidEvent
 from streamproc.importers import Import
 from streamproc.importers.discovery import log_paths
 from streamproc.importers.opencode import FORMAT
-from tests.importers.reading import changed, formats_that_match, halts, imported, written
+from tests.importers.reading import changed, events_of, formats_that_match, halts, imported, written
 
 T0 = 1_776_898_604_000
 TOKENS = {"input": 7, "output": 3, "reasoning": 2, "cache": {"read": 90, "write": 1}}
@@ -111,7 +111,7 @@ EVENTS = [
 
 
 def read(path: Path, reading: Import | None = None) -> list[dict[str, Any]]:
-    return [{key: value for key, value in event.items() if key != "#"} for event in imported(path, FORMAT, reading)]
+    return events_of(path, FORMAT, reading)
 
 
 def test_an_exported_session_has_a_turn_for_each_step(tmp_path: Path) -> None:

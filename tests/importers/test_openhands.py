@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from streamproc.importers import Import, LogFile
 from streamproc.importers.discovery import log_paths
 from streamproc.importers.openhands import FORMAT
-from tests.importers.reading import SAMPLES, changed, expected, formats_that_match, halts, imported, written
+from tests.importers.reading import SAMPLES, calls, changed, expected, formats_that_match, halts, imported, written
 
 SAMPLE = SAMPLES / "openhands/5db134a6233f4ff9b88fc4f3e1e07c66"
 EVENTS = [row.data for row in LogFile(SAMPLE).rows()]
@@ -39,10 +39,6 @@ def conversation(folder: Path, events: list[Any], state: Any = None) -> Path:
         written(folder / f"events/event-{number:05}-{number}.json", one)
     written(folder / "base_state.json", {"id": folder.name} if state is None else state)
     return folder
-
-
-def calls(path: Path) -> list[dict[str, Any]]:
-    return [call for found in imported(path, FORMAT) for call in found.get("tool_calls", ())]
 
 
 @pytest.mark.parametrize("sample", [SAMPLE, SAMPLE.with_name("v1_49_1_mcp")], ids=lambda sample: str(sample.name))

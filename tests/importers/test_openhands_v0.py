@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 
 from streamproc.importers import Import, LogFile
 from streamproc.importers.openhands_v0 import FORMAT
-from tests.importers.reading import SAMPLES, changed, expected, formats_that_match, halts, imported, written
+from tests.importers.reading import SAMPLES, calls, changed, expected, formats_that_match, halts, imported, written
 
 SAMPLE = SAMPLES / "openhands-v0/trajectory.json"
 EVENTS = LogFile(SAMPLE).document()
@@ -30,10 +30,6 @@ def session(folder: Path, events: list[dict[str, Any]]) -> Path:
     for event in events:
         written(folder / f"events/{event['id']}.json", event)
     return folder
-
-
-def calls(path: Path) -> list[dict[str, Any]]:
-    return [call for event in imported(path, FORMAT) for call in event.get("tool_calls", ())]
 
 
 def test_the_sample_is_read_as_expected() -> None:

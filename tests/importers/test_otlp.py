@@ -9,34 +9,17 @@ from typing import Any
 
 import pytest
 
-from streamproc.importers import Import, LogFile, otlp, trace_buffer
+from streamproc.importers import Import, LogFile, otlp, trace_buffer, trace_turns
 from streamproc.importers.genai_spans import SpanRecord, kind_of, step_of
 from streamproc.importers.trace_events import TraceCounts, TraceOptions
-from streamproc.importers.trace_turns import turns_of
-from tests.importers.traces import (
-    SAMPLES,
-    START,
-    TRACE,
-    Event,
-    Row,
-    agent_span,
-    calls,
-    chat_span,
-    decided,
-    export,
-    imported,
-    notes,
-    span,
-    tool_span,
-    turns,
-    written,
-)
+from tests.importers.reading import SAMPLES, Row, calls_of, events_of, halt_codes, turns_of, written
+from tests.importers.traces import START, TRACE, agent_span, chat_span, export, notes, span, tool_span, written_document
 
 QUERY = {"query": "bikes"}
 
 
-def read(tmp_path: Path, *spans: Row, reading: Import | None = None, **fields: Any) -> list[Event]:
-    return imported(written(tmp_path / "spans.jsonl", [export(*spans, **fields)]), reading)
+def read(tmp_path: Path, *spans: Row, reading: Import | None = None, **fields: Any) -> list[Row]:
+    return events_of(written(tmp_path / "spans.jsonl", [export(*spans, **fields)]), reading=reading)
 
 
 # Loops
@@ -54,15 +37,15 @@ def looping(results: list[str]) -> list[Row]:
 
 
 def test_a_stuck_agent_is_halted_and_an_honest_one_is_not(tmp_path: Path) -> None:
-    assert decided(read(tmp_path, *looping(["nothing"] * 4))) == ["LOOP003"]
-    assert decided(read(tmp_path, *looping([f"bike {number}" for number in range(40)]))) == []
+    assert halt_codes(read(tmp_path, *looping(["nothing"] * 4))) == ["LOOP003"]
+    assert halt_codes(read(tmp_path, *looping([f"bike {number}" for number in range(40)]))) == []
 
 
 def test_a_stuck_agent_is_halted_at_its_third_call_though_each_has_a_model_span(tmp_path: Path) -> None:
     events = read(tmp_path, *looping(["nothing"] * 3))
-    assert len(turns(events)) == 3
-    assert [event["usage"]["input_tokens"] for event in turns(events)] == [100, 100, 100]
-    assert decided(turns(events)) == ["LOOP003"]
+    assert len(turns_of(events)) == 3
+    assert [event["usage"]["input_tokens"] for event in turns_of(events)] == [100, 100, 100]
+    assert halt_codes(turns_of(events)) == ["LOOP003"]
 
 
 def test_a_stuck_agent_without_spans_of_tools_is_halted(tmp_path: Path) -> None:
@@ -77,8 +60,8 @@ def test_a_stuck_agent_without_spans_of_tools_is_halted(tmp_path: Path) -> None:
             chat_span(number, calls=[call], attributes={"gen_ai.input.messages": json.dumps(messages)}, parent=99)
         )
     events = read(tmp_path, *spans)
-    assert [call.get("result") for call in calls(events)] == ["nothing", "nothing", "nothing", None]
-    assert decided(events) == ["LOOP003"]
+    assert [call.get("result") for call in calls_of(events)] == ["nothing", "nothing", "nothing", None]
+    assert halt_codes(events) == ["LOOP003"]
 
 
 # Double spans
@@ -86,20 +69,20 @@ def test_a_stuck_agent_without_spans_of_tools_is_halted(tmp_path: Path) -> None:
 
 def test_double_spans_of_one_model_call_count_once(tmp_path: Path) -> None:
     same = {"attributes": {"gen_ai.response.id": "r-1"}}
-    events = imported(
+    events = events_of(
         written(
             tmp_path / "two.jsonl",
             [export(chat_span(1, "Done.", parent=9, **same), scope="one"), export(chat_span(2, begin=0, **same))],
         )
     )
-    assert [event.get("output") for event in turns(events)] == ["Done."]
+    assert [event.get("output") for event in turns_of(events)] == ["Done."]
 
 
 def test_a_model_span_inside_another_one_is_the_same_call(tmp_path: Path) -> None:
     inner = chat_span(1, parent=3)
     middle = span(3, "POST", {"http.request.method": "POST"}, parent=2)
     events = read(tmp_path, inner, middle, chat_span(2, "Done.", begin=0, end=4))
-    assert [event.get("output") for event in turns(events)] == ["Done."]
+    assert [event.get("output") for event in turns_of(events)] == ["Done."]
 
 
 def test_double_spans_of_one_tool_call_count_once(tmp_path: Path) -> None:
@@ -107,7 +90,7 @@ def test_double_spans_of_one_tool_call_count_once(tmp_path: Path) -> None:
     server = span(4, "tools/call search", {"mcp.method.name": "tools/call", "gen_ai.tool.name": "search"}, parent=1)
     one = export(tool_span(1, QUERY, None, begin=0, end=5, **ids), server, scope="one")
     other = export(tool_span(2, None, "bike", begin=0, end=5, **ids), scope="two")
-    [call] = calls(imported(written(tmp_path / "two.jsonl", [one, other])))
+    [call] = calls_of(events_of(written(tmp_path / "two.jsonl", [one, other])))
     assert call == {"name": "search", "id": "c1", "args": QUERY, "result": "bike"}
 
 
@@ -115,24 +98,24 @@ def test_calls_that_follow_each_other_under_one_id_are_different_calls(tmp_path:
     """Some models number calls from 0 in each answer: taken for doubles, a loop would not be seen."""
     ids = {"attributes": {"gen_ai.tool.call.id": "call_0"}}
     spans = [tool_span(2 * number, QUERY, "nothing", begin=2 * number - 1, **ids) for number in range(1, 5)]
-    assert decided(read(tmp_path, *spans)) == ["LOOP003"]
+    assert halt_codes(read(tmp_path, *spans)) == ["LOOP003"]
 
 
 def test_parallel_calls_of_one_library_are_different_calls(tmp_path: Path) -> None:
     events = read(tmp_path, chat_span(1, "A.", begin=0, end=5), chat_span(2, "B.", begin=0, end=5))
-    assert len(turns(events)) == 2
+    assert len(turns_of(events)) == 2
 
 
 def test_a_span_that_an_exporter_sent_twice_counts_once(tmp_path: Path) -> None:
     reading = Import()
     one = export(tool_span(1, QUERY, "bike"))
-    assert len(turns(imported(written(tmp_path / "retry.jsonl", [one, one]), reading))) == 1
+    assert len(turns_of(events_of(written(tmp_path / "retry.jsonl", [one, one]), reading=reading))) == 1
     assert reading.tally("otlp").repeated == 1
 
 
 def test_the_span_of_a_proxy_is_not_read(tmp_path: Path) -> None:
     events = read(tmp_path, chat_span(1, "Done."), chat_span(2, "Done.", kind=2, parent=50))
-    assert len(turns(events)) == 1
+    assert len(turns_of(events)) == 1
 
 
 # Agents and runs
@@ -151,9 +134,9 @@ def test_interleaved_sub_agents_are_runs_of_their_own(tmp_path: Path) -> None:
     events = read(tmp_path, *spans)
     left, right = (f"{TRACE}/{which:016x}" for which in (91, 92))
     assert {event["run_id"] for event in events} == {TRACE, left, right}
-    assert {event["node"] for event in turns(events) if event["run_id"] == left} == {"left"}
-    assert all(event["parent_run_id"] == TRACE for event in turns(events) if event["run_id"] == left)
-    assert decided(events) == ["LOOP003", "LOOP003"]
+    assert {event["node"] for event in turns_of(events) if event["run_id"] == left} == {"left"}
+    assert all(event["parent_run_id"] == TRACE for event in turns_of(events) if event["run_id"] == left)
+    assert halt_codes(events) == ["LOOP003", "LOOP003"]
 
 
 def test_an_agent_without_steps_of_its_own_is_only_a_frame(tmp_path: Path) -> None:
@@ -161,13 +144,13 @@ def test_an_agent_without_steps_of_its_own_is_only_a_frame(tmp_path: Path) -> No
     spans = [chat_span(1, "To billing.", parent=7), chat_span(2, "Paid.", parent=8)]
     spans += [agent_span(7, "triage", parent=9), agent_span(8, "billing", parent=9), agent_span(9, "Workflow", end=10)]
     events = read(tmp_path, *spans)
-    assert [(event["run_id"], event["node"]) for event in turns(events)] == [(TRACE, "triage"), (TRACE, "billing")]
+    assert [(event["run_id"], event["node"]) for event in turns_of(events)] == [(TRACE, "triage"), (TRACE, "billing")]
 
 
 def test_a_tool_that_calls_a_model_is_a_sub_agent(tmp_path: Path) -> None:
     spans = [chat_span(1, "Sub.", parent=5), tool_span(5, QUERY, "done", "research", begin=0, end=6, parent=9)]
     events = read(tmp_path, *spans, agent_span(9, end=10))
-    assert [(event["run_id"], event["node"]) for event in turns(events)] == [
+    assert [(event["run_id"], event["node"]) for event in turns_of(events)] == [
         (f"{TRACE}/{5:016x}", "research"), (TRACE, "buyer"),
     ]  # fmt: skip
 
@@ -181,8 +164,8 @@ def test_a_conversation_on_one_span_only_is_the_run_of_the_trace(tmp_path: Path)
 def test_the_traces_of_a_conversation_are_one_run_in_order_of_time(tmp_path: Path) -> None:
     conversation = {"attributes": {"gen_ai.conversation.id": "conv"}}
     later = export(chat_span(5, "Second.", trace="b" * 32, **conversation))
-    events = imported(written(tmp_path / "c.jsonl", [later, export(chat_span(1, "First.", **conversation))]))
-    assert [event["output"] for event in turns(events)] == ["First.", "Second."]
+    events = events_of(written(tmp_path / "c.jsonl", [later, export(chat_span(1, "First.", **conversation))]))
+    assert [event["output"] for event in turns_of(events)] == ["First.", "Second."]
 
 
 def test_the_message_of_a_person_begins_a_trace_of_a_conversation(tmp_path: Path) -> None:
@@ -210,12 +193,12 @@ def test_spans_in_any_order_give_the_same_events(tmp_path: Path) -> None:
 
 def test_parents_that_go_in_a_circle_end(tmp_path: Path) -> None:
     one, other = agent_span(1, "one", parent=2), agent_span(2, "two", parent=1)
-    assert len(turns(read(tmp_path, one, other, tool_span(3, QUERY, "x", parent=1)))) == 1
+    assert len(turns_of(read(tmp_path, one, other, tool_span(3, QUERY, "x", parent=1)))) == 1
 
 
 def test_a_model_span_that_goes_on_while_its_tools_run_comes_first(tmp_path: Path) -> None:
     events = read(tmp_path, chat_span(1, begin=0, end=9), tool_span(2, QUERY, "a", parent=1), chat_span(12, "Done."))
-    assert [event["usage"]["input_tokens"] for event in turns(events)] == [100, 100]
+    assert [event["usage"]["input_tokens"] for event in turns_of(events)] == [100, 100]
 
 
 # Files
@@ -244,7 +227,7 @@ def test_ids_in_base64_are_those_in_hex(tmp_path: Path) -> None:
 
 def test_a_document_counts_spans_and_lines_count_lines(tmp_path: Path) -> None:
     document = export(tool_span(1, QUERY, "x"), tool_span(2, QUERY, "y"))
-    path = written(tmp_path / "one.json", [document], document=True)
+    path = written_document(tmp_path / "one.json", document)
     assert [(one.number, one.unit) for one in otlp.read(LogFile(path), Import())] == [(1, "span"), (2, "span")]
     path = written(tmp_path / "rows.jsonl", [{}, document, document])
     assert [(one.number, one.unit) for one in otlp.read(LogFile(path), Import())] == [(2, "line"), (2, "line")]
@@ -259,9 +242,9 @@ def test_what_is_kept_of_a_log_is_bounded(tmp_path: Path, monkeypatch: pytest.Mo
         for number in range(1, 11)
     ]
     reading = Import()
-    events = imported(written(tmp_path / "big.jsonl", [*rows, export(tool_span(11, QUERY, "y", trace=f"{1:032x}"))]))
-    assert len(turns(events)) == 101
-    imported(tmp_path / "big.jsonl", reading)
+    events = events_of(written(tmp_path / "big.jsonl", [*rows, export(tool_span(11, QUERY, "y", trace=f"{1:032x}"))]))
+    assert len(turns_of(events)) == 101
+    events_of(tmp_path / "big.jsonl", reading=reading)
     assert trace_buffer.EARLY in notes(reading)
 
 
@@ -275,7 +258,7 @@ def test_spans_are_mapped_without_files() -> None:
         SpanRecord("t", "9", "", "invoke_agent a", end_ns=10**18, attributes={"gen_ai.agent.name": "a"}),
     ]
     options = TraceOptions(complete=False)
-    [turn] = turns_of(map(step_of, spans), TraceCounts(), options)
+    [turn] = trace_turns.turns_of(map(step_of, spans), TraceCounts(), options)
     found = {"name": "f", "result": "x"}
     assert turn.event == {"run_id": "t", "node": "a", "event_id": "t:1", "at": 10**12, "tool_calls": [found]}
 
@@ -300,7 +283,7 @@ def test_agents_as_tools_can_stay_in_their_run() -> None:
             "t", "9", "", end_ns=10**18, attributes={"gen_ai.operation.name": "invoke_agent", "agent.name": "a"}
         ),
     ]
-    found = turns_of(map(step_of, spans), TraceCounts(), TraceOptions(sub_agents=False, complete=False))
+    found = trace_turns.turns_of(map(step_of, spans), TraceCounts(), TraceOptions(sub_agents=False, complete=False))
     assert [(one.event["run_id"], one.event["node"], one.event.get("from")) for one in found] == [
         ("t", "b", "a"), ("t", "a", None),
     ]  # fmt: skip
@@ -327,7 +310,7 @@ def test_what_a_span_is(attributes: dict[str, Any], kind: str) -> None:
 
 def test_the_samples_of_all_dialects_say_the_same() -> None:
     for path in sorted((SAMPLES / "otlp").glob("*.jsonl")):
-        call, answer = turns(imported(path))
+        call, answer = turns_of(events_of(path))
         expected = {"name": "search", "id": "call_1", "args": {"query": "used bikes"}}
         assert call["tool_calls"] == [expected | {"result": [{"title": "Bike", "price": 120}]}], path
         assert answer["output"] == "One bike is on sale for 120.", path

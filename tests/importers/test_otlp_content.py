@@ -9,27 +9,14 @@ from typing import Any
 import pytest
 
 from streamproc.importers import Import, otlp
-from tests.importers.traces import (
-    Event,
-    Row,
-    any_value,
-    calls,
-    chat_span,
-    decided,
-    export,
-    imported,
-    notes,
-    span,
-    tool_span,
-    turns,
-    written,
-)
+from tests.importers.reading import Row, calls_of, events_of, halt_codes, turns_of, written
+from tests.importers.traces import any_value, chat_span, export, notes, span, tool_span
 
 QUERY = {"query": "bikes"}
 
 
-def read(tmp_path: Path, *spans: Row, reading: Import | None = None, **fields: Any) -> list[Event]:
-    return imported(written(tmp_path / "spans.jsonl", [export(*spans, **fields)]), reading)
+def read(tmp_path: Path, *spans: Row, reading: Import | None = None, **fields: Any) -> list[Row]:
+    return events_of(written(tmp_path / "spans.jsonl", [export(*spans, **fields)]), reading=reading)
 
 
 # Content that is missing
@@ -38,20 +25,20 @@ def read(tmp_path: Path, *spans: Row, reading: Import | None = None, **fields: A
 def test_a_trace_without_content_says_what_cannot_be_seen(tmp_path: Path) -> None:
     reading = Import()
     events = read(tmp_path, chat_span(1), chat_span(2), reading=reading)
-    assert len(turns(events)) == 2
+    assert len(turns_of(events)) == 2
     assert [note.partition(":")[0] for note in notes(reading)] == ["no content in these traces"]
 
 
 def test_a_trace_without_results_says_what_cannot_be_seen(tmp_path: Path) -> None:
     reading = Import()
-    [call] = calls(read(tmp_path, chat_span(1), tool_span(2, QUERY, None), reading=reading))
+    [call] = calls_of(read(tmp_path, chat_span(1), tool_span(2, QUERY, None), reading=reading))
     assert call == {"name": "search", "args": QUERY}
     assert [note.partition(":")[0] for note in notes(reading)] == ["no tool results in these traces"]
 
 
 def test_a_trace_without_arguments_says_what_cannot_be_seen(tmp_path: Path) -> None:
     reading = Import()
-    [call] = calls(read(tmp_path, tool_span(1, None, "bike"), reading=reading))
+    [call] = calls_of(read(tmp_path, tool_span(1, None, "bike"), reading=reading))
     assert call == {"name": "search", "result": "bike"}
     assert [note.partition(":")[0] for note in notes(reading)] == ["no arguments of tools in these traces"]
 
@@ -59,7 +46,7 @@ def test_a_trace_without_arguments_says_what_cannot_be_seen(tmp_path: Path) -> N
 def test_calls_of_which_only_the_name_is_known_are_not_taken_for_the_same_call(tmp_path: Path) -> None:
     reading = Import()
     events = read(tmp_path, *[tool_span(number, None, None) for number in range(1, 41)], reading=reading)
-    assert (len(turns(events)), calls(events), decided(events)) == (40, [], [])
+    assert (len(turns_of(events)), calls_of(events), halt_codes(events)) == (40, [], [])
     assert [note.partition(":")[0] for note in notes(reading)] == [
         "no arguments and no results of tools in these traces"
     ]
@@ -75,7 +62,7 @@ def test_calls_of_which_only_the_name_is_known_are_not_taken_for_the_same_call(t
 def test_a_result_that_was_not_recorded_is_not_an_empty_one(tmp_path: Path, message: Row) -> None:
     hidden = {"attributes": {"gen_ai.input.messages": json.dumps([message])}}
     call = tool_span(1, QUERY, None, attributes={"gen_ai.tool.call.id": "c1"})
-    assert calls(read(tmp_path, call, chat_span(2, "Done.", **hidden))) == [
+    assert calls_of(read(tmp_path, call, chat_span(2, "Done.", **hidden))) == [
         {"name": "search", "args": QUERY, "id": "c1"}
     ]
 
@@ -84,7 +71,7 @@ def test_anthropic_leaves_out_the_content_of_a_tool_that_returned_nothing(tmp_pa
     message = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1"}]}
     told = {"attributes": {"gen_ai.input.messages": json.dumps([message])}}
     call = tool_span(1, QUERY, None, attributes={"gen_ai.tool.call.id": "c1"})
-    [found] = calls(read(tmp_path, call, chat_span(2, "Done.", **told)))
+    [found] = calls_of(read(tmp_path, call, chat_span(2, "Done.", **told)))
     assert found["result"] == ""
 
 
@@ -102,21 +89,23 @@ def test_content_that_was_cut_is_no_evidence(tmp_path: Path) -> None:
         tool_span(2, QUERY, "y" * 1024),
     )
     assert "output" not in events[0]
-    assert "result" not in calls(events)[0]
+    assert "result" not in calls_of(events)[0]
 
 
 def test_content_that_openinference_hides_is_unknown(tmp_path: Path) -> None:
     hidden = {"input.value": "__REDACTED__", "output.value": "__REDACTED__"}
     kind = {"openinference.span.kind": "TOOL", "tool.name": "search"}
-    assert calls(read(tmp_path, span(1, "search", kind | hidden))) == []
-    assert calls(read(tmp_path, span(1, "search", kind | hidden | {"output.value": "bike"}))) == [
+    assert calls_of(read(tmp_path, span(1, "search", kind | hidden))) == []
+    assert calls_of(read(tmp_path, span(1, "search", kind | hidden | {"output.value": "bike"}))) == [
         {"name": "search", "result": "bike"}
     ]
 
 
 def test_logs_are_not_read_and_said_so(tmp_path: Path) -> None:
     reading = Import()
-    imported(written(tmp_path / "both.jsonl", [export(tool_span(1, QUERY, "bike")), {"resourceLogs": []}]), reading)
+    events_of(
+        written(tmp_path / "both.jsonl", [export(tool_span(1, QUERY, "bike")), {"resourceLogs": []}]), reading=reading
+    )
     assert otlp.LOGS_NOTE in notes(reading)
     assert reading.tally("otlp").ignored == {"resourceLogs": 1}
 
@@ -127,7 +116,7 @@ def test_logs_are_not_read_and_said_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize("written_as", [{"a": [1, 2]}, '{"a": [1, 2]}', "{'a': [1, 2]}"])
 def test_arguments_are_equal_however_they_are_written(tmp_path: Path, written_as: Any) -> None:
     attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "f"}
-    [call] = calls(read(tmp_path, span(1, "f", attributes | {"gen_ai.tool.call.arguments": written_as})))
+    [call] = calls_of(read(tmp_path, span(1, "f", attributes | {"gen_ai.tool.call.arguments": written_as})))
     assert call["args"] == {"a": [1, 2]}
 
 
@@ -142,14 +131,14 @@ def test_arguments_that_only_the_answer_of_the_model_has_are_those_of_the_call(t
     reading = Import()
     spans = [one for begin in range(1, 13, 2) for one in asked_and_run(begin, f"call_{begin}", f"bikes {begin}")]
     events = read(tmp_path, *spans, reading=reading)
-    assert [call["args"] for call in calls(events)] == [{"query": f"bikes {begin}"} for begin in range(1, 13, 2)]
-    assert decided(events) == []
+    assert [call["args"] for call in calls_of(events)] == [{"query": f"bikes {begin}"} for begin in range(1, 13, 2)]
+    assert halt_codes(events) == []
     assert notes(reading) == []
 
 
 def test_a_call_has_the_arguments_of_the_latest_answer_with_its_id(tmp_path: Path) -> None:
     spans = [*asked_and_run(1, "call_0", "bikes"), *asked_and_run(3, "call_0", "shoes")]
-    assert [call["args"]["query"] for call in calls(read(tmp_path, *spans))] == ["bikes", "shoes"]
+    assert [call["args"]["query"] for call in calls_of(read(tmp_path, *spans))] == ["bikes", "shoes"]
 
 
 @pytest.mark.parametrize("with_spans", [False, True])
@@ -167,10 +156,10 @@ def test_a_call_has_the_result_that_the_next_model_call_was_told(tmp_path: Path,
             {"role": "tool", "parts": [result]},
         ]
     events = read(tmp_path, *spans)
-    results = [call.get("result") for call in calls(events)]
+    results = [call.get("result") for call in calls_of(events)]
     assert results[:5] == [f"{number} tests fail" for number in (9, 8, 7, 6, 5)]
     assert results[5:] == ([None] if with_spans else [])
-    assert decided(events) == []
+    assert halt_codes(events) == []
 
 
 def test_metadata_that_openllmetry_puts_into_arguments_do_not_hide_a_loop(tmp_path: Path) -> None:
@@ -181,14 +170,14 @@ def test_metadata_that_openllmetry_puts_into_arguments_do_not_hide_a_loop(tmp_pa
         attributes = {"traceloop.span.kind": "tool", "traceloop.entity.name": "search"}
         attributes |= {"traceloop.entity.input": json.dumps(inputs), "traceloop.entity.output": json.dumps(outputs)}
         spans.append(span(number, "search.tool", attributes))
-    assert decided(read(tmp_path, *spans)) == ["LOOP003"]
+    assert halt_codes(read(tmp_path, *spans)) == ["LOOP003"]
 
 
 def test_a_tool_that_returned_nothing_has_an_empty_result(tmp_path: Path) -> None:
     found = tool_span(1, QUERY, "null")
     found["attributes"][-1]["value"] = any_value("")
-    assert "result" not in calls(read(tmp_path, found))[0]  # an attribute without a value says nothing
-    [call] = calls(read(tmp_path, tool_span(1, QUERY, '{"output": "", "kwargs": {}}')))
+    assert "result" not in calls_of(read(tmp_path, found))[0]  # an attribute without a value says nothing
+    [call] = calls_of(read(tmp_path, tool_span(1, QUERY, '{"output": "", "kwargs": {}}')))
     assert call["result"] == ""
 
 
@@ -201,8 +190,8 @@ def test_a_failed_call_has_an_error(tmp_path: Path) -> None:
         tool_span(3, QUERY, None, attributes={"error.type": "timeout"}),
         tool_span(4, QUERY, '{"content": [{"type": "text", "text": "no stock"}], "isError": true}'),
     )
-    assert [call["error"] for call in calls(events)] == ["HTTP 404", "no such bike", "timeout", "no stock"]
-    assert [call.get("retryable") for call in calls(events)] == [None, None, True, None]
+    assert [call["error"] for call in calls_of(events)] == ["HTTP 404", "no such bike", "timeout", "no stock"]
+    assert [call.get("retryable") for call in calls_of(events)] == [None, None, True, None]
 
 
 def test_a_handover_is_no_error(tmp_path: Path) -> None:
@@ -214,13 +203,13 @@ def test_a_handover_is_no_error(tmp_path: Path) -> None:
         tool_span(2, QUERY, None, error="deferred", attributes=deferred),
         tool_span(3, QUERY, None, error="ParentCommand(goto='x')"),
     )
-    assert [call.get("error") for call in calls(events)] == [None, None, None]
+    assert [call.get("error") for call in calls_of(events)] == [None, None, None]
 
 
 def test_a_failed_model_call_is_an_error_and_may_be_retryable(tmp_path: Path) -> None:
     limited = chat_span(1, error="429 Too Many Requests", attributes={"error.type": "RateLimitError"})
     broken = chat_span(2, error="invalid schema", attributes={"error.type": "BadRequestError"})
-    assert [event["errors"] for event in turns(read(tmp_path, limited, broken))] == [
+    assert [event["errors"] for event in turns_of(read(tmp_path, limited, broken))] == [
         [{"message": "429 Too Many Requests", "class": "RateLimitError", "retryable": True}],
         [{"message": "invalid schema", "class": "BadRequestError"}],
     ]
@@ -229,19 +218,19 @@ def test_a_failed_model_call_is_an_error_and_may_be_retryable(tmp_path: Path) ->
 def test_cached_tokens_are_among_the_input(tmp_path: Path) -> None:
     usage = {"gen_ai.usage.input_tokens": 10, "gen_ai.usage.cache_read.input_tokens": 90}
     usage |= {"gen_ai.usage.cache_creation.input_tokens": 5}
-    [turn] = turns(read(tmp_path, chat_span(1, "Done.", attributes=usage)))
+    [turn] = turns_of(read(tmp_path, chat_span(1, "Done.", attributes=usage)))
     assert turn["usage"]["input_tokens"] == 105
     assert turn["usage"]["cached_tokens"] == 90
 
 
 def test_generation_c_counts_what_is_written_to_the_cache(tmp_path: Path) -> None:
     usage = {"gen_ai.usage.cache_read.input_tokens": 300, "gen_ai.usage.cache_write.input_tokens": 50}
-    [turn] = turns(read(tmp_path, chat_span(1, "Done.", attributes=usage)))
+    [turn] = turns_of(read(tmp_path, chat_span(1, "Done.", attributes=usage)))
     assert turn["usage"]["input_tokens"] == 450
 
 
 def test_the_content_of_a_details_event_is_read(tmp_path: Path) -> None:
     messages = json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": "Done."}]}])
     details = ("gen_ai.client.inference.operation.details", {"gen_ai.output.messages": messages})
-    [turn] = turns(read(tmp_path, chat_span(1, events=[details])))
+    [turn] = turns_of(read(tmp_path, chat_span(1, events=[details])))
     assert turn["output"] == "Done."

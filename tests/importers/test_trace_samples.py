@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 from streamproc.importers import FORMATS, Import, LogFile, LogRow
 from streamproc.model.raw_events import parse_raw
-from tests.importers.traces import SAMPLES, imported, written
+from tests.importers.reading import SAMPLES, events_of, places, written
 
 FOLDERS = ("otlp", "langfuse", "langsmith")
 LOGS = [path for folder in FOLDERS for path in sorted((SAMPLES / folder).iterdir()) if ".expected" not in path.suffixes]
@@ -21,7 +21,7 @@ NAMES = [str(path.relative_to(SAMPLES)) for path in LOGS]
 
 @pytest.mark.parametrize("path", LOGS, ids=NAMES)
 def test_a_sample_becomes_its_golden_events(path: Path) -> None:
-    assert imported(path) == json.loads(path.with_suffix(".expected.json").read_text())
+    assert events_of(path) == json.loads(path.with_suffix(".expected.json").read_text())
 
 
 @pytest.mark.parametrize("path", LOGS, ids=NAMES)
@@ -35,15 +35,15 @@ def test_a_file_that_is_cut_off_is_read_as_far_as_it_goes(path: Path, tmp_path: 
     lines = path.read_bytes().splitlines(keepends=True)
     cut = tmp_path / "cut.jsonl"
     cut.write_bytes(b"".join(lines[:2] or lines)[:-20] if len(lines) > 2 else lines[0] + lines[0][:-20])
-    imported(cut)
+    events_of(cut)
 
 
 def test_samples_that_are_read_twice_count_once() -> None:
     for path in LOGS:
         reading = Import()
-        first = imported(path, reading)
+        first = events_of(path, reading=reading)
         assert first
-        assert imported(path, reading) == []
+        assert events_of(path, reading=reading) == []
         assert reading.tally(path.parent.name).repeated > 0
 
 
@@ -55,12 +55,6 @@ JUNK = st.one_of(
     st.lists(st.none() | st.text(max_size=3) | st.dictionaries(st.text(max_size=3), st.none()), max_size=3),
     st.dictionaries(st.sampled_from(["type", "id", "name", "values", "kwargs", "content"]), st.integers(), max_size=3),
 )  # fmt: skip
-
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Return the paths of all values inside one."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [path, *(place for key, one in inner for place in places(one, (*path, key)))]
 
 
 def changed(value: Any, path: tuple[Any, ...], junk: Any) -> Any:
@@ -82,7 +76,7 @@ def test_a_record_of_any_shape_never_raises(data: st.DataObject) -> None:
     rows = copy.deepcopy(rows)
     for _ in range(data.draw(st.integers(1, 6))):
         index = data.draw(st.integers(0, len(rows) - 1))
-        rows[index] = changed(rows[index], data.draw(st.sampled_from(places(rows[index]))), data.draw(JUNK))
+        rows[index] = changed(rows[index], data.draw(st.sampled_from([(), *places(rows[index])])), data.draw(JUNK))
     one = next(one for one in FORMATS if one.name == path.parent.name)
     for event in one.read(_Rows(rows), Import()):  # type: ignore[arg-type]
         assert parse_raw(event.event).unknown_fields == ()
@@ -105,7 +99,7 @@ def test_names_that_are_too_long_end_in_a_hash(tmp_path: Path) -> None:
     text = (SAMPLES / "otlp/generation_b.jsonl").read_text().replace("conv-1", "c" * 400).replace("buyer", "b" * 300)
     path = tmp_path / "long.jsonl"
     path.write_text(text)
-    events = imported(path)
+    events = events_of(path)
     assert {len(event["run_id"]) for event in events} == {256}
     assert {len(event["node"]) for event in events if "node" in event} == {256}
 
@@ -116,5 +110,5 @@ def test_arguments_that_are_nested_too_deeply_are_kept_as_text(tmp_path: Path) -
         deep = [deep]
     row = json.loads((SAMPLES / "langsmith/runs.jsonl").read_text().splitlines()[4])
     row["inputs"] = {"deep": deep}
-    [call] = [call for event in imported(written(tmp_path / "deep.jsonl", [row])) for call in event["tool_calls"]]
+    [call] = [call for event in events_of(written(tmp_path / "deep.jsonl", [row])) for call in event["tool_calls"]]
     assert isinstance(call["args"], str)

@@ -199,7 +199,7 @@ def test_a_conversations_events_are_counted_too(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("piped", [b"[\n" + b"{},\n" * 300_000, b"x" * 2_000_000, b'{"a":[' + b"0," * 400_000])
-def test_standard_input_without_end_is_refused(piped: bytes, tmp_path: Path) -> None:
+def test_standard_input_without_end_is_refused(piped: bytes) -> None:
     code = (
         "from streamproc.importers import log_bytes, log_file; import sys\n"
         "for one in (log_bytes, log_file): one.DOCUMENT_BYTES_MAX = 1_000_000\n"

@@ -1,4 +1,4 @@
-"""Builders of synthetic traces, and the steps that all tests of trace formats share."""
+"""Builders of synthetic traces."""
 
 from __future__ import annotations
 
@@ -7,17 +7,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from streamproc.importers import FORMATS, Import, LogFile
-from streamproc.importers.discovery import format_of
-from streamproc.model.raw_events import parse_raw
-from streamproc.monitor import Monitor
+from streamproc.importers import Import
+from tests.importers.reading import Row
 
-SAMPLES = Path(__file__).parent / "samples"
 START = 1_790_000_000_000  # epoch milliseconds
 TRACE = "0af7651916cd43dd8448eb211c80319c"
-
-Event = dict[str, Any]
-Row = dict[str, Any]
 
 
 def any_value(value: Any) -> Row:
@@ -95,42 +89,11 @@ def agent_span(number: int, name: str = "buyer", **fields: Any) -> Row:
     return span(number, f"invoke_agent {name}", attributes | fields.pop("attributes", {}), **fields)
 
 
-def written(path: Path, rows: Iterable[Any], *, document: bool = False) -> Path:
-    """Write rows as lines, or one of them as a document on several lines."""
-    listed_rows = list(rows)
-    text = json.dumps(listed_rows[0], indent=1) if document else "".join(json.dumps(row) + "\n" for row in listed_rows)
-    path.write_text(text)
+def written_document(path: Path, value: Any) -> Path:
+    """Write one JSON document on several lines."""
+    path.write_text(json.dumps(value, indent=1))
     return path
-
-
-def imported(path: Path, reading: Import | None = None) -> list[Event]:
-    """Import a log by its content; every event must be a valid raw event without unknown fields."""
-    reading = reading or Import()
-    log = LogFile(path)
-    found = format_of(log, FORMATS)
-    assert found is not None
-    events = []
-    for one in found.read(log, reading):
-        assert parse_raw(one.event).unknown_fields == ()
-        assert one.number >= 1
-        reading.tally(found.name).count(one.event)
-        events.append(one.event)
-    return events
-
-
-def turns(events: Iterable[Event]) -> list[Event]:
-    return [event for event in events if event.get("type", "turn") == "turn"]
-
-
-def calls(events: Iterable[Event]) -> list[Event]:
-    return [call for event in events for call in event.get("tool_calls", ())]
 
 
 def notes(reading: Import) -> list[str]:
     return [note for tally in reading.tallies.values() for note in tally.notes]
-
-
-def decided(events: Iterable[Event]) -> list[str]:
-    """Return the codes with which runs are halted."""
-    monitor = Monitor()
-    return [control.code for event in events for control in monitor.feed(event) if control.severity == "halt"]

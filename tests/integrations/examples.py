@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 from tests.docs.pages import ROOT, blocks
+from tests.programs import output_of
 
 
 def printed(name: str) -> str:
-    """Return the output of an example, which needs no broker, key or network and exits with 0."""
-    environment = {
-        key: os.environ[key] for key in os.environ if not key.startswith("STREAMPROC_") or key == "STREAMPROC_CORE"
-    }
-    ended = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / "integrations" / name)],
-        env=environment | {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"},
-        capture_output=True,
-        encoding="utf-8",
-        timeout=120,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
+    """Return the output of an example, which needs no broker, key or network."""
+    return output_of(ROOT / "examples" / "integrations" / name)
 
 
 def run_blocks(page: str) -> None:

@@ -11,8 +11,7 @@ from streamproc.integrations._answers import Answers
 
 
 @pytest.fixture
-def fed(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    monkeypatch.delenv("STREAMPROC_BROKERS", raising=False)
+def fed() -> list[dict[str, Any]]:
     return []
 
 

@@ -15,16 +15,11 @@ from streamproc import Halted, Monitor, Watch
 from streamproc.integrations import anthropic as anthropic_adapter, openai as openai_adapter
 from streamproc.integrations._clients import Loop
 from streamproc.integrations._history import CallResult, RequestedCall, results
+from tests.integrations.fed import recorded
 from tests.integrations.model_api import ModelAPI
 
 STUCK = "2 failed: test_login, test_logout"
 PROMPT = {"role": "user", "content": "fix the tests"}
-
-
-@pytest.fixture(autouse=True)
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without brokers in the environment, a `Watch` is a `Monitor`."""
-    monkeypatch.delenv("STREAMPROC_BROKERS", raising=False)
 
 
 class Agent:
@@ -121,19 +116,6 @@ WAYS = [
     for second in ("", "streamed ")
     for api in ("chat", "responses", "messages")
 ]
-
-
-def recorded(watch: Watch) -> list[dict[str, Any]]:
-    """Return a list of the turns that the watch will be fed."""
-    fed: list[dict[str, Any]] = []
-    feed = watch._backend.feed
-
-    def record(event: dict[str, Any]) -> None:
-        fed.append(dict(event))
-        feed(event)
-
-    watch._backend.feed = record  # type: ignore[method-assign]
-    return fed
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -35,9 +35,7 @@ NAMES = {
 
 
 @pytest.fixture(autouse=True)
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without brokers in the environment, a `Watch` is a `Monitor`."""
-    monkeypatch.delenv("STREAMPROC_BROKERS", raising=False)
+def nothing_recorded() -> None:
     guard_spans._recorded.clear()
 
 

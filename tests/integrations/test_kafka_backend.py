@@ -6,7 +6,6 @@ import asyncio
 import gc
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -30,15 +29,12 @@ CALL: dict[str, Any] = {"name": "grep", "args": {"q": "x"}, "result": "no match"
 
 
 @pytest.fixture
-def nowhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def nowhere(nowhere: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """An address where no broker listens. What a test leaves open is closed: other tests count threads, too."""
     monkeypatch.setattr(kafka_backend, "CLOSE_TIMEOUT_S", 0.1)
     quick = partial(BlockingTurnPublisher, close_timeout_s=0.1)
     monkeypatch.setattr(kafka_backend, "BlockingTurnPublisher", quick)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
-    yield address
+    yield nowhere
     while kafka_backend._connections:
         kafka_backend._connections.pop().close()
 

@@ -27,16 +27,11 @@ from streamproc.integrations import langgraph
 from streamproc.integrations.langchain import Breaker, BreakerMiddleware
 from tests.conformance.driver import Say
 from tests.conformance.test_langgraph import Grade, Played as Asked
+from tests.integrations.fed import fed_by, recorded
 
 STUCK = "2 failed: test_login, test_logout"
 PROMPT = {"messages": [("user", "fix the tests")]}
 USAGE = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15, "input_token_details": {"cache_read": 4}}
-
-
-@pytest.fixture(autouse=True)
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without brokers in the environment, a `Watch` is a `Monitor`."""
-    monkeypatch.delenv("STREAMPROC_BROKERS", raising=False)
 
 
 class Played(GenericFakeChatModel):
@@ -122,19 +117,6 @@ def play(app: Any, mode: str, config: dict[str, Any], given: Any = PROMPT) -> An
 
 
 MODES = ["invoke", "stream", "ainvoke", "astream"]
-
-
-def recorded(watch: Watch) -> list[dict[str, Any]]:
-    """Return a list of the events that the watch will be fed."""
-    fed: list[dict[str, Any]] = []
-    feed = watch._backend.feed
-
-    def record(event: dict[str, Any]) -> None:
-        fed.append(dict(event))
-        feed(event)
-
-    watch._backend.feed = record  # type: ignore[method-assign]
-    return fed
 
 
 def turns(fed: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -648,8 +630,7 @@ def test_agents_that_work_beside_each_other_are_told_apart_until_they_end() -> N
 
     for handler in (False, True):
         watch = Watch()
-        fed: list[dict[str, Any]] = []
-        watch._backend.feed = fed.append  # type: ignore[method-assign]  # the second time repeats the first
+        fed = fed_by(watch)  # the second time repeats the first
         middleware = BreakerMiddleware(watch=Watch() if handler else watch, run_id="r1")
         config = {"callbacks": [Breaker(run_id="r1", watch=watch)] if handler else []}
         for _ in range(2):

@@ -30,26 +30,20 @@ from openai.types.responses.response_usage import InputTokensDetails
 from streamproc import Halted, Monitor, Watch
 from streamproc.integrations._requests import request_of
 from streamproc.integrations.openai_agents import Breaker
+from tests.integrations import commands
+from tests.integrations.commands import STEPS, ran
 from tests.integrations.examples import printed, shown
+from tests.integrations.fed import break_down, fed_by
 
-STEPS = 12  # of a model that would never end by itself
-ran: list[str] = []
+run = function_tool(commands.run)
 
 
 @pytest.fixture(autouse=True)
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Without brokers in the environment, a `Watch` is a `Monitor`. No trace leaves this process."""
-    monkeypatch.delenv("STREAMPROC_BROKERS", raising=False)
+def untraced() -> Iterator[None]:
+    """No trace leaves this process."""
     set_trace_processors([])
-    ran.clear()
     yield
     set_tracing_disabled(disabled=False)
-
-
-@function_tool
-def run(cmd: str) -> str:
-    ran.append(cmd)
-    return "2 failed: test_login, test_logout" if cmd == "pytest" else f"the result of {cmd}"
 
 
 def calling(cmds: list[str], name: str = "coder", **more: Any) -> Agent[Any]:
@@ -110,8 +104,7 @@ def test_an_honest_agent_is_left_alone(way: Callable[..., Any]) -> None:
 @ways
 def test_a_fault_of_ours_changes_nothing(way: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     breaker = Breaker(run_id="r1")
-    for name in ("turn", "spent", "nudge", "check", "halted"):
-        monkeypatch.setattr(breaker.watch, name, lambda *_, **__: 1 / 0)
+    break_down(breaker.watch, monkeypatch)
     assert way(stuck(), hooks=breaker) == "Done."
     assert len(ran) == STEPS
     assert isinstance(breaker.watch.last_fault, ZeroDivisionError)
@@ -252,9 +245,8 @@ async def test_handovers_that_bring_nothing_are_stopped() -> None:
 
 
 async def test_a_turn_has_what_the_hooks_know() -> None:
-    fed: list[dict[str, Any]] = []
     breaker = Breaker(run_id="r1")
-    breaker.watch._backend.feed = fed.append  # type: ignore[method-assign]
+    fed = fed_by(breaker.watch)
     usage = Usage(
         input_tokens=20, output_tokens=3, input_tokens_details=InputTokensDetails(cached_tokens=8, cache_write_tokens=0)
     )
@@ -287,7 +279,7 @@ async def test_hooks_of_the_user_are_called_too() -> None:
 
 async def test_agents_that_work_beside_each_other_are_told_apart() -> None:
     breaker = Breaker(run_id="r1")
-    nodes = recorded(breaker)
+    nodes = fed_by(breaker.watch)
     fix = [function_call("fix", {"input": "Fix it."}, call_id=f"f{number}") for number in range(3)]
     for _ in range(2):
         done = [ModelStep(output=[assistant_message("Done.")]) for _ in range(3)]
@@ -326,7 +318,7 @@ async def test_the_model_is_named_where_its_name_is() -> None:
         ({"model": "given-model"}, RunConfig(), scripted, "given-model"),
     ):
         breaker = Breaker(run_id="r1", **options)
-        nodes = recorded(breaker)
+        nodes = fed_by(breaker.watch)
         await awaited(agent(asked), hooks=breaker, run_config=config)
         assert {turn["model"] for turn in nodes} == {name}
 
@@ -340,7 +332,7 @@ async def test_a_refused_call_is_a_result() -> None:
 
 async def test_the_system_prompt_counts_as_it_was_at_first() -> None:
     breaker, notes = Breaker(run_id="r1"), []
-    nodes = recorded(breaker)
+    nodes = fed_by(breaker.watch)
 
     def instructions(context: Any, agent: Any) -> str:
         notes.append("Another note.")
@@ -352,13 +344,6 @@ async def test_the_system_prompt_counts_as_it_was_at_first() -> None:
         await Runner.run(agent, asked, hooks=breaker, session=session)
     requests = [turn["request"] for turn in nodes]
     assert [requests.count(one) for one in dict.fromkeys(requests)] == [3, 3]
-
-
-def recorded(breaker: Breaker) -> list[dict[str, Any]]:
-    """Return a list of the turns that a breaker will report, and judge none."""
-    fed: list[dict[str, Any]] = []
-    breaker.watch._backend.feed = fed.append  # type: ignore[method-assign]
-    return fed
 
 
 def test_the_page_shows_what_the_example_prints() -> None:

@@ -25,22 +25,9 @@ from pydantic_ai.usage import RequestUsage
 from streamproc import Halted, Monitor, Watch
 from streamproc.integrations._requests import request_of
 from streamproc.integrations.pydantic_ai import Breaker
+from tests.integrations.commands import STEPS, ran, run
 from tests.integrations.examples import printed, shown
-
-STEPS = 12  # of a model that would never end by itself
-ran: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without brokers in the environment, a `Watch` is a `Monitor`."""
-    monkeypatch.delenv("STREAMPROC_BROKERS", raising=False)
-    ran.clear()
-
-
-def run(cmd: str) -> str:
-    ran.append(cmd)
-    return "2 failed: test_login, test_logout" if cmd == "pytest" else f"the result of {cmd}"
+from tests.integrations.fed import break_down, fed_by
 
 
 def calling(cmds: list[str], *breakers: Breaker, tool: str = "run", **more: Any) -> Agent[None, Any]:
@@ -126,8 +113,7 @@ def test_an_honest_agent_is_left_alone(way: Callable[..., Any]) -> None:
 @ways
 def test_a_fault_of_ours_changes_nothing(way: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     breaker = Breaker(run_id="r1")
-    for name in ("turn", "spent", "nudge", "check", "halted"):
-        monkeypatch.setattr(breaker.watch, name, lambda *_, **__: 1 / 0)
+    break_down(breaker.watch, monkeypatch)
     assert way(stuck(breaker)) == "Done."
     assert len(ran) == STEPS
     assert isinstance(breaker.watch.last_fault, ZeroDivisionError)
@@ -220,9 +206,8 @@ async def test_a_tool_that_fails_is_seen(error: Exception) -> None:
         ran.append(cmd)
         raise error
 
-    fed: list[dict[str, Any]] = []
     breaker = Breaker(run_id="r1")
-    breaker.watch._backend.feed = fed.append  # type: ignore[method-assign]
+    fed = fed_by(breaker.watch)
     with pytest.raises(Exception, match=r"no such file|broken"):
         await awaited(calling(["ls"] * STEPS, breaker, tool="broken", tools=[broken]))
     [call] = fed[0]["tool_calls"]
@@ -253,9 +238,8 @@ async def test_arguments_that_are_never_valid_are_stopped() -> None:
 
 
 async def test_a_call_that_waits_for_approval_is_no_result() -> None:
-    fed: list[dict[str, Any]] = []
     breaker = Breaker(run_id="r1")
-    breaker.watch._backend.feed = fed.append  # type: ignore[method-assign]
+    fed = fed_by(breaker.watch)
 
     def deploy(ctx: RunContext[None], cmd: str) -> str:
         if not ctx.tool_call_approved:
@@ -276,9 +260,8 @@ class Verdict(BaseModel):
 
 
 async def test_a_turn_has_what_the_hooks_know() -> None:
-    fed: list[dict[str, Any]] = []
     breaker = Breaker(run_id="r1")
-    breaker.watch._backend.feed = fed.append  # type: ignore[method-assign]
+    fed = fed_by(breaker.watch)
     usage = RequestUsage(input_tokens=20, output_tokens=3, cache_read_tokens=8)
 
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:

@@ -11,17 +11,12 @@ from streamproc.integrations import _steps
 from streamproc.integrations._requests import Requests
 from streamproc.integrations._steps import Steps, plain
 from streamproc.integrations.watch import sparing
-
-
-@pytest.fixture(autouse=True)
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("STREAMPROC_BROKERS", raising=False)
+from tests.integrations.fed import fed_by
 
 
 def steps_and_turns() -> tuple[Steps, list[dict[str, Any]]]:
-    watch, fed = Watch(), []
-    watch._backend.feed = fed.append  # type: ignore[method-assign]
-    return Steps(watch), fed
+    watch = Watch()
+    return Steps(watch), fed_by(watch)
 
 
 def test_a_call_that_is_made_again_after_its_step_is_not_fed_again() -> None:

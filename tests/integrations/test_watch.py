@@ -15,16 +15,11 @@ from streamproc import Halted, InvalidEvent, Monitor, StreamprocError, TaskEnded
 from streamproc.integrations._instances import Instances
 from streamproc.kafka import topics
 from streamproc.settings import load_settings
+from tests.integrations.fed import fed_by
 from tests.waiting import wait_until
 from tests.worker.running import WorkerProcess
 
 CALL: dict[str, Any] = {"name": "grep", "args": {"q": "x"}, "result": "no match"}
-
-
-@pytest.fixture(autouse=True)
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without brokers in the environment, a `Watch` is a `Monitor`."""
-    monkeypatch.delenv("STREAMPROC_BROKERS", raising=False)
 
 
 def again(watch: Watch, run_id: str, times: int = 1) -> None:
@@ -80,9 +75,8 @@ def test_a_resumed_run_goes_on() -> None:
 
 
 def test_the_sender_of_a_turn_is_the_node_before() -> None:
-    fed: list[dict[str, Any]] = []
     watch = Watch()
-    watch._backend.feed = fed.append  # type: ignore[method-assign]
+    fed = fed_by(watch)
     for node, more in (
         ("plan", {}),
         ("code", {}),
@@ -95,9 +89,8 @@ def test_the_sender_of_a_turn_is_the_node_before() -> None:
 
 
 def test_usage_travels_with_the_next_turn_of_its_node() -> None:
-    fed: list[dict[str, Any]] = []
     watch = Watch()
-    watch._backend.feed = fed.append  # type: ignore[method-assign]
+    fed = fed_by(watch)
     watch.spent("r1", "code", input_tokens=10, output_tokens=1, cost_usd="0.10")
     watch.spent("r1", "code", input_tokens=5, cost_usd="0.05")
     watch.turn("r1", "plan")

@@ -6,7 +6,6 @@ import asyncio
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -39,7 +38,6 @@ pytestmark = [pytest.mark.security, pytest.mark.usefixtures("nobodys_settings")]
 def test_each_role_can_do_its_work(
     secured: SecureBroker,
     topic_prefix: str,
-    tmp_path: Path,
     run_cli: Callable[..., str],
     start_worker: Callable[..., WorkerProcess],
 ) -> None:

@@ -79,13 +79,18 @@ async def hops(count: int) -> None:
         await asyncio.sleep(0)
 
 
+async def read_one(broker: Broker, fetcher: Any) -> Any:
+    """Let a reader wait, and give it a record."""
+    reading = asyncio.ensure_future(fetcher.fetched_records([], timeout=10))
+    await hops(3)
+    broker.append(0)
+    return await reading
+
+
 async def test_the_next_fetch_leaves_when_the_reader_waits_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vendor, "HOLD_MAX_S", 10.0)
     async with started() as (broker, fetcher):
-        reading = asyncio.ensure_future(fetcher.fetched_records([], timeout=10))
-        await hops(3)
-        broker.append(0)
-        assert len((await reading)[PLACE]) == 1
+        assert len((await read_one(broker, fetcher))[PLACE]) == 1
         await hops(20)
         assert broker.happened == ["fetch"]
 
@@ -118,10 +123,7 @@ async def test_the_next_fetch_leaves_at_once_whatever_else_wakes_up_the_fetcher(
 
 async def test_a_reader_that_is_busy_delays_the_next_fetch_for_a_moment_only() -> None:
     async with started() as (broker, fetcher):
-        reading = asyncio.ensure_future(fetcher.fetched_records([], timeout=10))
-        await hops(3)
-        broker.append(0)
-        await reading
+        await read_one(broker, fetcher)
         began = time.monotonic()
         await until(lambda: broker.fetches == 2)
         assert time.monotonic() - began < AIOKAFKA_LOOKS_AGAIN_S / 2
@@ -138,8 +140,5 @@ async def test_records_that_arrive_while_no_reader_waits_are_kept() -> None:
 async def test_a_consumer_closes_while_a_fetch_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vendor, "HOLD_MAX_S", 10.0)
     async with started() as (broker, fetcher):
-        reading = asyncio.ensure_future(fetcher.fetched_records([], timeout=10))
-        await hops(3)
-        broker.append(0)
-        await reading
+        await read_one(broker, fetcher)
         assert broker.fetches == 1

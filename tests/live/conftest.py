@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from streamproc.cli import build
 from streamproc.live.judge import Judge
 from streamproc.live.places import LivePlaces
 from streamproc.live.store import LiveLog
@@ -140,6 +142,22 @@ def up_with_a_halt() -> Iterator[Up]:
         made.ask("POST", "/v1/turns", [call("cat x", "no such file")] * 3)
         yield made
         made.kill()
+
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run() -> Run:
+    """Run a command in this process. Returns what it prints, on standard error too."""
+    app = build()
+
+    def invoke(*arguments: str, code: int = 0) -> str:
+        found = CliRunner().invoke(app, [*arguments])
+        assert found.exit_code == code, found.output
+        return found.output
+
+    return invoke
 
 
 @pytest.fixture

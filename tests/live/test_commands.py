@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from streamproc.cli import build
 from streamproc.errors import Unavailable
 from streamproc.kafka.reading import open_topic
 from streamproc.read_model.model import ReadModel
 from streamproc.read_model.reader import ModelReader
 from streamproc.read_model.rows import DecisionFilter
 from streamproc.settings import Settings
-from tests.live.conftest import Up, call
+from tests.live.conftest import Run, Up, call
 from tests.waiting import until
-
-Run = Callable[..., str]
 
 
 @pytest.fixture
@@ -31,18 +26,6 @@ def stuck(up: Up, monkeypatch: pytest.MonkeyPatch, nobodys_settings: None) -> Up
     up.ask("POST", "/v1/turns", [call("cat x", "no such file")] * 4)
     up.ask("POST", "/v1/turns", call("ls", "a b") | {"run_id": "r2"})
     return up
-
-
-@pytest.fixture
-def run() -> Run:
-    app = build()
-
-    def invoke(*arguments: str, code: int = 0) -> str:
-        found = CliRunner().invoke(app, [*arguments])
-        assert found.exit_code == code, found.output
-        return found.output
-
-    return invoke
 
 
 def test_the_commands_of_a_fleet_find_the_log_of_this_machine(stuck: Up, run: Run) -> None:

@@ -7,15 +7,13 @@ import json
 import signal
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
-from typer.testing import CliRunner
 
-from streamproc.cli import build
 from streamproc.fingerprint import fingerprint
 from streamproc.live.exporting import ExportedLog
 from streamproc.live.judge import Judge
@@ -28,14 +26,13 @@ from streamproc.replay.source import Source
 from streamproc.settings import Settings, load_settings
 from tests.cli.conftest import command
 from tests.cli.test_on_kafka import controls, drained, options
-from tests.live.conftest import Up, call
+from tests.live.conftest import Run, Up, call
 from tests.waiting import until
 
 START_MS = 1_780_000_000_000
 SECRET = "s" * 40
 SIGNED = {"STREAMPROC_CONTROL_KEY": f"workers:{SECRET}", "STREAMPROC_COMMAND_KEY": f"ann:{SECRET}"}
 STEPS = ("stuck", "new", "text", "prompt", "resume", "stop", "silence")
-Run = Callable[..., str]
 
 
 def event(step: str, number: int, run_id: str, judge: Judge) -> dict[str, Any]:
@@ -91,16 +88,8 @@ def lived_in(up: Up, monkeypatch: pytest.MonkeyPatch, nobodys_settings: None) ->
     return up
 
 
-@pytest.fixture
-def run() -> Run:
-    app = build()
-
-    def invoke(*arguments: str, code: int = 0) -> str:
-        found = CliRunner().invoke(app, [*arguments])
-        assert found.exit_code == code, found.output
-        return found.stdout
-
-    return invoke
+def events_in(printed: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in printed.splitlines()]
 
 
 def test_a_file_is_scanned_replayed_and_read_again(lived_in: Up, run: Run, tmp_path: Path) -> None:
@@ -111,21 +100,17 @@ def test_a_file_is_scanned_replayed_and_read_again(lived_in: Up, run: Run, tmp_p
     assert "HALTED  r0" in run("scan", file, code=1)
     run("scan", file, "--html", str(tmp_path / "report.html"), code=1)
     assert "LOOP003" in (tmp_path / "report.html").read_text()
-    one = [json.loads(line) for line in run("export", "--run", "r1").splitlines()]
+    one = events_in(run("export", "--run", "r1"))
     assert {event["run_id"] for event in one} == {"r1"}
     assert not any("content" in event for event in one)
-    assert any("content" in json.loads(line) for line in run("export", "--include-content").splitlines())
-    again = CliRunner().invoke(build(), ["convert", file])
-    assert again.exit_code == 2
-    assert "fingerprints and no texts" in again.output
+    assert any("content" in event for event in events_in(run("export", "--include-content")))
+    assert "fingerprints and no texts" in run("convert", file, code=2)
 
 
 def test_a_line_that_is_no_fingerprint_is_named(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "turns.jsonl"
     file.write_text('{"type": "turn", "w": 1, "run_id": "r1", "node": "main", "calls": 7}\n')
-    found = CliRunner().invoke(build(), ["scan", str(file)])
-    assert found.exit_code == 2
-    assert f"{file}:1: calls" in found.output
+    assert f"{file}:1: calls" in run("scan", str(file), code=2)
 
 
 def test_events_of_before_the_log_had_ids_get_the_same_ones_each_time(up: Up) -> None:
@@ -150,14 +135,16 @@ def test_without_a_log_or_to_two_places_it_is_refused(
 
 
 @pytest.fixture(params=["unsigned", "signed"])
-def deployment(request: pytest.FixtureRequest, brokers: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
+def deployment(
+    request: pytest.FixtureRequest, brokers: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Settings]:
     """Return topics that keep the times of records, with a worker."""
     monkeypatch.setenv("STREAMPROC_TIMESTAMP_TYPE", "CreateTime")
     signing = SIGNED if request.param == "signed" else {"STREAMPROC_COMMAND_AUTH": "channel"}
     for name, value in signing.items():
         monkeypatch.setenv(name, value)
     settings = load_settings(brokers=brokers, topic_prefix=f"export-{uuid.uuid4().hex[:8]}")
-    assert CliRunner().invoke(build(), ["topics", "apply", *options(settings)]).exit_code == 0
+    run("topics", "apply", *options(settings))
     worker = command(
         "worker", "--log-level", "warning", *options(settings), **signing, STREAMPROC_TIMESTAMP_TYPE="CreateTime"
     )

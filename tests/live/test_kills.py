@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -173,7 +172,7 @@ def test_no_run_of_a_killed_session_goes_on_and_no_other_is_halted(
         assert {run_id for run_id in session_of if judge.halted(run_id) is not None} == expected
 
 
-def test_deadlines_of_killed_runs_are_gone(opened: Opened, tmp_path: Path) -> None:
+def test_deadlines_of_killed_runs_are_gone(opened: Opened) -> None:
     judge, stored = opened()
     born(judge, "root", "s")
     give(judge, "STOP", "session:s")

@@ -8,7 +8,6 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +24,6 @@ from tests.notify.receiver import Receiver
 from tests.waiting import until, wait_until
 
 HALT = [call("cat x", "no such file")] * 3
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    found = Receiver().start()
-    yield found
-    found.stop()
 
 
 @pytest.fixture

@@ -6,19 +6,17 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from streamproc.cli import build
 from streamproc.errors import InvalidSettings
 from streamproc.live import hook_settings
 from streamproc.live.hook_settings import CLIS
 from streamproc.live.places import places
-from tests.live.conftest import Up
+from tests.live.conftest import Run, Up
 
 EVENT = {"session_id": "s1", "hook_event_name": "SessionStart", "cwd": "/srv/app"}
 
@@ -149,20 +147,13 @@ def test_a_session_that_no_hook_spoke_for_is_said(home: Path, up: Up) -> None:
 
 
 @pytest.fixture
-def organisation(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+def organisation(run: Run, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Return `protect` in this process, with the settings of an organisation in a folder of their own."""
     monkeypatch.setattr(hook_settings, "MANAGED_ROOT", tmp_path)
     machine = tmp_path / "etc" / "streamproc"
     monkeypatch.setattr("streamproc.live.places.MACHINE", (machine, machine))
     monkeypatch.setattr(hook_settings, "managed_command", lambda cli: managed_command(cli, open_to_all=True))
-    app = build()
-
-    def invoke(*arguments: str, code: int = 0) -> str:
-        found = CliRunner().invoke(app, ["protect", *arguments])
-        assert found.exit_code == code, found.output
-        return found.output
-
-    return invoke
+    return partial(run, "protect")
 
 
 def managed_command(cli: str, *, open_to_all: bool) -> str:
@@ -171,7 +162,7 @@ def managed_command(cli: str, *, open_to_all: bool) -> str:
     return hook_settings.hook_command(cli, Path(hook_settings.MANAGED_SOCKET[sys.platform == "darwin"]))
 
 
-def test_an_organisation_protects_all_users(organisation: Callable[..., str], home: Path, tmp_path: Path) -> None:
+def test_an_organisation_protects_all_users(organisation: Run, home: Path, tmp_path: Path) -> None:
     settings = CLIS["claude"].settings("managed")
     assert "with the change" in organisation("claude", "--scope", "managed", "--dry-run")
     assert not list(tmp_path.iterdir())
@@ -191,9 +182,7 @@ def test_an_organisation_protects_all_users(organisation: Callable[..., str], ho
     assert settings.read_text() == '{"cleanupPeriodDays": 20}'
 
 
-def test_hooks_of_a_user_and_of_all_count_once(
-    organisation: Callable[..., str], home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hooks_of_a_user_and_of_all_count_once(organisation: Run, home: Path) -> None:
     organisation("claude", "--scope", "managed")
     organisation("claude")
     commands = [first_command(CLIS["claude"].settings(scope)) for scope in ("managed", "user")]
@@ -212,7 +201,7 @@ def status_rows() -> list[dict[str, Any]]:
     return rows
 
 
-def test_without_rights_it_says_who_has_them(organisation: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_rights_it_says_who_has_them(organisation: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = CLIS["gemini"].settings("managed")
     settings.parent.mkdir(parents=True)
     settings.write_text("{}")

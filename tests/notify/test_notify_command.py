@@ -51,7 +51,7 @@ def test_destinations_come_from_the_environment_and_stay_secret(
     assert json.loads(run("config", "--json").stdout)["STREAMPROC_NOTIFY"]["source"] == "environment"
 
 
-def test_the_notifier_waits_for_an_unreachable_broker(receiver: Receiver, tmp_path) -> None:
+def test_the_notifier_waits_for_an_unreachable_broker(receiver: Receiver) -> None:
     process = command("notify", "--to", f"{receiver.json_url}/hunter2", "--brokers", "127.0.0.1:1")
     assert process.stderr is not None
     with process:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import subprocess
 import sys
@@ -19,9 +18,9 @@ from streamproc.kafka import topics as kafka_topics
 from streamproc.kafka.reading import committed_offsets
 from streamproc.model.controls import ControlEvent
 from streamproc.settings import Settings, load_settings
-from tests.cli.conftest import ROOT
 from tests.notify.controls import control
 from tests.notify.receiver import Receiver
+from tests.programs import clean_environment
 from tests.waiting import until
 
 Start = Callable[..., "Process"]
@@ -32,15 +31,10 @@ class Process:
 
     def __init__(self, log: Path, *arguments: object, module: str = "streamproc", **environment: str) -> None:
         self.log = log
-        clean = {
-            name: os.environ[name]
-            for name in os.environ
-            if not name.startswith("STREAMPROC_") or name == "STREAMPROC_CORE"
-        }
         with log.open("ab") as file:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", module, *map(str, arguments)],
-                env=clean | {"PYTHONPATH": str(ROOT)} | environment,
+                env=clean_environment() | environment,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,

@@ -11,7 +11,8 @@ import pytest
 from streamproc.importers.genai_spans import step_of
 from streamproc.importers.otlp import spans_of
 from streamproc.otel import AssemblyLimits, TraceAssembly
-from tests.importers.traces import Event, Row, agent_span, calls, chat_span, decided, export, span, tool_span
+from tests.importers.reading import Row, calls_of, halt_codes
+from tests.importers.traces import agent_span, chat_span, export, span, tool_span
 
 QUERY = {"query": "bikes"}
 
@@ -21,22 +22,22 @@ class Feed:
 
     def __init__(self, **limits: Any) -> None:
         self.assembly = TraceAssembly(AssemblyLimits(**limits))
-        self.events: list[Event] = []
+        self.events: list[Row] = []
         self.settled: list[int] = []
 
-    def add(self, *spans: Row, now: float = 0.0) -> list[Event]:
+    def add(self, *spans: Row, now: float = 0.0) -> list[Row]:
         for one in spans_of(export(*spans)):
             number = int(one.span_id, 16)
             self.assembly.add(step_of(one), now, lambda number=number: self.settled.append(number))
         return self.due(now)
 
-    def due(self, now: float) -> list[Event]:
+    def due(self, now: float) -> list[Row]:
         return self._kept(self.assembly.due(now))
 
-    def flush(self) -> list[Event]:
+    def flush(self) -> list[Row]:
         return self._kept(self.assembly.flush(0.0))
 
-    def _kept(self, events: list[Event]) -> list[Event]:
+    def _kept(self, events: list[Row]) -> list[Row]:
         self.events += events
         for settled in self.assembly.settled:
             settled()
@@ -61,7 +62,7 @@ def test_a_stuck_agent_is_halted_while_its_trace_is_open() -> None:
         feed.add(searching(number + 1, parent=99), now=number + 1)
     assert len(feed.events) == 3
     assert [event["usage"]["input_tokens"] for event in feed.events] == [100, 100, 100]
-    assert decided(feed.events) == ["LOOP003"]
+    assert halt_codes(feed.events) == ["LOOP003"]
 
 
 def test_an_honest_agent_is_not_halted() -> None:
@@ -71,7 +72,7 @@ def test_an_honest_agent_is_not_halted() -> None:
         feed.add(searching(number + 1, f"bike {number}", parent=99), now=number + 1)
     feed.add(agent_span(99, begin=0, end=90), now=90)
     assert len(feed.events) == 40 + 1  # and the end of the run
-    assert decided(feed.events) == []
+    assert halt_codes(feed.events) == []
 
 
 def test_spans_of_one_trace_are_put_in_order_within_the_window() -> None:
@@ -79,7 +80,7 @@ def test_spans_of_one_trace_are_put_in_order_within_the_window() -> None:
     feed.add(searching(4, "b", parent=99), now=10.0)
     feed.add(searching(2, "a", parent=99), now=11.0)
     assert feed.due(11.9) == []
-    assert [call["result"] for call in calls(feed.due(12.1))] == ["a", "b"]
+    assert [call["result"] for call in calls_of(feed.due(12.1))] == ["a", "b"]
     assert feed.due(20) == []
     assert feed.assembly.late == 0
     feed.add(searching(3, "c", parent=99), now=21.0)
@@ -91,8 +92,8 @@ def test_each_span_waits_for_its_own_window() -> None:
     feed = Feed(reorder_s=2)
     feed.add(searching(2, "a", parent=99), now=10.0)
     feed.add(searching(4, "b", parent=99), now=11.5)
-    assert [call["result"] for call in calls(feed.due(12.1))] == ["a"]
-    assert [call["result"] for call in calls(feed.due(13.6))] == ["b"]
+    assert [call["result"] for call in calls_of(feed.due(12.1))] == ["a"]
+    assert [call["result"] for call in calls_of(feed.due(13.6))] == ["b"]
 
 
 def test_the_end_of_the_root_ends_the_waiting_and_the_run() -> None:
@@ -108,7 +109,7 @@ def test_a_quiet_trace_is_published_and_forgotten() -> None:
     feed.add(asking(1, parent=99))
     assert feed.due(29) == []
     [turn] = feed.due(31)
-    assert [call["name"] for call in calls([turn])] == ["search"]
+    assert [call["name"] for call in calls_of([turn])] == ["search"]
     assert len(feed.assembly) == 0
 
 
@@ -118,7 +119,7 @@ def test_the_same_span_again_is_one_turn() -> None:
     assert feed.add(searching(2, parent=99), now=1) == []
     feed.add(agent_span(99, end=3), now=2)
     feed.add(agent_span(99, end=3), searching(2, parent=99), now=3)
-    assert len(calls(feed.events)) == 1
+    assert len(calls_of(feed.events)) == 1
     assert feed.assembly.repeated == 3
     assert sorted(feed.settled) == [2, 2, 2, 99, 99]
 
@@ -143,7 +144,7 @@ def test_a_model_call_waits_for_the_tool_that_it_called() -> None:
     assert feed.due(100) == []
     [turn] = feed.add(searching(2, parent=99), now=101)
     assert turn["usage"]["output_tokens"] == 10
-    assert len(calls([turn])) == 1
+    assert len(calls_of([turn])) == 1
 
 
 def test_results_that_only_the_next_model_call_tells_are_waited_for() -> None:
@@ -152,7 +153,7 @@ def test_results_that_only_the_next_model_call_tells_are_waited_for() -> None:
     feed.add(asking(1, parent=99))
     assert feed.add(searching(2, None, parent=99), now=1) == []
     [turn] = feed.add(asking(3, attributes={"gen_ai.input.messages": messages}, parent=99), now=2)
-    assert [call["result"] for call in calls([turn])] == ["nothing"]
+    assert [call["result"] for call in calls_of([turn])] == ["nothing"]
 
 
 def test_all_turns_of_a_trace_are_of_one_run_though_its_agent_names_another() -> None:
@@ -194,7 +195,7 @@ def test_a_long_trace_keeps_few_spans_and_loses_no_turn() -> None:
     [trace] = feed.assembly._traces.values()
     assert len(trace.kept) <= 21
     assert feed.assembly._bytes == sum(one.step.size for one in trace.kept.values())
-    assert [call["result"] for call in calls(feed.events)] == [str(number) for number in range(2, 602, 2)]
+    assert [call["result"] for call in calls_of(feed.events)] == [str(number) for number in range(2, 602, 2)]
 
 
 def test_spans_that_wait_are_bounded() -> None:
@@ -204,7 +205,7 @@ def test_spans_that_wait_are_bounded() -> None:
     [trace] = feed.assembly._traces.values()
     assert trace.waiting <= 20
     feed.flush()
-    assert len(calls(feed.events)) == 100
+    assert len(calls_of(feed.events)) == 100
 
 
 def test_any_order_and_batching_publishes_each_turn_once() -> None:
@@ -222,7 +223,7 @@ def test_any_order_and_batching_publishes_each_turn_once() -> None:
         feed.flush()
         ids = [event["event_id"] for event in feed.events]
         assert len(ids) == len(set(ids))
-        results = [call["result"] for call in calls(feed.events) if "result" in call]
+        results = [call["result"] for call in calls_of(feed.events) if "result" in call]
         assert sorted(results, key=int) == [str(number) for number in range(1, 41, 2)]
         assert sorted(feed.settled) == sorted([*range(1, 41), 98, 99])
 
@@ -248,7 +249,7 @@ def test_calls_of_one_answer_are_one_turn_in_whatever_order_they_come(seed: int)
         feed.add(one, now=now)
     feed.flush()
     assert [len(event["tool_calls"]) for event in feed.events] == [6]
-    assert decided(feed.events) == []
+    assert halt_codes(feed.events) == []
 
 
 def test_a_call_that_takes_longer_than_is_waited_is_a_turn_of_its_own() -> None:
@@ -285,4 +286,4 @@ def test_a_prompt_that_goes_on_where_the_last_one_ended_is_the_same_request(batc
             asked = {"gen_ai.input.messages": messages}
             feed.add(chat_span(number, "Nothing.", parent=99, attributes=asked), now=number if batch == 1 else 0)
         feed.flush()
-        assert decided(feed.events) == codes
+        assert halt_codes(feed.events) == codes

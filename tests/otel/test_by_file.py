@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from streamproc.cli import build
 from streamproc.importers.otlp import spans_of
-from tests.importers.traces import imported, turns
+from tests.importers.reading import events_of, turns_of
 from tests.otel.traced_agent import FAILING, CollectorFile, traced_run
 
 RESULTS = [f"test_{name} failed" for name in ("login", "logout", "cart", "pay", "mail", "search", "help")]
@@ -61,7 +61,7 @@ def test_tokens_of_the_model_calls_count_once(tmp_path: Path, aggregated: bool) 
     traced_run(CollectorFile(path), RESULTS, "chat-9", use_aggregated_usage_attribute_names=aggregated)
     spans = [mapped for row in path.read_text().splitlines() for mapped in spans_of(json.loads(row))]
     models = [one.attributes["gen_ai.usage.output_tokens"] for one in spans if one.name.startswith("chat")]
-    assert sum(turn["usage"].get("output_tokens", 0) for turn in turns(imported(path))) == sum(models) > 0
+    assert sum(turn["usage"].get("output_tokens", 0) for turn in turns_of(events_of(path))) == sum(models) > 0
 
 
 @pytest.mark.parametrize("mode", MODES)

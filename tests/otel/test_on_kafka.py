@@ -10,11 +10,12 @@ from typing import Any
 
 import aiohttp
 from aiokafka import AIOKafkaProducer
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import NewTopic
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from yarl import URL
 
 from streamproc.client import HaltListener
+from streamproc.kafka import topics
 from streamproc.kafka.reading import committed_offsets
 from streamproc.settings import Settings
 from tests.client.test_content_stays import bytes_of, records_of
@@ -110,10 +111,8 @@ async def test_spans_of_a_collectors_topic_are_read_and_committed_once_published
     settings: Settings, start: Start
 ) -> None:
     topic = f"{settings.topic_prefix}-spans"
-    admin = AIOKafkaAdminClient(bootstrap_servers=settings.brokers)
-    await admin.start()
-    await admin.create_topics([NewTopic(topic, 2, 1)])
-    await admin.close()
+    async with topics.administering(settings) as admin:
+        await admin.create_topics([NewTopic(topic, 2, 1)])
 
     def rows(trace: int, *spans: Any) -> bytes:
         return json.dumps(export(*[{**one, "traceId": f"{trace:032x}"} for one in spans])).encode()

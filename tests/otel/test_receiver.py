@@ -26,7 +26,8 @@ from streamproc.importers import otlp
 from streamproc.model.raw_events import parse_raw
 from streamproc.otel import AssemblyLimits, UnreadableSpans, read_spans, receiver
 from streamproc.otel.decoding import unpacked
-from tests.importers.traces import SAMPLES, agent_span, calls, decided, export, tool_span
+from tests.importers.reading import SAMPLES, calls_of, halt_codes
+from tests.importers.traces import agent_span, export, tool_span
 from tests.otel.conftest import Served
 from tests.waiting import until
 
@@ -91,15 +92,15 @@ async def test_an_agent_that_the_real_sdk_traces_is_halted(served: Served, compr
     assert [(turn["run_id"], turn["node"], turn["usage"]["input_tokens"]) for turn in turns] == [
         ("chat-1", "buyer", 100)
     ] * 3
-    assert [call["result"] for call in calls(turns)] == ["nothing"] * 3
-    assert decided(served.turns.events) == ["LOOP003"]
+    assert [call["result"] for call in calls_of(turns)] == ["nothing"] * 3
+    assert halt_codes(served.turns.events) == ["LOOP003"]
 
 
 async def test_an_honest_agent_is_not_halted(served: Served) -> None:
     results = [f"bike {number}" for number in range(10)]
     await asyncio.to_thread(agent, OTLPSpanExporter(f"{served.url}/v1/traces"), results)
-    await until(lambda: len(calls(served.turns.events)) >= 10)
-    assert decided(served.turns.events) == []
+    await until(lambda: len(calls_of(served.turns.events)) >= 10)
+    assert halt_codes(served.turns.events) == []
 
 
 @pytest.mark.parametrize("pack", [False, True])

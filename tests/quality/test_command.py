@@ -13,7 +13,7 @@ import pytest
 from benchmarks.quality import __main__ as command
 from benchmarks.quality.labels import RawEvent
 from benchmarks.quality.real import runs_in, sample_runs
-from benchmarks.quality.table import BEGIN, END, HEADINGS, write_between_marks
+from benchmarks.quality.table import HEADINGS
 
 
 @pytest.fixture
@@ -80,18 +80,6 @@ def test_a_synthetic_run_can_be_printed(quality, capsys) -> None:
     reported = capsys.readouterr()
     assert {json.loads(line)["run_id"] for line in reported.out.splitlines()} == {"repeated_call.in_a_row/0"}
     assert "LOOP003" in reported.err
-
-
-def test_the_table_is_written_between_its_marks(tmp_path) -> None:
-    readme = tmp_path / "README.md"
-    readme.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
-
-    write_between_marks(readme, "new")
-
-    assert readme.read_text() == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
-    readme.write_text("no marks")
-    with pytest.raises(ValueError, match="quality:begin"):
-        write_between_marks(readme, "new")
 
 
 def test_only_runs_with_a_full_score_are_solved(tmp_path) -> None:

@@ -12,6 +12,7 @@ from streamproc.core.accounts import load_account
 from streamproc.fleet.record_signing import LogPlace, RecordSigner
 from streamproc.model import wire
 from streamproc.policy import load_policy
+from streamproc.read_model.model import ReadModel
 from streamproc.worker.publishing import BY_KEY
 from streamproc.worker.run_limits import RunLimits
 from streamproc.worker.spend import AccountPartition, AccountProcessor
@@ -93,6 +94,13 @@ class Deployment:
     def records(self, role: str) -> list[ConsumerRecord]:
         """All records of a topic."""
         return [one for (name, _), log in sorted(self.log.items()) if name == role for one in log]
+
+
+def filled(model: ReadModel, deployment: Deployment) -> ReadModel:
+    """Apply all records of the deployment to a model, and return it."""
+    for (role, _), records in deployment.log.items():
+        model.apply(role, records)
+    return model
 
 
 def turn(run_id: str, number: int, text: str = "", **fields: Any) -> wire.Turn:

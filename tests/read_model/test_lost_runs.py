@@ -13,7 +13,7 @@ from streamproc.model.controls import RunStatus
 from streamproc.policy.files import LOST_AFTER_S_MIN
 from streamproc.read_model.model import ReadModel
 from streamproc.read_model.rows import RunFilter, RunGroup
-from tests.read_model.deployment import Deployment, turn
+from tests.read_model.deployment import Deployment, filled, turn
 
 LOST_AFTER_MS = LOST_AFTER_S_MIN * 1_000
 GROUPS: tuple[RunGroup, ...] = ("halted", "warned", "others", "lost")
@@ -24,11 +24,6 @@ def groups(model: ReadModel, **chosen: str) -> dict[RunGroup, list[str]]:
     assert all(page.total == len(page.rows) for page in found.values())
     assert all(row.group == group for group, page in found.items() for row in page.rows)
     return {group: sorted(row.run_id for row in page.rows) for group, page in found.items()}
-
-
-def filled(made: Deployment, model: ReadModel) -> None:
-    for (role, _), records in made.log.items():
-        model.apply(role, records)
 
 
 def test_a_silent_run_leaves_the_lists_and_an_event_brings_it_back() -> None:
@@ -44,7 +39,7 @@ def test_a_silent_run_leaves_the_lists_and_an_event_brings_it_back() -> None:
     made.send(turn("working", 0))
     made.now_ms = int(time.time() * 1000) - 1_000
     made.send(turn("working", 1))
-    filled(made, model)
+    filled(model, made)
     assert groups(model)["lost"] == []
 
     model.lost_after_ms = LOST_AFTER_MS
@@ -60,7 +55,7 @@ def test_a_silent_run_leaves_the_lists_and_an_event_brings_it_back() -> None:
     assert (run.lost, run.group) == (True, "lost")
 
     made.send(turn("quiet", 1))
-    filled(made, model)
+    filled(model, made)
     assert groups(model)["lost"] == ["warned"]
     assert groups(model)["others"] == ["finished", "quiet", "working"]
 

@@ -24,16 +24,10 @@ from streamproc.read_model.model import ReadModel
 from streamproc.read_model.rows import DecisionFilter, RunFilter
 from streamproc.read_model.run_filters import SORTS, fits
 from streamproc.replay.log import LogReplay
-from tests.read_model.deployment import NOON_MS, Deployment, spend, turn
+from tests.read_model.deployment import NOON_MS, Deployment, filled, spend, turn
 
 ALL = RunFilter()
 GROUPS: Any = ("halted", "warned", "others")
-
-
-def filled(model: ReadModel, deployment: Deployment) -> ReadModel:
-    for (role, _), records in deployment.log.items():
-        model.apply(role, records)
-    return model
 
 
 def start(made: Deployment, run_id: str, **scope: str) -> None:

@@ -46,15 +46,18 @@ async def publish(settings: Settings, deployment: Deployment, after: dict[Any, i
     for (role, number), log in deployment.log.items():
         records += [(role, one) for one in log[written.get((role, number), 0) :]]
         written[role, number] = len(log)
-    producer = AIOKafkaProducer(**connection_options(settings), enable_idempotence=True)
-    await producer.start()
-    try:
+    async with AIOKafkaProducer(**connection_options(settings), enable_idempotence=True) as producer:
         for role, one in sorted(records, key=lambda pair: pair[1].timestamp):
             name = accounts_topic(settings) if role == "accounts" else settings.topic(role)
             await producer.send_and_wait(name, one.value, one.key, partition=one.partition, headers=list(one.headers))
-    finally:
-        await producer.stop()
     return written
+
+
+async def publish_a_loop(settings: Settings, deployment: Deployment, written: dict[tuple[str, int], int]) -> None:
+    """Let the honest run loop, until a worker halts it."""
+    for number in range(6, 9):
+        deployment.send(turn("honest", number, "I will try again."))
+    await publish(settings, deployment, written)
 
 
 @asynccontextmanager
@@ -87,9 +90,7 @@ async def test_it_reads_to_the_ends_and_then_live(settings: Settings) -> None:
         while "halted" not in await changes.changed():
             pass
 
-        for number in range(6, 9):
-            deployment.send(turn("honest", number, "I will try again."))
-        await publish(settings, deployment, written)
+        await publish_a_loop(settings, deployment, written)
 
         while "honest" not in await changes.changed():
             pass
@@ -144,9 +145,7 @@ async def test_a_file_goes_on_where_it_was(settings: Settings, tmp_path: Path) -
     async with reading(settings, model) as reader:
         await until(lambda: reader.caught_up)
     model.close()
-    for number in range(6, 9):
-        deployment.send(turn("honest", number, "I will try again."))
-    await publish(settings, deployment, written)
+    await publish_a_loop(settings, deployment, written)
 
     again, fresh = ReadModel(path), ReadModel()
     assert ids(again, "halted") == ["halted"]  # before anything is read
@@ -204,20 +203,16 @@ async def test_a_broker_that_is_away_and_new_partitions_do_not_end_it(
         assert ids(model, "halted") == ["halted"]
         await asyncio.to_thread(own_broker.start, port)
         await until(lambda: reader.trouble is None, 60)
-        for number in range(6, 9):
-            deployment.send(turn("honest", number, "I will try again."))
-        await publish(settings, deployment, written)
+        await publish_a_loop(settings, deployment, written)
         await until(lambda: len(ids(model, "halted")) == 2)
 
         async with topics.administering(settings) as admin:
             await admin.create_partitions({settings.topic("control"): NewPartitions(PARTITIONS + 1)})
         await until(lambda: ("control", PARTITIONS) in model.ends, 60)
         forged = deployment.records("control")[0]
-        producer = AIOKafkaProducer(**connection_options(settings))
-        await producer.start()
         value = forged.value.replace(b'"id":"', b'"id":"moved-')
-        await producer.send_and_wait(settings.topic("control"), value, forged.key, partition=PARTITIONS)
-        await producer.stop()
+        async with AIOKafkaProducer(**connection_options(settings)) as producer:
+            await producer.send_and_wait(settings.topic("control"), value, forged.key, partition=PARTITIONS)
         await until(lambda: [row for row in model.decisions(DecisionFilter()) if row.id.startswith("moved-")])
 
 
@@ -226,9 +221,7 @@ async def test_what_is_older_than_since_is_not_read(settings: Settings) -> None:
     written = await publish(settings, deployment)
     since_ms = int(time.time() * 1000) + 1
     await until(lambda: time.time() * 1000 > since_ms)
-    for number in range(6, 9):
-        deployment.send(turn("honest", number, "I will try again."))
-    await publish(settings, deployment, written)
+    await publish_a_loop(settings, deployment, written)
     model = ReadModel()
     async with reading(settings, model, since_ms) as reader:
         await until(lambda: reader.caught_up)

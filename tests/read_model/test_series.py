@@ -13,13 +13,7 @@ from streamproc.model.time_range import address_time, time_or_age_ms
 from streamproc.read_model.model import ReadModel
 from streamproc.read_model.rows import DecisionFilter, RunFilter
 from streamproc.read_model.series import NAMES_MAX, SPARE, WINDOWS, delay_class
-from tests.read_model.deployment import NOON_MS, Deployment, spend, turn
-
-
-def filled(model: ReadModel, made: Deployment) -> ReadModel:
-    for (role, _), records in sorted(made.log.items()):
-        model.apply(role, records)
-    return model
+from tests.read_model.deployment import NOON_MS, Deployment, filled, spend, turn
 
 
 def busy() -> Deployment:

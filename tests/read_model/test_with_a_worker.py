@@ -16,14 +16,10 @@ from streamproc.read_model.rows import DecisionFilter, RunFilter
 from streamproc.replay.published import statuses
 from streamproc.settings import load_settings
 from tests.waiting import until
-from tests.worker.running import Topics, WorkerProcess, looping_run, turn
+from tests.worker.running import Topics, WorkerProcess, looping_run
+from tests.worker.test_spend import spent
 
 KEY = "k" * 32
-
-
-def spent(run_id: str, number: int, tokens: int, **scope: str) -> tuple[bytes, bytes]:
-    text = f"{run_id} has come to step {number}"
-    return turn(run_id, event_id=f"{run_id}/{number}", output=text, usage={"total_tokens": tokens}, **scope)
 
 
 async def test_a_deployment_is_shown_as_its_workers_publish_it(

@@ -17,7 +17,6 @@ from streamproc.replay.outcomes import RunLabel
 from streamproc.replay.spool import Spool, SpooledRun, in_time_order, spooled
 from tests.feeding import event_of
 
-DATA = Path(__file__).parents[2] / "streamproc" / "samples" / "trajectories.jsonl.gz"
 AGAIN = {"node": "coder", "output": "I will try again."}
 
 
@@ -110,7 +109,7 @@ def test_runs_that_share_an_account_are_in_one_part() -> None:
     assert list(partition(runs, 2, chosen={"c"})) == [0, 0, 0, 0, LEFT_OUT, LEFT_OUT, LEFT_OUT]
 
 
-def test_a_policy_file_that_changes_meanwhile_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_policy_file_that_changes_meanwhile_is_an_error(tmp_path: Path) -> None:
     spool = spool_of(tmp_path / "s", stuck("r"))
     path = tmp_path / "policy.yaml"
     path.write_text("name: one\n")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from deploy.local.chromium import ARGUMENTS, MISSING, find
 from streamproc.report.writing import write_report
 from tests.report.runs import LOOPING, ROOT, SAMPLES, hostile, looping, recorded, written
 
@@ -42,19 +40,6 @@ CONTRAST = """() => {
   }
   return low;
 }"""
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    path = find()
-    if path is None:
-        pytest.skip(MISSING)
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from streamproc.replay.scan import Scan
 from streamproc.replay.source import Source, open_logs
 from streamproc.report import FleetReport, RunReport, html_of, json_of, markdown_of, report_of
 from streamproc.report.writing import fleet_report
-from tests.importers.cli_logs import write_rows
+from tests.importers import reading
 from tests.importers.test_claude_code import SESSION, Session
 from tests.report.runs import LOOPING, ROOT, SAMPLES, START, call, looping, recorded, turn, written
 
@@ -261,7 +261,7 @@ def test_sessions_are_named_in_the_report_of_all_runs_and_in_their_own(tmp_path:
     session = Session(cwd="/home/me/shop").asks("Fix the login.")
     for n in range(5):
         session.runs(f"c{n}", "ls", "a")
-    write_rows(tmp_path / f"{SESSION}.jsonl", session.rows)
+    reading.written(tmp_path / f"{SESSION}.jsonl", session.rows)
     report = fleet_report(open_logs([str(tmp_path)])[0], load_policy())
     assert [one.name for one in report.runs] == [report.reports[0].name] == ['"Fix the login.", shop']
     assert "Fix the login." in html_of(report)

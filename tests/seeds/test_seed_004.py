@@ -7,7 +7,6 @@ events, and people read notifications.
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
@@ -15,11 +14,12 @@ import pytest
 from streamproc import Monitor
 from streamproc.model.notification import SEED_TYPES, NotificationType, Urgency, message_of, summary_of
 from streamproc.notify.triggers import notice_of, trigger_of
+from tests.core.board.board_events import created, cycle, given, moves
+from tests.feeding import Raw
 
 if TYPE_CHECKING:
     from streamproc.model.controls import ControlEvent
 
-Raw = dict[str, Any]
 
 APPROVED = {"verdict": "APPROVED", "items": [{"name": "tests", "status": True}]}
 PATH = ("READY", "LOCKED", "IMPLEMENTING", "QA_REVIEW", "VALIDATION", "DOCUMENTATION", "CI_REVIEW", "COMMIT", "DONE")
@@ -31,27 +31,8 @@ def played(*raws: Raw, **monitor: Any) -> list[ControlEvent]:
     return [control for raw in raws for control in team.feed({"run_id": "r", **raw})]
 
 
-def created(task: str, **more: Any) -> Raw:
-    return {"type": "task.created", "task_id": task, **more}
-
-
-def given(agent: str, *tasks: str, **more: Any) -> Raw:
-    return {"type": "task.delegated", "agent": agent, "tasks": list(tasks), **more}
-
-
-def moves(task: str, *states: str, **more: Any) -> list[Raw]:
-    return [
-        {"type": "task.transition", "task_id": task, "from": source, "to": target, **more}
-        for source, target in pairwise(states)
-    ]
-
-
 def verdict(task: str, word: str, **more: Any) -> Raw:
     return {"type": "task.verdict", "task_id": task, "verdict": word, "validator": "qa", **more}
-
-
-def cycle(completed: int = 1) -> Raw:
-    return {"type": "cycle.completed", "completed": completed}
 
 
 def call(task: str = "T1", **args: Any) -> Raw:

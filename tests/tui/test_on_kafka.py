@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
@@ -141,7 +140,7 @@ async def test_a_stuck_agent_is_understood_and_another_is_halted_by_a_key(
 
 @pytest.mark.long
 async def test_the_screen_goes_on_by_itself_when_the_broker_is_back(
-    own_broker: Broker, topic_prefix: str, tmp_path: Path, start_worker: Callable[[Settings], WorkerProcess]
+    own_broker: Broker, topic_prefix: str, start_worker: Callable[[Settings], WorkerProcess]
 ) -> None:
     port = own_broker.start().port
     settings = settings_for(f"127.0.0.1:{port}", topic_prefix, command_key=KEY, partitions=1)

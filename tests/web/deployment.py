@@ -83,12 +83,11 @@ class LiveDeployment:
 class PageBrowser:
     """Browsers that are logged in. What a page complains of, or asks of other hosts, fails the test."""
 
-    def __init__(self, chromium: Any, deployment: LiveDeployment) -> None:
+    def __init__(self, chromium: Any, address: str) -> None:
         self._chromium = chromium
-        self.deployment = deployment
         with chromium.new_context() as context:
             page = context.new_page()
-            page.goto(deployment.address)
+            page.goto(address)
             page.wait_for_url(re.compile(r":\d+/$"))
             self.origin = page.url.rstrip("/")
             self._state = context.storage_state()

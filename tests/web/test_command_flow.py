@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import signal
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,17 +14,17 @@ import msgspec
 import pytest
 from pydantic import SecretStr
 
-from deploy.local.chromium import ARGUMENTS, MISSING, find
 from streamproc.kafka import topics as kafka_topics
 from streamproc.settings import Settings, load_settings
 from tests.cli.conftest import ROOT, command
 from tests.listening import listening
 from tests.waiting import wait_until
 from tests.web.access_app import KEY
+from tests.web.deployment import in_own_loop
 from tests.worker.running import Topics, WorkerProcess, environment_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.browser
 
@@ -34,17 +32,11 @@ RUN = "team/a\"b <i>'7"
 PATIENCE_MS = 30_000
 
 
-def apart(work: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine in a thread: Playwright has an event loop in this one."""
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, work).result()
-
-
 @pytest.fixture
 def settings(nobodys_settings: None, brokers: str, topic_prefix: str) -> Settings:
     keys = f"ops:{'o' * 32},{KEY}"
     settings = load_settings(brokers=brokers, topic_prefix=topic_prefix, command_key=SecretStr(keys))
-    apart(kafka_topics.apply(settings))
+    in_own_loop(kafka_topics.apply(settings))
     return settings
 
 
@@ -97,19 +89,6 @@ def start(settings: Settings, tmp_path: Path) -> Iterator[Callable[..., Program]
         program.process.wait()
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    path = find()
-    if path is None:
-        pytest.skip(MISSING)
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
-        yield browser
-        browser.close()
-
-
 class Tab:
     """A page in Chromium, with everything that it complained about and asked of others."""
 
@@ -151,13 +130,13 @@ def stage(page: Any, name: str) -> None:
 
 def commands(settings: Settings) -> list[dict[str, Any]]:
     """The commands topic, by time: it has several partitions."""
-    records = apart(Topics(settings).read("commands"))
+    records = in_own_loop(Topics(settings).read("commands"))
     return sorted((msgspec.json.decode(record.value) for record in records), key=lambda one: one["at"])
 
 
 def turns_of(settings: Settings) -> list[dict[str, Any]]:
     """The turns topic."""
-    return [msgspec.json.decode(record.value) for record in apart(Topics(settings).read("turns"))]
+    return [msgspec.json.decode(record.value) for record in in_own_loop(Topics(settings).read("turns"))]
 
 
 @pytest.mark.long

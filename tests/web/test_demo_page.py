@@ -4,29 +4,17 @@ from __future__ import annotations
 
 import re
 import signal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from playwright.sync_api import expect
 
 from tests.cli.conftest import command
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 pytestmark = pytest.mark.browser
 
 
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Restore the handling of Ctrl-C: tests in the background ignore it, and their child processes inherit that."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.long
-@pytest.mark.usefixtures("interruptible")
 def test_the_page_shows_the_demos_fleet_until_ctrl_c(chromium: Any) -> None:
     process = command("demo", "--page", "--turns-per-second", "40", NO_COLOR="1")
     assert process.stdout is not None

@@ -18,7 +18,7 @@ from streamproc.policy import load_policy
 from streamproc.read_model.model import ReadModel
 from streamproc.web.process import PageMetrics
 from tests.metrics.scraped import Scraped, get
-from tests.read_model.deployment import NOON_MS, Deployment, spend, turn
+from tests.read_model.deployment import NOON_MS, Deployment, filled, spend, turn
 from tests.waiting import wait_until
 from tests.web.deployment import LiveDeployment
 
@@ -31,13 +31,6 @@ POLICY: dict[str, Any] = {"name": "limited", "budgets": {"maxSteps": 10}}
 def stuck(made: Deployment, run_id: str, cost: int | None = 1_000_000) -> None:
     for number in range(6):
         made.send(turn(run_id, number, "I will try again.", usage=spend(10, cost)))
-
-
-def filled(made: Deployment, model: ReadModel | None = None) -> ReadModel:
-    model = model or ReadModel()
-    for (role, _), records in made.log.items():
-        model.apply(role, records)
-    return model
 
 
 def shown(metrics: PageMetrics) -> dict[tuple[str, ...], Any]:
@@ -56,7 +49,7 @@ def test_a_halt_saves_the_turns_that_the_budget_had_left() -> None:
     made = Deployment()
     stuck(made, "dear")
     stuck(made, "without costs", None)
-    model = filled(made)
+    model = filled(ReadModel(), made)
     run = model.run("dear")
     assert run is not None
     metrics = PageMetrics(load_policy(POLICY), model, reader())
@@ -69,7 +62,7 @@ def test_a_halt_saves_the_turns_that_the_budget_had_left() -> None:
 def test_a_halt_counts_once_and_what_is_saved_never_falls() -> None:
     made = Deployment()
     stuck(made, "dear")
-    model = filled(made)
+    model = filled(ReadModel(), made)
     metrics = PageMetrics(load_policy(POLICY), model, reader())
     first = shown(metrics)
     assert shown(metrics) == first
@@ -78,14 +71,14 @@ def test_a_halt_counts_once_and_what_is_saved_never_falls() -> None:
     assert shown(metrics) == first
 
     stuck(made, "another")
-    later = shown(PageMetrics(load_policy(POLICY), filled(made, model), reader()))
+    later = shown(PageMetrics(load_policy(POLICY), filled(model, made), reader()))
     assert sum(later.values()) > sum(first.values())
 
 
 def test_without_the_budget_nothing_is_estimated() -> None:
     made = Deployment()
     stuck(made, "dear")
-    found = shown(PageMetrics(load_policy("standard"), filled(made), reader()))
+    found = shown(PageMetrics(load_policy("standard"), filled(ReadModel(), made), reader()))
     assert sum(value for key, value in found.items() if key[0] == "streamproc_saved_usd_total") == 0
 
 
@@ -94,7 +87,7 @@ def test_the_standing_command_is_shown(status: Any) -> None:
     made = Deployment()
     command = FleetCommand(w=1, id="c1", status=status, scope="fleet", at=NOON_MS + 1, by="ada", why="a bad release")
     made.write("commands", b"fleet", encode_command(command))
-    found = shown(PageMetrics(load_policy("standard"), filled(made), reader()))
+    found = shown(PageMetrics(load_policy("standard"), filled(ReadModel(), made), reader()))
     assert [key[1] for key, value in found.items() if value] == [status]
 
 

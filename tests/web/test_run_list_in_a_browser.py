@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 import pytest
 from playwright.sync_api import expect
 
 from tests.web.barriers import barriers
+from tests.web.deployment import PageBrowser
 from tests.web.many_runs import RUNS, filled_model, served_page
 
 pytestmark = pytest.mark.browser
@@ -58,36 +59,11 @@ OVERLAPS: Final = """
 """
 
 
-class Lists:
-    """Tabs that are logged in."""
+class Lists(PageBrowser):
+    """Tabs of a certain width."""
 
-    def __init__(self, chromium: Any, address: str) -> None:
-        self._chromium = chromium
-        with chromium.new_context() as context:
-            page = context.new_page()
-            page.goto(address)
-            page.wait_for_url(re.compile(r":\d+/$"))
-            self.origin = page.url.rstrip("/")
-            self._state = context.storage_state()
-
-    @contextmanager
-    def opened(
-        self,
-        path: str = "/",
-        width: int = 1280,
-        *,
-        forgiven: Callable[[str], bool] = lambda _text: False,
-        **options: Any,
-    ) -> Iterator[Any]:
-        complaints: list[str] = []
-        viewport = {"width": width, "height": HEIGHT}
-        with self._chromium.new_context(storage_state=self._state, viewport=viewport, **options) as context:
-            page = context.new_page()
-            page.on("console", lambda said: complaints.append(said.text))
-            page.on("pageerror", lambda error: complaints.append(str(error)))
-            page.goto(self.origin + path)
-            yield page
-        assert [text for text in complaints if not forgiven(text)] == []
+    def opened(self, path: str = "/", width: int = 1280, **options: Any) -> AbstractContextManager[Any]:
+        return super().opened(path, viewport={"width": width, "height": HEIGHT}, **options)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from deploy.local.kafka import MORTAL, Broker
+from deploy.local.kafka import Broker
 from deploy.local.service import free_port
 from tests.cli.conftest import command
 from tests.metrics.scraped import Scraped, get
@@ -18,7 +18,6 @@ from tests.waiting import wait_until
 from tests.web.deployment import LiveDeployment, PageBrowser, bash, run_started
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
     from typing import Any
 
@@ -64,32 +63,18 @@ class Fleet(LiveDeployment):
         super().close()
 
 
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    made = Receiver().start()
-    yield made
-    made.stop()
-
-
-@pytest.fixture
-def own_broker_port(tmp_path: Path) -> Iterator[tuple[Broker, int]]:
-    broker = Broker(tmp_path / "kafka", MORTAL)
-    yield broker, broker.start().port
-    broker.kill()
-
-
 def told(receiver: Receiver, kind: str) -> list[str]:
     return [one["notification"]["evidence"] for one in receiver.notices() if one["notification"]["type"] == kind]
 
 
 @pytest.mark.long
 def test_every_surface_says_that_no_worker_lives_and_that_the_broker_is_gone(
-    chromium: Any, own_broker_port: tuple[Broker, int], tmp_path: Path, receiver: Receiver
+    chromium: Any, own_broker: Broker, tmp_path: Path, receiver: Receiver
 ) -> None:
-    broker, port = own_broker_port
+    port = own_broker.start().port
     fleet = Fleet(f"127.0.0.1:{port}", tmp_path, receiver)
     try:
-        browser = PageBrowser(chromium, fleet)
+        browser = PageBrowser(chromium, fleet.address)
         with browser.opened() as page, browser.opened("/health") as health, browser.opened("/whatif") as other:
             for one in (page, health, other):
                 expect(one.locator("html[data-live=yes]")).to_have_count(1)
@@ -122,13 +107,13 @@ def test_every_surface_says_that_no_worker_lives_and_that_the_broker_is_gone(
                 expect(one.locator("#bars p")).to_have_count(0, timeout=PATIENCE_MS)
             wait_until(lambda: told(receiver, "WATCHED"), 60, "that it is over")
 
-            broker.kill()
+            own_broker.kill()
             for one in (page, health, other):
                 expect(one.locator("#bars .gone")).to_contain_text("Kafka has not answered since", timeout=PATIENCE_MS)
             wait_until(lambda: fleet.metric(0, "disconnected") == fleet.metric(1, "disconnected") == 1, 60, "metrics")
             assert fleet.metric(0, "unwatched") == 0
             assert fleet.run("doctor")[0] == 1
-            broker.start(port)
+            own_broker.start(port)
             for one in (page, health, other):
                 expect(one.locator("#bars p")).to_have_count(0, timeout=2 * PATIENCE_MS)
             assert len(told(receiver, "UNWATCHED")) == len(told(receiver, "WATCHED")) == 1

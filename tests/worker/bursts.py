@@ -39,11 +39,9 @@ def run_on(partition: int, partitions: int, stem: str = "run") -> str:
 
 async def send_burst(settings: Settings, partition: int, key: bytes, value: bytes, count: int) -> None:
     """Send `count` (rounded up to whole batches) copies of a record to one partition of the turns topic, compressed."""
-    producer = AIOKafkaProducer(
+    async with AIOKafkaProducer(
         **connection_options(settings), compression_type="zstd", max_batch_size=16_000_000, max_request_size=16_000_000
-    )
-    await producer.start()
-    try:
+    ) as producer:
         batch = producer.create_batch()
         for _ in range(BATCH_RECORDS):
             assert batch.append(key=key, value=value, timestamp=None) is not None
@@ -54,5 +52,3 @@ async def send_burst(settings: Settings, partition: int, key: bytes, value: byte
             sent = [await producer.send_batch(batch, topic, partition=partition) for _ in range(number)]
             await asyncio.gather(*sent)
             left -= number
-    finally:
-        await producer.stop()

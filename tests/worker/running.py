@@ -161,14 +161,12 @@ class Topics:
     ) -> None:
         """Send records to the turns topic, in order."""
         options.setdefault("max_request_size", 12_000_000)
-        producer = AIOKafkaProducer(**connection_options(self.settings), enable_idempotence=True, **options)
-        await producer.start()
-        try:
+        async with AIOKafkaProducer(
+            **connection_options(self.settings), enable_idempotence=True, **options
+        ) as producer:
             topic = self.settings.topic("turns")
             for sent in [await producer.send(topic, value, key=key, headers=headers) for key, value in records]:
                 await sent
-        finally:
-            await producer.stop()
 
     async def read(self, name: str) -> list[Any]:
         """All records of a topic, up to its present ends."""
@@ -176,9 +174,9 @@ class Topics:
 
     async def read_topic(self, topic: str) -> list[Any]:
         """The same, given the topic's full name."""
-        consumer = AIOKafkaConsumer(**connection_options(self.settings), auto_offset_reset="earliest", **_LARGE)
-        await consumer.start()
-        try:
+        async with AIOKafkaConsumer(
+            **connection_options(self.settings), auto_offset_reset="earliest", **_LARGE
+        ) as consumer:
             places = await places_of(consumer, topic)
             consumer.assign(places)
             ends = await consumer.end_offsets(places)
@@ -191,8 +189,6 @@ class Topics:
                             record = replace(record, value=large.setdefault(record.value, record.value))
                         records.append(record)
             return records
-        finally:
-            await consumer.stop()
 
     async def controls(self) -> list[dict[str, Any]]:
         """All decisions, as JSON."""
@@ -205,17 +201,13 @@ class Topics:
 
     async def offsets(self) -> tuple[dict[int, int], dict[int, int]]:
         """Committed offsets of the workers and ends of the turns topic, by partition."""
-        consumer = AIOKafkaConsumer(
+        async with AIOKafkaConsumer(
             **connection_options(self.settings), group_id=self.settings.worker_group, enable_auto_commit=False
-        )
-        await consumer.start()
-        try:
+        ) as consumer:
             places = await places_of(consumer, self.settings.topic("turns"))
             ends = await consumer.end_offsets(places)
             committed = {place.partition: await consumer.committed(place) or 0 for place in places}
             return committed, {place.partition: end for place, end in ends.items()}
-        finally:
-            await consumer.stop()
 
     async def no_members(self) -> bool:
         """Whether the workers' group is empty."""

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient
 
 from streamproc.fleet.keyring import new_keys
 from streamproc.kafka import topics as kafka_topics
-from streamproc.kafka.options import connection_options
 from streamproc.model.controls import RunStatus
 from streamproc.policy import load_policy
 from streamproc.replay.published import LatestStatuses, status_of_run, statuses
@@ -59,10 +57,8 @@ def test_a_run_is_published_once_in_a_round_however_often_it_was_written_and_onl
 
 
 async def test_a_worker_works_on_without_the_topic_and_says_so(settings, topics, start_worker) -> None:
-    admin = AIOKafkaAdminClient(**connection_options(settings))
-    await admin.start()
-    await admin.delete_topics([settings.topic("activity")])
-    await admin.close()
+    async with kafka_topics.administering(settings) as admin:
+        await admin.delete_topics([settings.topic("activity")])
 
     worker = start_worker(settings)
     await topics.send(looping_run("stuck", 3))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-import sys
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -28,6 +27,7 @@ from streamproc.model.yaml_text import LEVELS_MAX, VALUES_MAX, read_yaml
 from streamproc.notify.notification_config import load_notification_config
 from streamproc.policy import load_policy
 from tests.feeding import Feed
+from tests.work import work_of
 from tests.worker.maximal import CASES, SIZE, maximal, suspect
 from tests.worker.records import records_of
 from tests.worker.test_turn_processor import controls, processor, runs
@@ -44,21 +44,15 @@ VALUES = st.recursive(
 
 
 def counted(act: Callable[[], Any]) -> tuple[int, Any]:
-    """Return how many functions were called, Python's and C's, and the result; None for an event that is refused."""
-    calls, result = 0, None
+    """Return how many functions were called, and the result; None for an event that is refused."""
 
-    def count(frame: object, event: str, argument: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
+    def attempt() -> Any:
+        try:
+            return act()
+        except InvalidEvent:
+            return None
 
-    sys.setprofile(count)
-    try:
-        result = act()
-    except InvalidEvent:
-        pass
-    finally:
-        sys.setprofile(None)
-    return calls, result
+    return work_of(attempt)
 
 
 @pytest.mark.long

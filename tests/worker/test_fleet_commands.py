@@ -40,12 +40,8 @@ def began(run_id: str, user: str) -> list[tuple[bytes, bytes]]:
 
 
 async def write_command(settings: Settings, key: bytes, value: bytes | None) -> None:
-    producer = AIOKafkaProducer(bootstrap_servers=settings.brokers)
-    await producer.start()
-    try:
+    async with AIOKafkaProducer(bootstrap_servers=settings.brokers) as producer:
         await producer.send_and_wait(settings.topic("commands"), value, key=key)
-    finally:
-        await producer.stop()
 
 
 @pytest.mark.long

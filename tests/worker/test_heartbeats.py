@@ -43,12 +43,8 @@ async def heard(topics: Topics, wanted: Callable[[Heartbeat], object], what: str
 
 async def write(settings: Settings, key: bytes, value: bytes, **options: Any) -> None:
     """Write a record to the topic."""
-    producer = AIOKafkaProducer(**connection_options(settings))
-    await producer.start()
-    try:
+    async with AIOKafkaProducer(**connection_options(settings)) as producer:
         await producer.send_and_wait(settings.topic(ROLE), value, key=key, **options)
-    finally:
-        await producer.stop()
 
 
 async def test_a_worker_says_what_it_decides_on_how_far_it_is_and_that_it_stops(settings, topics, start_worker) -> None:

@@ -27,14 +27,10 @@ from tests.worker.test_rebalance import ready_lines
 async def end_with_nothing(settings) -> None:
     """Let the last offset of each changelog partition hold no record, as compaction may leave it."""
     # The end of a transaction takes an offset, and is no record.
-    producer = AIOKafkaProducer(bootstrap_servers=settings.brokers, transactional_id=settings.topic_prefix)
-    await producer.start()
-    try:
-        async with producer.transaction():
-            for partition in range(settings.partitions):
-                await producer.send(changelog_topic(settings), None, key=b"nobody", partition=partition)
-    finally:
-        await producer.stop()
+    sending = AIOKafkaProducer(bootstrap_servers=settings.brokers, transactional_id=settings.topic_prefix)
+    async with sending as producer, producer.transaction():
+        for partition in range(settings.partitions):
+            await producer.send(changelog_topic(settings), None, key=b"nobody", partition=partition)
 
 
 async def test_the_last_offset_of_a_changelog_need_not_hold_a_record(settings, topics, start_worker) -> None:

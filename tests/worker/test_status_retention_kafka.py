@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import NewTopic
 from aiokafka.partitioner import murmur2
 from pydantic import SecretStr
 
@@ -32,12 +32,8 @@ async def settings(brokers: str, topic_prefix: str) -> Settings:
     """A deployment in which the times of turns and statuses are those that their senders choose."""
     settings = settings_for(brokers, topic_prefix, timestamp_type="CreateTime")
     config = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
-    admin = AIOKafkaAdminClient(bootstrap_servers=brokers)
-    await admin.start()
-    try:
+    async with kafka_topics.administering(settings) as admin:
         await admin.create_topics([NewTopic(settings.topic("runs"), settings.partitions, 1, topic_configs=config)])
-    finally:
-        await admin.close()
     await kafka_topics.apply(settings)
     return settings
 

@@ -115,11 +115,9 @@ async def test_a_controller_takes_as_many_partitions_as_a_request_has_and_refuse
 
 async def test_a_topic_that_differs_is_reported_and_not_changed(brokers, topic_prefix) -> None:
     settings = settings_for(brokers, topic_prefix, partitions=2)
-    admin = AIOKafkaAdminClient(bootstrap_servers=brokers)
-    await admin.start()
     turns = settings.topic("turns")
-    await admin.create_topics([NewTopic(turns, 3, 1, topic_configs={"retention.ms": "1000"})])
-    await admin.close()
+    async with topics.administering(settings) as admin:
+        await admin.create_topics([NewTopic(turns, 3, 1, topic_configs={"retention.ms": "1000"})])
 
     for report in (await topics.apply(settings), await topics.check(settings)):
         drifts = {drift.setting: (drift.found, drift.wanted) for drift in report.drift if drift.topic == turns}

@@ -2,44 +2,28 @@
 
 from __future__ import annotations
 
-import itertools
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from streamproc import Monitor
 from streamproc.model.controls import ControlEvent
-
-Raw = dict[str, Any]
+from tests.core.board.board_events import cycle, given, moves
+from tests.feeding import Raw
 
 SWINGS: Final = ("IMPLEMENTING", *("QA_REVIEW", "REWORK", "IMPLEMENTING") * 3)
-
-
-def moved(task: str, *states: str, **more: Any) -> list[Raw]:
-    return [
-        {"type": "task.transition", "task_id": task, "from": source, "to": target, **more}
-        for source, target in itertools.pairwise(states)
-    ]
 
 
 def rejected(task: str) -> Raw:
     return {"type": "task.verdict", "task_id": task, "verdict": "REJECTED", "validator": "qa"}
 
 
-def given(agent: str, *tasks: str, **more: Any) -> Raw:
-    return {"type": "task.delegated", "agent": agent, "tasks": list(tasks), **more}
-
-
-def cycle() -> Raw:
-    return {"type": "cycle.completed", "completed": 1}
-
-
 ENDS: Final[dict[str, list[Raw]]] = {
-    "blocked": [given("ada", "T1"), *moved("T1", *SWINGS)],
-    "stalled": [given("ada", "T1"), *moved("T1", "LOCKED", "IMPLEMENTING"), cycle(), cycle(), cycle()],
-    "escalated": [given("ada", "T1"), *moved("T1", "IMPLEMENTING", "QA_REVIEW"), *[rejected("T1")] * 3],
+    "blocked": [given("ada", "T1"), *moves("T1", *SWINGS)],
+    "stalled": [given("ada", "T1"), *moves("T1", "LOCKED", "IMPLEMENTING"), cycle(), cycle(), cycle()],
+    "escalated": [given("ada", "T1"), *moves("T1", "IMPLEMENTING", "QA_REVIEW"), *[rejected("T1")] * 3],
     "budget_exceeded": [
-        given("ada", "T1", max_token_budget=100), given("bob", "T2"), *moved("T2", "LOCKED", "IMPLEMENTING"),
+        given("ada", "T1", max_token_budget=100), given("bob", "T2"), *moves("T2", "LOCKED", "IMPLEMENTING"),
         {"node": "ada", "task_id": "T1", "usage": {"total_tokens": 97}},
     ],
 }  # fmt: skip
@@ -76,8 +60,8 @@ DECIDED: Final = {"type": "decision.recorded", "task_id": "T1", "decision": "APP
 
 
 @pytest.mark.parametrize(("how", "raw"), [
-    ("blocked", moved("T1", "BLOCKED", "IMPLEMENTING", evidence=[{"name": "root_cause", "status": True}])[0]),
-    ("blocked", DECIDED), ("stalled", moved("T1", "STALLED", "IMPLEMENTING")[0]), ("stalled", given("bob", "T1")),
+    ("blocked", moves("T1", "BLOCKED", "IMPLEMENTING", evidence=[{"name": "root_cause", "status": True}])[0]),
+    ("blocked", DECIDED), ("stalled", moves("T1", "STALLED", "IMPLEMENTING")[0]), ("stalled", given("bob", "T1")),
     ("escalated", DECIDED), ("budget_exceeded", given("ada", "T1", max_token_budget=500)), ("budget_exceeded", DECIDED),
 ])  # fmt: skip
 def test_what_lets_a_task_go_on(how: str, raw: Raw) -> None:
@@ -92,8 +76,8 @@ def test_what_lets_a_task_go_on(how: str, raw: Raw) -> None:
 
 
 @pytest.mark.parametrize(("how", "raw"), [
-    ("blocked", moved("T1", "BLOCKED", "IMPLEMENTING")[0]), ("escalated", moved("T1", "ESCALATED", "IMPLEMENTING")[0]),
-    ("budget_exceeded", moved("T1", "IMPLEMENTING", "QA_REVIEW")[0]),
+    ("blocked", moves("T1", "BLOCKED", "IMPLEMENTING")[0]), ("escalated", moves("T1", "ESCALATED", "IMPLEMENTING")[0]),
+    ("budget_exceeded", moves("T1", "IMPLEMENTING", "QA_REVIEW")[0]),
 ])  # fmt: skip
 def test_a_move_alone_does_not(how: str, raw: Raw) -> None:
     team = Team()
@@ -106,7 +90,7 @@ def test_more_tasks_than_are_kept_forget_the_oldest_and_the_state_stays_bounded(
     team = Team()
     for number in range(12):
         task = f"{'task' * 20}-{number}"
-        team.play([given("a" * 100, task), *moved(task, *SWINGS)])
+        team.play([given("a" * 100, task), *moves(task, *SWINGS)])
     ended = [task for task, _, _ in team.ended()]
     assert ended
     assert len(ended) <= 8

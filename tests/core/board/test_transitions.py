@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 
 from streamproc.model.controls import ControlEvent
 from streamproc.policy import load_policy
+from tests.core.board.board_events import created, cycle, move, moves
 from tests.feeding import Feed, Raw, decisions
 
 PATH = ("READY", "LOCKED", "IMPLEMENTING", "QA_REVIEW", "VALIDATION", "DOCUMENTATION", "CI_REVIEW", "COMMIT", "DONE")
@@ -17,25 +17,8 @@ ARTIFACTS = ["mockup", "interaction-spec", "component-hierarchy", "state-variati
 APPROVED = {"verdict": "APPROVED", "items": [{"name": "tests", "status": True}]}
 
 
-def created(task: str, **more: Any) -> Raw:
-    return {"type": "task.created", "task_id": task, **more}
-
-
-def move(task: str, source: str, to: str, **more: Any) -> Raw:
-    return {"type": "task.transition", "task_id": task, "from": source, "to": to, **more}
-
-
-def walk(task: str, *states: str, **more: Any) -> list[Raw]:
-    """Return the moves along `states`, each with the fields `more`."""
-    return [move(task, source, to, **more) for source, to in pairwise(states)]
-
-
 def verdict(task: str, word: str, **more: Any) -> Raw:
     return {"type": "task.verdict", "task_id": task, "verdict": word, **more}
-
-
-def cycle(completed: Any = 1, **more: Any) -> Raw:
-    return {"type": "cycle.completed", "completed": completed, **more}
 
 
 def codes(raws: list[Raw]) -> list[str]:
@@ -71,8 +54,8 @@ def test_a_board_without_the_rule_of_skips_takes_every_move(source: str, target:
 
 
 def test_a_task_that_takes_every_step_causes_no_decision() -> None:
-    assert codes([created("T1"), *walk("T1", *PATH, dod=APPROVED)]) == []
-    assert state_of(walk("T1", *PATH, dod=True)) == "DONE"
+    assert codes([created("T1"), *moves("T1", *PATH, dod=APPROVED)]) == []
+    assert state_of(moves("T1", *PATH, dod=True)) == "DONE"
 
 
 @pytest.mark.parametrize("source", range(len(PATH) - 2))
@@ -90,11 +73,11 @@ def test_every_skip_is_refused_and_the_task_stays(source: int, further: int) -> 
 
 @pytest.mark.parametrize("source", PATH[3:8])
 def test_every_check_may_send_a_task_back(source: str) -> None:
-    assert codes(walk("T1", source, "REWORK", "IMPLEMENTING", "QA_REVIEW")) == []
+    assert codes(moves("T1", source, "REWORK", "IMPLEMENTING", "QA_REVIEW")) == []
 
 
 def test_moves_after_a_skip_are_checked_from_the_last_valid_state() -> None:
-    skip = walk("T1", "READY", "LOCKED", "VALIDATION")
+    skip = moves("T1", "READY", "LOCKED", "VALIDATION")
     assert codes([*skip, move("T1", "VALIDATION", "DOCUMENTATION")]) == ["TASK004", "TASK004"]
     assert codes([*skip, move("T1", "LOCKED", "IMPLEMENTING")]) == ["TASK004"]
 
@@ -106,7 +89,7 @@ def test_each_attempt_of_a_skip_is_refused() -> None:
     assert [(one.code, one.type) for one in found] == [("TASK004", "transition.blocked")] * 3
     assert len({one.id for one in found}) == 3
     assert ["again" in one.message for one in found] == [False, True, True]
-    back = walk("T1", "LOCKED", "IMPLEMENTING", "QA_REVIEW", "REWORK", "IMPLEMENTING")
+    back = moves("T1", "LOCKED", "IMPLEMENTING", "QA_REVIEW", "REWORK", "IMPLEMENTING")
     assert codes([skip, *back, skip]) == ["TASK004", "TASK004"]
 
 
@@ -124,11 +107,11 @@ def test_a_task_without_a_created_event_is_known_from_its_first_move() -> None:
 
 
 def test_a_task_first_seen_midway_has_passed_the_guards_before() -> None:
-    assert codes(walk("T1", "CI_REVIEW", "COMMIT", "DONE")) == []
+    assert codes(moves("T1", "CI_REVIEW", "COMMIT", "DONE")) == []
 
 
 def test_transitions_between_unknown_states_are_not_checked() -> None:
-    assert codes([*walk("T1", "Backlog", "Doing", "Shipped"), *walk("T2", "todo", "in_progress", "done")]) == []
+    assert codes([*moves("T1", "Backlog", "Doing", "Shipped"), *moves("T2", "todo", "in_progress", "done")]) == []
     assert codes([move("T1", "READY", "SOMEWHERE")]) == ["TASK004"]
 
 
@@ -148,8 +131,8 @@ def test_a_task_of_a_damaged_state_has_no_phase(phase: int) -> None:
 
 
 def test_a_parked_task_may_return_to_the_state_it_left() -> None:
-    assert codes(walk("T1", "CI_REVIEW", "BLOCKED", "CI_REVIEW", "STALLED", "CI_REVIEW")) == ["STALL005"]
-    assert codes(walk("T1", "LOCKED", "BLOCKED", "CI_REVIEW")) == ["TASK004"]
+    assert codes(moves("T1", "CI_REVIEW", "BLOCKED", "CI_REVIEW", "STALLED", "CI_REVIEW")) == ["STALL005"]
+    assert codes(moves("T1", "LOCKED", "BLOCKED", "CI_REVIEW")) == ["TASK004"]
 
 
 def test_a_move_with_failed_evidence_is_refused() -> None:
@@ -199,25 +182,25 @@ def test_a_report_without_a_verdict_is_not_approved(dod: Any) -> None:
 
 def test_a_person_is_asked_at_the_second_attempt_and_each_one_is_refused() -> None:
     attempt = move("T1", "QA_REVIEW", "VALIDATION", agent="coder-2")
-    again = [attempt, *walk("T1", "REWORK", "IMPLEMENTING", "QA_REVIEW"), attempt]
+    again = [attempt, *moves("T1", "REWORK", "IMPLEMENTING", "QA_REVIEW"), attempt]
     first, second = decisions(again)
     assert (first.action, second.action) == ("warn", "ask_human")
     assert (evidence(second).attempts, evidence(second).agent) == (2, "coder-2")
     assert "coder-2" in second.message
-    assert codes([*again, *walk("T1", "REWORK", "IMPLEMENTING", "QA_REVIEW"), attempt])[2:] == ["TASK005"]
+    assert codes([*again, *moves("T1", "REWORK", "IMPLEMENTING", "QA_REVIEW"), attempt])[2:] == ["TASK005"]
 
 
 def test_continuing_after_a_refusal_is_another_attempt() -> None:
-    on = walk("T1", *PATH[3:])
+    on = moves("T1", *PATH[3:])
     assert codes(on) == ["TASK005"] * 5
-    assert codes([*walk("T1", *PATH[3:6]), *walk("T1", *PATH[5:], dod=True)]) == ["TASK005", "TASK005"]
-    assert state_of([*walk("T1", *PATH[3:6]), *walk("T1", *PATH[5:], dod=True)]) == "DONE"
+    assert codes([*moves("T1", *PATH[3:6]), *moves("T1", *PATH[5:], dod=True)]) == ["TASK005", "TASK005"]
+    assert state_of([*moves("T1", *PATH[3:6]), *moves("T1", *PATH[5:], dod=True)]) == "DONE"
 
 
 def test_a_report_is_valid_for_one_round_of_work() -> None:
-    first = [move("T1", "IMPLEMENTING", "QA_REVIEW", dod=APPROVED), *walk("T1", "QA_REVIEW", "VALIDATION")]
+    first = [move("T1", "IMPLEMENTING", "QA_REVIEW", dod=APPROVED), *moves("T1", "QA_REVIEW", "VALIDATION")]
     assert codes(first) == []
-    assert codes([*first, *walk("T1", "VALIDATION", "REWORK", *PATH[2:5])]) == ["TASK005"]
+    assert codes([*first, *moves("T1", "VALIDATION", "REWORK", *PATH[2:5])]) == ["TASK005"]
 
 
 def test_a_module_needs_initialisation_once() -> None:
@@ -266,7 +249,7 @@ def test_an_approval_that_nothing_needs_overrides_nothing() -> None:
 
 
 def test_a_design_that_was_done_long_ago_still_counts() -> None:
-    others = [raw for n in range(60) for raw in (created(f"X{n}"), *walk(f"X{n}", "COMMIT", "DONE"))]
+    others = [raw for n in range(60) for raw in (created(f"X{n}"), *moves(f"X{n}", "COMMIT", "DONE"))]
     tasks = [created("D1", kind="design"), created("T1", ui=True, depends_on=["D1"]), move("D1", "COMMIT", "DONE")]
     assert codes([*tasks, *others, move("T1", "LOCKED", "IMPLEMENTING", artifacts=ARTIFACTS)]) == []
 
@@ -277,7 +260,7 @@ ROUND = ("QA_REVIEW", "REWORK", "IMPLEMENTING")
 
 
 def test_a_task_that_swings_is_blocked_until_an_event_names_the_root_cause() -> None:
-    swings = walk("T1", "IMPLEMENTING", *ROUND * 3)
+    swings = moves("T1", "IMPLEMENTING", *ROUND * 3)
     [decision] = decisions(swings)
     assert (decision.code, decision.severity, decision.terminal_status, decision.task_id) == (
         "TASK001",
@@ -290,16 +273,16 @@ def test_a_task_that_swings_is_blocked_until_an_event_names_the_root_cause() -> 
     assert [(one.code, one.type) for one in decisions([*swings, *on])][1:] == [("TASK001", "transition.blocked")] * 2
     why = move("T1", "BLOCKED", "IMPLEMENTING", root_cause="the fixture was shared")
     assert state_of([*swings, why]) == "IMPLEMENTING"
-    assert codes([*swings, why, *walk("T1", "IMPLEMENTING", *ROUND * 2)]) == ["TASK001"]
+    assert codes([*swings, why, *moves("T1", "IMPLEMENTING", *ROUND * 2)]) == ["TASK001"]
 
 
 def test_swings_between_unknown_states_are_reported() -> None:
-    swings = walk("T1", "Doing", *("Review", "Doing") * 3)
+    swings = moves("T1", "Doing", *("Review", "Doing") * 3)
     [decision] = decisions(swings)
     assert (decision.code, evidence(decision).to_state, evidence(decision).from_state) == ("TASK001", "DOING", "Review")
     assert codes([move("T1", "", "Doing")] * 9) == []  # the same state again is not a swing
     why = move("T1", "BLOCKED", "Doing", root_cause="too large")
-    assert codes([*swings, why, *walk("T1", "Doing", "Review", "Doing")]) == ["TASK001"]
+    assert codes([*swings, why, *moves("T1", "Doing", "Review", "Doing")]) == ["TASK001"]
 
 
 def test_a_failed_retry_without_a_change_of_state_counts() -> None:
@@ -308,8 +291,8 @@ def test_a_failed_retry_without_a_change_of_state_counts() -> None:
 
 
 def test_two_reworks_are_not_reported() -> None:
-    rest = walk("T1", *PATH[2:], dod=APPROVED)
-    assert codes([*walk("T1", "LOCKED", "IMPLEMENTING", *ROUND * 2), *rest]) == []
+    rest = moves("T1", *PATH[2:], dod=APPROVED)
+    assert codes([*moves("T1", "LOCKED", "IMPLEMENTING", *ROUND * 2), *rest]) == []
 
 
 def test_three_rejections_escalate_with_their_reports() -> None:
@@ -350,7 +333,7 @@ FORCED = {"type": "decision.recorded", "task_id": "T1", "decision": "force-appro
 @pytest.mark.parametrize("release", [verdict("T1", "APPROVED", approved_by="ann"), FORCED])
 def test_a_force_approved_task_continues_from_its_review_without_further_proof(release: Raw) -> None:
     escalated = [move("T1", "IMPLEMENTING", "QA_REVIEW"), *[verdict("T1", "no")] * 3]
-    on = [move("T1", "ESCALATED", "VALIDATION"), *walk("T1", *PATH[4:])]
+    on = [move("T1", "ESCALATED", "VALIDATION"), *moves("T1", *PATH[4:])]
     assert state_of([*escalated, release, *on]) == "DONE"
     assert codes([*escalated, release, *on]) == ["TASK008", "TASK008"]
     sent_back = [*escalated[:-1], move("T1", "QA_REVIEW", "REWORK"), verdict("T1", "no")]
@@ -373,7 +356,7 @@ def test_a_decision_without_a_name_has_no_effect() -> None:
 
 def test_a_verdict_and_its_transition_are_one_failure() -> None:
     failed = [verdict("T1", "REJECTED", failure_class="perf"), move("T1", "QA_REVIEW", "REWORK", failure_class="perf")]
-    again = walk("T1", "REWORK", "IMPLEMENTING", "QA_REVIEW")
+    again = moves("T1", "REWORK", "IMPLEMENTING", "QA_REVIEW")
     assert "ERROR002" not in codes([*failed, *again, *failed])
     assert "ERROR002" in codes([*failed, *again, *failed, *again, *failed])
 
@@ -539,7 +522,7 @@ def test_the_agent_of_a_delegation_owns_the_task_and_else_the_first_that_worked_
         [stalled] = decisions([*first, work, *[cycle()] * 3])
         assert (evidence(stalled).agent, stalled.node) == (agent, agent)
         assert f"stop {agent}" in stalled.message
-    swings = walk("T1", "IMPLEMENTING", *ROUND * 3, agent="qa")
+    swings = moves("T1", "IMPLEMENTING", *ROUND * 3, agent="qa")
     [swung] = decisions([given("T1", agent="backend"), *swings])
     assert (evidence(swung).agent, swung.terminal_status) == ("backend", "blocked")
     assert "stop backend" in swung.message
@@ -564,7 +547,7 @@ LOOP = [
 
 @pytest.mark.parametrize("turns", [SAID, LOOP])
 def test_a_loop_at_a_task_stalls_the_task(turns: list[Raw]) -> None:
-    work = [created("T1"), *walk("T1", "READY", "LOCKED", "IMPLEMENTING")]
+    work = [created("T1"), *moves("T1", "READY", "LOCKED", "IMPLEMENTING")]
     halt = decisions([*work, *turns])[-1]
     assert (halt.severity, halt.task_id, halt.terminal_status) == ("halt", "T1", "stalled")
     assert (evidence(halt).from_state, evidence(halt).to_state) == ("IMPLEMENTING", "STALLED")
@@ -574,7 +557,7 @@ def test_a_loop_at_a_task_stalls_the_task(turns: list[Raw]) -> None:
 
 
 def test_a_stalled_task_continues_where_it_was() -> None:
-    stalled = [created("T1"), *walk("T1", "READY", "LOCKED", "IMPLEMENTING"), *SAID]
+    stalled = [created("T1"), *moves("T1", "READY", "LOCKED", "IMPLEMENTING"), *SAID]
     assert state_of([*stalled, move("T1", "IMPLEMENTING", "QA_REVIEW")]) == "QA_REVIEW"
     assert state_of([*stalled, move("T1", "STALLED", "READY")]) == "READY"
     assert state_of([*stalled, move("T1", "IMPLEMENTING", "VALIDATION")]) == "STALLED"
@@ -582,7 +565,7 @@ def test_a_stalled_task_continues_where_it_was() -> None:
 
 def test_a_loop_without_an_open_task_stalls_none() -> None:
     assert decisions(SAID)[-1].terminal_status == "aborted_stuck"
-    assert decisions([*walk("T1", "COMMIT", "DONE"), *SAID])[-1].terminal_status == "aborted_stuck"
+    assert decisions([*moves("T1", "COMMIT", "DONE"), *SAID])[-1].terminal_status == "aborted_stuck"
     assert (
         decisions([created("T2"), *({**turn, "task_id": ""} for turn in SAID)])[-1].terminal_status == "aborted_stuck"
     )
@@ -627,9 +610,9 @@ def test_cycles_without_a_result_halt_once_until_one_has_a_result() -> None:
         ([cycle(None)], False),
         ([cycle(0)], True),
         ([created("T1"), cycle(None)], True),
-        ([*walk("T1", "COMMIT", "DONE"), created("T2"), cycle(None)], False),
-        ([*walk("T1", "COMMIT", "DONE"), created("T2"), cycle(0)], False),  # the board has counted one
-        ([*walk("T1", "COMMIT", "DONE"), cycle(None), cycle(0)], False),  # no task is left
+        ([*moves("T1", "COMMIT", "DONE"), created("T2"), cycle(None)], False),
+        ([*moves("T1", "COMMIT", "DONE"), created("T2"), cycle(0)], False),  # the board has counted one
+        ([*moves("T1", "COMMIT", "DONE"), cycle(None), cycle(0)], False),  # no task is left
         ([created("T1"), cycle(None, transitions=[{"task": "T9", "to": "DONE"}])], False),
         ([created("T1"), cycle(0, phase="SPEC")], False),
         ([created("T1"), cycle(0, phase="BUILD→VALIDATE")], True),
@@ -690,7 +673,7 @@ def test_disabled_detectors_refuse_no_moves(tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text("detectors: {TASK004: false, TASK005: false}\n")
     lax = load_policy(file)
-    assert decisions([move("T1", "READY", "CI_REVIEW"), *walk("T2", *PATH)], lax) == []
+    assert decisions([move("T1", "READY", "CI_REVIEW"), *moves("T2", *PATH)], lax) == []
 
 
 def test_a_policy_can_halt_the_run_for_one_task(tmp_path: Path) -> None:

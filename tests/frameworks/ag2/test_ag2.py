@@ -24,24 +24,12 @@ from ag2.tools import tool
 
 from streamproc import Halted, Monitor, Watch
 from streamproc.integrations.ag2 import Breaker, tokens
+from tests.integrations import commands
+from tests.integrations.commands import STEPS, ran
 from tests.integrations.examples import printed, run_blocks, shown
+from tests.integrations.fed import break_down, fed_by
 
-STEPS = 12  # of a model that would never end by itself
-ran: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without brokers in the environment, a `Watch` is a `Monitor`."""
-    monkeypatch.delenv("STREAMPROC_BROKERS", raising=False)
-    ran.clear()
-
-
-@tool
-def run(cmd: str) -> str:
-    """Run a command."""
-    ran.append(cmd)
-    return "2 failed: test_login, test_logout" if cmd == "pytest" else f"the result of {cmd}"
+run = tool(commands.run)
 
 
 class Model(TestConfig):
@@ -110,13 +98,6 @@ async def streamed(agent: Agent[Any], **options: Any) -> Any:
 ways = pytest.mark.parametrize("way", [asked, scoped, streamed])
 
 
-def fed_by(breaker: Breaker) -> list[dict[str, Any]]:
-    """What the breaker reports from here on, in place of an engine."""
-    fed: list[dict[str, Any]] = []
-    breaker.watch._backend.feed = fed.append  # type: ignore[method-assign]
-    return fed
-
-
 @ways
 async def test_a_stuck_agent_is_stopped_at_its_third_repeat(way: Callable[..., Any]) -> None:
     breaker = Breaker(run_id="r1")
@@ -135,8 +116,7 @@ async def test_an_honest_agent_is_left_alone(way: Callable[..., Any]) -> None:
 @ways
 async def test_a_fault_of_ours_changes_nothing(way: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     breaker = Breaker(run_id="r1")
-    for name in ("turn", "spent", "nudge", "check", "halted"):
-        monkeypatch.setattr(breaker.watch, name, lambda *_, **__: 1 / 0)
+    break_down(breaker.watch, monkeypatch)
     assert await way(stuck(breaker)) == "Done."
     assert (len(ran), breaker.watch.faults >= STEPS) == (STEPS, True)
     assert isinstance(breaker.watch.last_fault, ZeroDivisionError)
@@ -184,7 +164,7 @@ async def test_a_run_ends_with_an_answer_where_that_is_wanted(way: Callable[...,
 async def test_a_halt_while_the_model_answers_executes_no_tool() -> None:
     monitor, stream = Monitor(), MemoryStream()
     breaker = Breaker(Watch(monitor), run_id="r1")
-    fed = fed_by(breaker)
+    fed = fed_by(breaker.watch)
 
     def answer(events: Sequence[BaseEvent]) -> ModelResponse:
         if at(events) == 2:
@@ -224,7 +204,7 @@ async def test_calls_of_one_stream_are_one_run() -> None:
 
 
 async def test_an_instance_has_its_name_no_longer_than_its_turn() -> None:
-    fed = fed_by(breaker := Breaker(run_id="r1"))
+    fed = fed_by((breaker := Breaker(run_id="r1")).watch)
 
     async def fails(events: Sequence[BaseEvent], context: Any, **_: Any) -> ModelResponse:
         raise ConnectionError("no model")
@@ -303,7 +283,7 @@ async def test_a_tool_that_fails_is_seen() -> None:
         ran.append(cmd)
         raise FileNotFoundError("no such file")
 
-    fed = fed_by(breaker := Breaker(run_id="r1"))
+    fed = fed_by((breaker := Breaker(run_id="r1")).watch)
     assert await asked(calling(["ls"], breaker, name="broken", tools=[broken])) == "Done."
     [call] = fed[0]["tool_calls"]
     assert (call["name"], call["args"], call["error"]) == ("broken", {"cmd": "ls"}, "no such file")
@@ -330,7 +310,7 @@ async def test_a_result_of_other_middleware_is_seen() -> None:
         async def on_tool_execution(self, call_next: Any, event: ToolCallEvent, context: Any) -> Any:
             raise PermissionError("not allowed")
 
-    fed = fed_by(breaker := Breaker(run_id="r1"))
+    fed = fed_by((breaker := Breaker(run_id="r1")).watch)
     assert await asked(calling(["ls"], Middleware(Refuses), breaker)) == "Done."
     assert [call["error"] for call in fed[0]["tool_calls"]] == ["not allowed"]
     assert ran == []
@@ -342,14 +322,14 @@ async def test_results_are_fed_without_what_changes_each_time() -> None:
         """Look."""
         return {"json": {"failed": 2}, "parts": ToolResult("two", {"failed": 2}), "nothing": None}[cmd]
 
-    fed = fed_by(breaker := Breaker(run_id="r1"))
+    fed = fed_by((breaker := Breaker(run_id="r1")).watch)
     assert await asked(calling(["json", "parts", "nothing"], breaker, name="look", tools=[look])) == "Done."
     results = [turn["tool_calls"][0]["result"] for turn in fed[:3]]
     assert results == [{"failed": 2}, ["two", {"failed": 2}], "None"]
 
 
 async def test_a_turn_has_what_the_hooks_know() -> None:
-    fed = fed_by(breaker := Breaker(run_id="r1"))
+    fed = fed_by((breaker := Breaker(run_id="r1")).watch)
     known: dict[str, Any] = {"model": "m1", "provider": "p1"}
     usage = Usage(prompt_tokens=20.0, completion_tokens=3.0, cache_read_input_tokens=8.0)
 

@@ -33,23 +33,12 @@ from agent_framework import (
 
 from streamproc import Halted, Monitor, Watch
 from streamproc.integrations.agent_framework import UNSENT, Breaker
+from tests.integrations import commands
+from tests.integrations.commands import STEPS, ran
 from tests.integrations.examples import printed, run_blocks, shown
+from tests.integrations.fed import fed_by
 
-STEPS = 12  # of a model that would never end by itself
-ran: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without brokers in the environment, a `Watch` is a `Monitor`."""
-    monkeypatch.delenv("STREAMPROC_BROKERS", raising=False)
-    ran.clear()
-
-
-@tool(approval_mode="never_require")
-def run(cmd: str) -> str:
-    ran.append(cmd)
-    return "2 failed: test_login, test_logout" if cmd == "pytest" else f"the result of {cmd}"
+run = tool(approval_mode="never_require")(commands.run)
 
 
 def asking(cmd: str, at: int, name: str = "run") -> Content:
@@ -135,13 +124,6 @@ async def final(agent: Agent, prompt: str = "Fix it.", **options: Any) -> str:
 
 
 ways = pytest.mark.parametrize("way", [awaited, streamed, final])
-
-
-def heard(breaker: Breaker) -> list[dict[str, Any]]:
-    """Return the list of what a breaker feeds from now on."""
-    fed: list[dict[str, Any]] = []
-    breaker.watch._backend.feed = fed.append  # type: ignore[method-assign]
-    return fed
 
 
 @ways
@@ -270,7 +252,7 @@ async def test_what_a_service_was_not_told_is_not_lost_by_its_failure() -> None:
 @ways
 async def test_a_step_is_reported_once_however_often_the_middleware_is_there(way: Callable[..., Any]) -> None:
     breaker, other = Breaker(run_id="r1"), Breaker(run_id="r1")
-    fed, fed_to_other = heard(breaker), heard(other)
+    fed, fed_to_other = fed_by(breaker.watch), fed_by(other.watch)
     agent = calling(["ls", "pwd"], Again(), breaker, other)
     agent.client.fails = way is awaited  # a stream fails after the middleware
     assert await way(agent, middleware=[breaker]) == "Done."
@@ -320,7 +302,7 @@ async def test_two_calls_are_two_runs(way: Callable[..., Any]) -> None:
 @ways
 async def test_an_instance_has_its_name_no_longer_than_its_call(way: Callable[..., Any]) -> None:
     breaker = Breaker(run_id="r1")
-    fed = heard(breaker)
+    fed = fed_by(breaker.watch)
     broken = calling([], breaker)
     broken.client.fails = 1
     with pytest.raises(ConnectionError):
@@ -402,7 +384,7 @@ async def test_a_warning_is_told_to_the_model_once(way: Callable[..., Any], each
 
 async def test_parallel_tools_are_siblings_and_no_repeats() -> None:
     breaker = Breaker()
-    fed = heard(breaker)
+    fed = fed_by(breaker.watch)
     agent = Agent(Model([[asking("pytest", at) for at in range(8)]]), tools=[run], middleware=[breaker])
     assert await awaited(agent) == "Done."
     assert [len(turn.get("tool_calls", [])) for turn in fed] == [8, 0]
@@ -424,7 +406,7 @@ async def test_a_tool_that_fails_is_seen() -> None:
         raise ValueError("no such file")
 
     breaker = Breaker(run_id="r1")
-    fed = heard(breaker)
+    fed = fed_by(breaker.watch)
     assert await awaited(calling(["ls"], breaker, call="broken", tools=[broken])) == "Done."
     [call] = fed[0]["tool_calls"]
     assert call == {"id": "c0", "name": "broken", "args": {"cmd": "ls"}, "error": "no such file"}
@@ -433,7 +415,7 @@ async def test_a_tool_that_fails_is_seen() -> None:
 @ways
 async def test_a_tool_that_does_not_exist_is_seen(way: Callable[..., Any]) -> None:
     breaker = Breaker(run_id="r1")
-    fed = heard(breaker)
+    fed = fed_by(breaker.watch)
     assert await way(calling(["ls"], breaker, call="walk")) == "Done."
     [call] = fed[0]["tool_calls"]
     assert call == {
@@ -457,7 +439,7 @@ async def test_what_another_middleware_answers_is_seen() -> None:
             raise MiddlewareTermination(result="from the cache")
 
     breaker = Breaker(run_id="r1")
-    fed = heard(breaker)
+    fed = fed_by(breaker.watch)
     await awaited(calling(["ls"], Cached(), breaker))
     assert fed[0]["tool_calls"][0]["result"] == "from the cache"
 
@@ -468,7 +450,7 @@ async def test_a_call_that_waits_for_approval_is_no_result() -> None:
         return "deployed"
 
     breaker, session = Breaker(), AgentSession()
-    fed = heard(breaker)
+    fed = fed_by(breaker.watch)
     agent = calling(["now"], breaker, call="deploy", tools=[deploy])
     first = await agent.run("Deploy it.", session=session)
     assert fed == []
@@ -490,7 +472,7 @@ async def test_a_tool_that_another_middleware_prevents_has_no_result(end: Any) -
             context.result = end
 
     breaker = Breaker(run_id="r1")
-    fed = heard(breaker)
+    fed = fed_by(breaker.watch)
     with contextlib.suppress(MiddlewareFailure):
         await calling(["ls"], breaker, Prevents()).run("Fix it.")
     assert not [turn for turn in fed if "result" in str(turn) or "'error'" in str(turn)]
@@ -499,7 +481,7 @@ async def test_a_tool_that_another_middleware_prevents_has_no_result(end: Any) -
 @pytest.mark.parametrize("where", [{"hosted": True}, {"informational_only": True}])
 async def test_tools_of_the_provider_are_not_waited_for(where: dict[str, bool]) -> None:
     breaker = Breaker(run_id="r1")
-    fed = heard(breaker)
+    fed = fed_by(breaker.watch)
     call = Content.from_function_call("c1", "search", arguments={}, **where)
     await Agent(Model([[Content.from_text("Found."), call]]), tools=[run], middleware=[breaker]).run("Fix it.")
     assert [turn["output"] for turn in fed] == ["Found."]
@@ -531,7 +513,7 @@ async def test_pictures_that_differ_are_no_repeats() -> None:
 @ways
 async def test_a_turn_has_what_the_hooks_know(way: Callable[..., Any]) -> None:
     breaker = Breaker(run_id="r1")
-    fed = heard(breaker)
+    fed = fed_by(breaker.watch)
     model = Model([[Content.from_text("I look."), asking("ls", 1)]])
     model.usage = {"input_token_count": 20, "output_token_count": 3, "cache_read_input_token_count": 8}
     await way(Agent(model, name="coder", tools=[run], middleware=[breaker]))
@@ -545,7 +527,7 @@ async def test_a_turn_has_what_the_hooks_know(way: Callable[..., Any]) -> None:
 async def test_tokens_of_a_cache_are_a_part_of_the_input() -> None:
     """Anthropic counts them beside it, and its client hands that on."""
     breaker = Breaker(run_id="r1")
-    fed = heard(breaker)
+    fed = fed_by(breaker.watch)
     agent = calling([], breaker)
     cached = {"anthropic.cache_read_input_tokens": 8, "anthropic.cache_creation_input_tokens": 2}
     agent.client.usage = {"input_token_count": 20, "cache_read_input_token_count": 8, **cached}

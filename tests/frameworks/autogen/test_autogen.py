@@ -28,27 +28,14 @@ from pydantic import BaseModel
 
 from streamproc import Halted, Monitor, Watch
 from streamproc.integrations.autogen import Breaker, guarded
+from tests.integrations.commands import STEPS, ran, run
 from tests.integrations.examples import printed, run_blocks, shown
+from tests.integrations.fed import break_down, fed_by
 
-STEPS = 12  # of a model that would never end by itself
 INFO: Any = {
     "vision": False, "function_calling": True, "json_output": True, "family": "unknown", "structured_output": True,
     "multiple_system_messages": True,
 }  # fmt: skip
-ran: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without brokers in the environment, a `Watch` is a `Monitor`."""
-    monkeypatch.delenv("STREAMPROC_BROKERS", raising=False)
-    ran.clear()
-
-
-def run(cmd: str) -> str:
-    """Run a command."""
-    ran.append(cmd)
-    return "2 failed: test_login, test_logout" if cmd == "pytest" else f"the result of {cmd}"
 
 
 class Model(ReplayChatCompletionClient):
@@ -118,13 +105,6 @@ async def in_a_streamed_team(client: Any) -> str:
 ways = pytest.mark.parametrize("way", [awaited, streamed, in_a_team, in_a_streamed_team])
 
 
-def fed_by(watch: Watch) -> list[dict[str, Any]]:
-    """What is reported from here on, in place of an engine."""
-    fed: list[dict[str, Any]] = []
-    watch._backend.feed = fed.append  # type: ignore[method-assign]
-    return fed
-
-
 @ways
 async def test_a_stuck_agent_is_stopped_at_its_third_repeat(way: Callable[..., Any]) -> None:
     watch = Watch()
@@ -146,8 +126,7 @@ async def test_an_honest_agent_is_left_alone(way: Callable[..., Any]) -> None:
 @ways
 async def test_a_fault_of_ours_changes_nothing(way: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     watch = Watch()
-    for name in ("turn", "spent", "nudge", "check", "halted", "run_id"):
-        monkeypatch.setattr(watch, name, lambda *_, **__: 1 / 0)
+    break_down(watch, monkeypatch, "run_id")
     assert await way(guarded(running(["pytest"] * STEPS), watch)) == "Done."
     assert (len(ran), watch.faults >= STEPS) == (STEPS, True)
     assert isinstance(watch.last_fault, ZeroDivisionError)
@@ -208,8 +187,7 @@ async def test_a_team_is_stopped_cleanly_and_resumed() -> None:
 
 async def test_a_fault_of_a_condition_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     breaker = Breaker()
-    for name in ("turn", "spent", "nudge", "check", "halted", "run_id"):
-        monkeypatch.setattr(breaker.watch, name, lambda *_, **__: 1 / 0)
+    break_down(breaker.watch, monkeypatch, "run_id")
     coder = agent(breaker.guarded(running(["pytest"] * STEPS), "coder"))
     team = RoundRobinGroupChat([coder, Echo("echo", "Says the same.")], termination_condition=breaker, max_turns=2)
     assert (await team.run(task="Fix it.")).stop_reason == "Maximum number of turns 2 reached."

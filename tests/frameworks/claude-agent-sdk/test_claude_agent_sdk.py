@@ -31,6 +31,7 @@ from examples.integrations.messages_api import serving, text, use
 from streamproc import Halted, Monitor, Watch
 from streamproc.integrations.claude_agent_sdk import Breaker
 from tests.integrations.examples import printed, run_blocks, shown
+from tests.integrations.fed import break_down, fed_by
 
 STEPS = 12  # of a model that would never end by itself
 RUN = "mcp__t__run"
@@ -43,12 +44,11 @@ Way = "Callable[[Breaker, ClaudeAgentOptions], Awaitable[str | None]]"
 
 
 @pytest.fixture(autouse=True)
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without brokers in the environment, a `Watch` is a `Monitor`. Nor does the CLI see settings for it."""
+def nothing_ran(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The CLI sees no settings for it."""
     for name in os.environ:
         if name.startswith(("ANTHROPIC_", "CLAUDE")) or name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
-    monkeypatch.delenv("STREAMPROC_BROKERS", raising=False)
     ran.clear()
     requests.clear()
 
@@ -144,12 +144,6 @@ async def streamed(breaker: Breaker, options: ClaudeAgentOptions) -> str | None:
 ways = pytest.mark.parametrize("way", [queried, talked, streamed], ids=["query", "client", "stream"])
 
 
-def fed_by(breaker: Breaker) -> list[dict[str, Any]]:
-    fed: list[dict[str, Any]] = []
-    breaker.watch._backend.feed = fed.append  # type: ignore[method-assign]
-    return fed
-
-
 @ways
 async def test_a_stuck_agent_is_stopped_at_its_third_repeat(options: Any, way: Any) -> None:
     with pytest.raises(Halted, match=r"run r1 is halted \(LOOP003\)"):
@@ -167,8 +161,7 @@ async def test_an_honest_agent_is_left_alone(options: Any, way: Any) -> None:
 @ways
 async def test_a_fault_of_ours_changes_nothing(options: Any, way: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     breaker = Breaker(run_id="r1")
-    for name in ("turn", "spent", "nudge", "check", "halted"):
-        monkeypatch.setattr(breaker.watch, name, lambda *_, **__: 1 / 0)
+    break_down(breaker.watch, monkeypatch)
     assert await way(breaker, options(stuck())) == "Done."
     assert len(ran) == STEPS
     assert isinstance(breaker.watch.last_fault, ZeroDivisionError)
@@ -218,7 +211,7 @@ async def test_options_alone_stop_a_run(options: Any) -> None:
 
 async def test_options_alone_report_the_last_answer(options: Any) -> None:
     breaker = Breaker(run_id="r1")
-    fed = fed_by(breaker)
+    fed = fed_by(breaker.watch)
     await last(query(prompt="Fix it.", options=breaker.options(options(calling()))))
     assert [(turn["node"], turn["output"]) for turn in fed] == [("main", "Done.")]
 
@@ -234,7 +227,7 @@ async def test_two_queries_are_two_runs(options: Any) -> None:
 async def test_queries_of_one_run_may_answer_alike(options: Any) -> None:
     """One after another they are one node, and each beside another is one: its name is free when it has its result."""
     breaker = Breaker(run_id="r1")
-    fed = fed_by(breaker)
+    fed = fed_by(breaker.watch)
     given = options(calling())
     for number in range(2):
         assert (await last(breaker.query(prompt=f"Is item {number} fine?", options=given))).result == "Done."
@@ -246,18 +239,18 @@ async def test_queries_of_one_run_may_answer_alike(options: Any) -> None:
 
 async def test_options_of_another_breaker_report_nothing_twice(options: Any) -> None:
     watch = Watch()
-    fed = fed_by(Breaker(watch))
+    fed = fed_by(watch)
     given = Breaker(watch, run_id="r1").options(options(calling("ls")))
     assert await queried(Breaker(watch, run_id="r1"), given) == "Done."
     assert len(fed) == 2
-    other = fed_by(separate := Breaker(run_id="r1"))
+    other = fed_by((separate := Breaker(run_id="r1")).watch)
     assert await queried(separate, given) == "Done."
     assert (len(fed), len(other)) == (4, 2)
 
 
 async def test_a_sub_agent_has_the_request_of_the_call_that_began_it(options: Any) -> None:
     breaker = Breaker(run_id="r1")
-    fed = fed_by(breaker)
+    fed = fed_by(breaker.watch)
     assert await queried(breaker, options(delegating(calling(), 2), **DELEGATING)) == "Done."
     of_main = {turn["request"] for turn in fed if turn["node"] == "main"}
     of_finders = {turn["request"] for turn in fed if turn["node"] != "main"}
@@ -302,7 +295,7 @@ async def test_a_halt_leaves_a_task_group(options: Any) -> None:
 
 async def test_calls_that_do_not_succeed_are_seen(options: Any) -> None:
     breaker = Breaker(run_id="r1")
-    fed = fed_by(breaker)
+    fed = fed_by(breaker.watch)
     refused = use("Bash", "toolu_b", command="touch /etc/x", description="touch")
     assert await queried(breaker, options(Model([[call("fail"), refused]]), tools=["Bash"])) == "Done."
     failed, denied = fed[0]["tool_calls"]
@@ -338,7 +331,7 @@ async def test_a_sub_agent_belongs_to_the_run(options: Any) -> None:
 
 async def test_each_sub_agent_is_a_node(options: Any) -> None:
     breaker = Breaker(run_id="r1")
-    fed = fed_by(breaker)
+    fed = fed_by(breaker.watch)
     assert await queried(breaker, options(delegating(calling("pytest"), 4), **DELEGATING)) == "Done."
     nodes = [turn["node"] for turn in fed]
     assert {node for node in nodes if node != "main"} == {"finder", "finder/2", "finder/3", "finder/4"}
@@ -355,7 +348,7 @@ async def test_sub_agents_that_do_the_same_are_no_loop(options: Any) -> None:
 
 async def test_a_turn_has_what_the_hooks_know(options: Any) -> None:
     breaker = Breaker(run_id="r1")
-    fed = fed_by(breaker)
+    fed = fed_by(breaker.watch)
     steps = [[text("I look."), use(RUN, "toolu_1", cmd="ls"), use(RUN, "toolu_2", cmd="id")]]
     assert await queried(breaker, options(Model(steps))) == "Done."
     turn = {"type": "turn", "run_id": "r1", "node": "main"}
@@ -379,7 +372,7 @@ async def test_a_turn_has_what_the_hooks_know(options: Any) -> None:
 async def test_what_a_session_spends_is_counted_once(options: Any) -> None:
     session = str(uuid.uuid4())
     breaker, given = Breaker(run_id="r1"), options(calling("ls"))
-    fed = fed_by(breaker)
+    fed = fed_by(breaker.watch)
     async with breaker.client(replace(given, session_id=session)) as client:
         for _ in range(2):
             await client.query("Fix it.")
@@ -388,7 +381,7 @@ async def test_what_a_session_spends_is_counted_once(options: Any) -> None:
     assert await queried(breaker, replace(given, resume=session)) == "Done."
     assert spent(fed) == (400, 80, 4 * 498)
     later = Breaker(run_id="r1")  # in another process, which does not know what the session has cost
-    fed = fed_by(later)
+    fed = fed_by(later.watch)
     assert await queried(later, replace(given, resume=session)) == "Done."
     assert spent(fed) == (100, 20, 0)
     assert await queried(later, replace(given, resume=session)) == "Done."
@@ -401,14 +394,14 @@ async def test_what_a_stopped_run_spent_is_counted_when_it_is_resumed(options: A
     with pytest.raises(Halted):
         await queried(breaker, replace(given, session_id=session))
     monitor.feed(RESUME)
-    fed = fed_by(breaker)
+    fed = fed_by(breaker.watch)
     assert await queried(breaker, replace(given, resume=session)) == "Done."
     assert spent(fed)[2] == 4 * 498
 
 
 async def test_an_agent_of_the_session_is_the_node(options: Any) -> None:
     breaker = Breaker(run_id="r1")
-    fed = fed_by(breaker)
+    fed = fed_by(breaker.watch)
     agents = {"finder": AgentDefinition(description="Finds.", prompt="You find.", tools=[RUN])}
     given = options(calling("ls"), agents=agents, extra_args={"agent": "finder"})
     assert await queried(breaker, given) == "Done."
@@ -417,7 +410,7 @@ async def test_an_agent_of_the_session_is_the_node(options: Any) -> None:
 
 async def test_structured_output_is_the_last_turn(options: Any) -> None:
     breaker = Breaker(run_id="r1")
-    fed = fed_by(breaker)
+    fed = fed_by(breaker.watch)
     schema = {"type": "object", "properties": {"passed": {"type": "boolean"}}, "required": ["passed"]}
     model = Model([[use("StructuredOutput", "toolu_s", passed=True)]])
     given = options(model, output_format={"type": "json_schema", "schema": schema})

@@ -10,7 +10,8 @@ from crewai.events.event_bus import crewai_event_bus
 from crewai.llms.base_llm import LLMCallType, llm_call_context
 from crewai.tools import BaseTool
 
-ran: list[str] = []
+from tests.integrations.commands import ran, run
+
 asked: list[list[dict[str, Any]]] = []  # the messages of each request
 
 
@@ -19,10 +20,8 @@ class Run(BaseTool):
     description: str = "Run a command."
 
     def _run(self, cmd: str) -> Any:
-        ran.append(cmd)
-        if cmd == "poll":
-            return f"{len(ran)} files are copied"
-        return "2 failed: test_login, test_logout" if cmd == "pytest" else f"the result of {cmd}"
+        result = run(cmd)
+        return f"{len(ran)} files are copied" if cmd == "poll" else result
 
 
 class Played(BaseLLM):

@@ -17,19 +17,16 @@ from crewai.tools.tool_failure import ToolFailure
 
 from streamproc import Halted, Monitor, Watch
 from streamproc.integrations.crewai import Breaker, HaltedCrew
-from tests.frameworks.crewai.played import Played, Run, asked, ran
-from tests.frameworks.crewai.served import served
+from tests.frameworks.crewai.played import Played, Run, asked
+from tests.integrations.commands import STEPS, ran
 from tests.integrations.examples import printed, run_blocks, shown
+from tests.integrations.fed import break_down, recorded
 from tests.integrations.model_api import ModelAPI
-
-STEPS = 12  # of a model that would never end by itself
+from tests.integrations.model_server import serving
 
 
 @pytest.fixture(autouse=True)
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without brokers in the environment, a `Watch` is a `Monitor`."""
-    monkeypatch.delenv("STREAMPROC_BROKERS", raising=False)
-    ran.clear()
+def nothing_asked() -> None:
     asked.clear()
 
 
@@ -105,19 +102,6 @@ ways = pytest.mark.parametrize("way", WAYS)
 by = pytest.mark.parametrize("text", [False, True], ids=["calls", "text"])
 
 
-def fed_by(breaker: Breaker, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Return what a breaker feeds from now on."""
-    fed: list[dict[str, Any]] = []
-    feed = breaker.watch._backend.feed
-
-    def both(event: dict[str, Any]) -> None:
-        fed.append(event)
-        feed(event)
-
-    monkeypatch.setattr(breaker.watch._backend, "feed", both)
-    return fed
-
-
 @by
 @ways
 def test_a_stuck_agent_is_stopped_at_its_third_repeat(way: Callable[[Agent], str], text: bool) -> None:
@@ -141,8 +125,7 @@ def test_a_fault_of_ours_changes_nothing(
     way: Callable[[Agent], str], text: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     breaker = Breaker(run_id="r1")
-    for name in ("turn", "spent", "nudge", "check", "halted"):
-        monkeypatch.setattr(breaker.watch, name, lambda *_, **__: 1 / 0)
+    break_down(breaker.watch, monkeypatch)
     with breaker:
         assert way(playing(["pytest"] * 4, text=text)).endswith("Done.")  # CrewAI itself ends an agent at its fifth
     assert len(asked) == 5
@@ -180,12 +163,12 @@ def test_a_resumed_agent_repeats_no_tool_call() -> None:
     assert [one["role"] for one in asked[-1]].count("system") == 1
 
 
-def test_two_kickoffs_are_two_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_kickoffs_are_two_runs() -> None:
     async def together() -> list[Any]:
         return await asyncio.gather(*(crew_of(playing(["pytest"] * 2)).akickoff() for _ in range(3)))
 
     with Breaker() as breaker:
-        fed = fed_by(breaker, monkeypatch)
+        fed = recorded(breaker.watch)
         for _ in range(3):
             assert kickoff(playing(["pytest"] * 2)) == "Done."
             assert alone(playing(["pytest"] * 2)) == "Done."
@@ -284,7 +267,7 @@ def test_a_run_that_is_halted_while_the_model_thinks_runs_no_tool(
 
     monkeypatch.setattr(Played, "_answer", thinks)
     breaker = Breaker(Watch(monitor), run_id="r1")
-    fed = fed_by(breaker, monkeypatch)
+    fed = recorded(breaker.watch)
     with breaker, pytest.raises(Halted, match="run r1 is halted"):
         way(stuck(together=2))
     assert (ran, len(asked)) == ([], 1)
@@ -292,9 +275,9 @@ def test_a_run_that_is_halted_while_the_model_thinks_runs_no_tool(
 
 
 @by
-def test_a_tool_that_a_hook_of_others_blocks_has_failed(text: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tool_that_a_hook_of_others_blocks_has_failed(text: bool) -> None:
     breaker = Breaker()
-    fed = fed_by(breaker, monkeypatch)
+    fed = recorded(breaker.watch)
     with scoped_hooks({InterceptionPoint.PRE_TOOL_CALL: [lambda ctx: False]}), breaker:
         assert kickoff(playing(["pytest"], text=text)).endswith("Done.")
     assert fed[0]["tool_calls"][0]["error"] == "Tool execution blocked by hook. Tool: run"
@@ -316,9 +299,9 @@ class Broken(BaseTool):
     (True, "ls", "I encountered an error while trying to use the tool. This was the error: no such file."),
     (False, "told", "no such file (code: enoent)"), (True, "told", "no such file (code: enoent)"),
 ])  # fmt: skip
-def test_a_tool_that_fails_is_seen(text: bool, cmd: str, error: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tool_that_fails_is_seen(text: bool, cmd: str, error: str) -> None:
     breaker = Breaker()
-    fed = fed_by(breaker, monkeypatch)
+    fed = recorded(breaker.watch)
     with breaker:
         assert kickoff(playing([cmd], tools=[Broken()], text=text)).endswith("Done.")
     [call] = fed[0]["tool_calls"]
@@ -336,7 +319,7 @@ def test_arguments_that_are_never_valid_are_stopped(args: str) -> None:
 @ways
 def test_usage_that_comes_late_is_counted_once(way: Callable[[Agent], str], monkeypatch: pytest.MonkeyPatch) -> None:
     breaker = Breaker()
-    fed = fed_by(breaker, monkeypatch)
+    fed = recorded(breaker.watch)
     spent = breaker.watch.spent
 
     def late(*args: Any, **usage: Any) -> None:
@@ -350,12 +333,12 @@ def test_usage_that_comes_late_is_counted_once(way: Callable[[Agent], str], monk
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_usage_of_a_real_client_is_counted_once(stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_usage_of_a_real_client_is_counted_once(stream: bool) -> None:
     breaker = Breaker()
-    fed = fed_by(breaker, monkeypatch)
-    with served(ModelAPI(times=2)) as url, breaker:
+    fed = recorded(breaker.watch)
+    with serving(ModelAPI(times=2)) as url, breaker:
         coder = playing([])
-        coder.llm = LLM(model="openai/gpt-4o", base_url=url, api_key="none", stream=stream)
+        coder.llm = LLM(model="openai/gpt-4o", base_url=f"{url}/v1", api_key="none", stream=stream)
         assert kickoff(coder) == "All tests pass."
     usage = {"input_tokens": 10, "output_tokens": 5, "cached_tokens": 4}
     total = {name: sum(turn.get("usage", {}).get(name, 0) for turn in fed) for name in usage}
@@ -367,17 +350,17 @@ def test_usage_of_a_real_client_is_counted_once(stream: bool, monkeypatch: pytes
 def test_a_stuck_agent_of_a_real_client_is_stopped(stream: bool) -> None:
     api = ModelAPI()
     coder = playing([])
-    with served(api) as url, Breaker():
-        coder.llm = LLM(model="openai/gpt-4o", base_url=url, api_key="none", stream=stream)
+    with serving(api) as url, Breaker():
+        coder.llm = LLM(model="openai/gpt-4o", base_url=f"{url}/v1", api_key="none", stream=stream)
         with pytest.raises(Halted):
             (streamed if stream else kickoff)(coder)
     assert (len(api.requests), ran) == (3, ["pytest"] * 3)
 
 
-def test_nothing_is_watched_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_watched_outside() -> None:
     seen: list[str] = []
     breaker = Breaker()
-    fed = fed_by(breaker, monkeypatch)
+    fed = recorded(breaker.watch)
     with scoped_hooks({InterceptionPoint.PRE_TOOL_CALL: [lambda ctx: seen.append(ctx.tool_name)]}):
         with breaker, Breaker() as inner:
             assert kickoff(playing(["pytest"])) == "Done."
@@ -388,9 +371,9 @@ def test_nothing_is_watched_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @by
-def test_a_turn_has_what_the_hooks_know(text: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_turn_has_what_the_hooks_know(text: bool) -> None:
     breaker = Breaker(run_id="r1")
-    fed = fed_by(breaker, monkeypatch)
+    fed = recorded(breaker.watch)
     with breaker:
         kickoff(playing(["ls"], role="coder\n", text=text, is_slow=True))
     assert len({turn.pop("request") for turn in fed}) == 1

@@ -11,8 +11,9 @@ import litellm
 
 from streamproc import Watch
 from streamproc.integrations.litellm import Breaker
-from tests.frameworks.litellm.model_server import serving
+from tests.integrations.fed import recorded
 from tests.integrations.model_api import ModelAPI
+from tests.integrations.model_server import serving
 from tests.waiting import wait_until
 
 STUCK = "2 failed: test_login, test_logout"
@@ -99,15 +100,7 @@ class Agent:
 def watching(watch: Watch, **options: Any) -> list[dict[str, Any]]:
     """Add the adapter to LiteLLM; return a list of the events that the watch will be fed."""
     litellm.callbacks = [Breaker(watch, **options)]
-    fed: list[dict[str, Any]] = []
-    feed = watch._backend.feed
-
-    def record(event: dict[str, Any]) -> None:
-        fed.append(dict(event))
-        feed(event)
-
-    watch._backend.feed = record  # type: ignore[method-assign]
-    return fed
+    return recorded(watch)
 
 
 def heard(fed: list[dict[str, Any]], name: str) -> None:

@@ -16,7 +16,7 @@ from streamproc.integrations.litellm import Breaker
 from tests.conformance.driver import MODEL, Driver, Job, Model
 from tests.conformance.model_server import answered
 from tests.conformance.suite import Conformance
-from tests.frameworks.litellm.model_server import serving
+from tests.integrations.model_server import serving
 
 Messages = list[dict[str, Any]]
 

@@ -21,8 +21,8 @@ from streamproc import Watch
 from streamproc.integrations.litellm import Breaker
 from tests.docs.pages import ROOT
 from tests.frameworks.litellm.loops import PROMPT, STUCK
-from tests.frameworks.litellm.model_server import serving
 from tests.integrations.model_api import ModelAPI
+from tests.integrations.model_server import serving
 from tests.waiting import wait_until
 
 CONFIG = """

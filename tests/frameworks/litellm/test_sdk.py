@@ -13,8 +13,8 @@ import pytest
 from streamproc import Halted, Monitor, ProviderUnavailable, Watch
 from streamproc.fingerprint.requests import request_of
 from tests.frameworks.litellm.loops import PROMPT, STUCK, WAYS, Agent, heard, watching
-from tests.frameworks.litellm.model_server import serving
 from tests.integrations.model_api import ModelAPI
+from tests.integrations.model_server import serving
 from tests.waiting import until, wait_until
 
 

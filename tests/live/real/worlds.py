@@ -27,7 +27,6 @@ from tests.waiting import wait_until
 
 SESSION_TIMEOUT_S: Final = 90
 COMMAND_TIMEOUT_S: Final = 60
-CODEX_FOLDER: Final = "codex"
 
 # Someone else's hook: it keeps what it is told, a line for each event. With a second file, it sends the agent on, as
 # often as that file has lines.

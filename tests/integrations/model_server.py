@@ -1,4 +1,4 @@
-"""An API of models, such as `ModelAPI`, behind a port of this machine, as LiteLLM brings clients of its own."""
+"""An API of models, such as `ModelAPI`, behind a port of this machine, for frameworks with clients of their own."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["content-length"]))
         answer = self.served._answer(httpx2.Request("POST", f"http://model{self.path}", content=body))
         self.send_response(answer.status_code)
-        self.send_header("content-type", answer.headers["content-type"])
-        self.send_header("content-length", str(len(answer.content)))
+        for name, value in answer.headers.items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(answer.content)
 
