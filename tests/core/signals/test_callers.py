@@ -104,6 +104,15 @@ def test_a_stuck_agent_is_halted_in_the_turn_in_which_it_would_be_alone(stuck: S
         assert halt_of(among(stuck, others, random.Random(seed), 20)) == alone, seed
 
 
+@pytest.mark.parametrize("stuck", [same_error, other_errors])
+def test_failures_are_found_among_twelve_agents(stuck: Stuck) -> None:
+    """The state is full then, and drops agents that do not fail first."""
+    for seed in range(5):
+        found = halt_of(among(stuck, 12, random.Random(seed), 20))
+        assert found is not None
+        assert found[1] <= 8, seed
+
+
 @pytest.mark.parametrize("workers", [2, 4, 8, 12])
 @pytest.mark.parametrize("apart", [True, False])
 def test_agents_of_which_each_fails_once_are_no_agent_that_fails_again_and_again(workers: int, apart: bool) -> None:
