@@ -1,15 +1,16 @@
 """LOOP012 edits_without_effect: the same check gives the same answer after each of several edits.
 
-Sees: one call with the same arguments, such as a test, a build or a query, whose answer is the same byte for byte, and
-between these calls edits and nothing else. An edit is known by the form of its arguments: a text for a place in a file,
-a patch, or a shell command that only writes a file. Edits that were refused count as well.
+Sees: one call of an agent with the same arguments, such as a test, a build or a query, whose answer is the same byte
+for byte, and between these calls edits of the agent and nothing else. An edit is known by the form of its arguments: a
+text for a place in a file, a patch, or a shell command that only writes a file. Edits that were refused count as well.
 
 Why: the edits do not reach what the check looks at. They are in another file, are not saved, not built, or refused, and
 each is new, so nothing else repeats. A real run did this 31 times.
 
 False alarms: a check that passes stays the same while an agent improves working code, so an answer that says so ("12
 passed", "0 errors, 0 warnings", "Syntax OK") is not counted, and neither is an empty one, or one that only repeats the
-command. Any other call in between, a person's message or measured progress start the count again. A poll is no check.
+command. Any other call of the agent in between, a person's message or measured progress start the count again. A poll
+is no check.
 
 Tuning: `warn` and `halt` count equal answers; 0 turns a level off.
 

@@ -1,8 +1,8 @@
 """ERROR003 error_streak: call after call fails, whatever the error.
 
-Sees: call turns in a row in which every call failed. Retryable infrastructure errors are not counted and do not end
-the streak. It halts only if `halt` turns have failed since a command that ran (one that reports a result beside its
-error) last showed something new.
+Sees: call turns of one agent in a row in which every call failed. Retryable infrastructure errors are not counted and
+do not end the streak. It halts only if `halt` turns have failed since a command that ran (one that reports a result
+beside its error) last showed something new.
 
 Why: an agent whose last eight calls failed, each with another message, has lost its way.
 

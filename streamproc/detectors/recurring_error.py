@@ -1,7 +1,7 @@
 """ERROR005 recurring_error: one tool fails with the same error again and again, whatever its arguments.
 
-Sees: the same normalised error of one tool several times within its last six calls, with any arguments. If the
-arguments are different each time, it counts the last eight calls.
+Sees: the same normalised error of one tool several times within its last six calls by one agent, with any arguments. If
+the arguments are different each time, it counts the last eight calls.
 
 Why: if the error is not about the arguments, changing them does not help.
 

@@ -1,6 +1,6 @@
 """LOOP003 repeated_call: the same tool, arguments and answer again, with nothing new in between.
 
-Sees: a call that was made before with the same arguments and got the same answer, consecutively or not, within the
+Sees: a call that an agent made before with the same arguments and got the same answer, consecutively or not, within its
 last ten calls. All calls of one turn form one multiset: parallel siblings are not repeats. Text between two calls is
 not a step.
 
@@ -26,9 +26,9 @@ long test command that is run again and again, or a poll with a long command, is
 Tuning: `gate` names what restarts the count: `any` news; `results` only, and not the words of other nodes; `none` but
 measured progress and a person: the plain count of a tool with the same arguments within `within` calls of its node,
 contiguous or interleaved, whatever it answers (`halt`; `warn` in a row). `warn`/`halt` for answers equal byte for byte,
-`masked_*` for those equal after masking, `unanswered_*` if no result was reported; `within` is the window in calls. For
-live calls there are `live_repeats_min`, `live_standstills`, `live_minutes`, `known_warn` and `known_halt`, for writing
-calls `written_warn` and `written_halt`.
+`masked_*` for those equal after masking, `unanswered_*` if no result was reported; `within` is the window in calls of
+the agent. For live calls there are `live_repeats_min`, `live_standstills`, `live_minutes`, `known_warn` and
+`known_halt`, for writing calls `written_warn` and `written_halt`.
 
 Reference: "same tool called with identical arguments >= 3 times within 10 steps", with the novelty gate.
 """

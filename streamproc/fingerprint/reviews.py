@@ -21,9 +21,9 @@ _ID: Final = re.compile(r"[^\s]+(?: [^\s]+)?")  # a name, such as `SEC-12` or `a
 
 # Words of model APIs and tools, without case, hyphens and underscores.
 _USUAL: Final = frozenset({
-    "", "stop", "endturn", "tooluse", "toolcalls", "toolcall", "stopsequence", "functioncall", "completed", "complete",
-    "end", "eos", "done", "finished", "success", "unknown", "other", "none", "unspecified", "finishreasonunspecified",
-    "pauseturn", "compaction",
+    "", "stop", "endturn", "tooluse", "toolcalls", "toolcall", "stopsequence", "functioncall", "functioncalls",
+    "completed", "complete", "end", "eos", "done", "finished", "success", "unknown", "other", "none", "unspecified",
+    "finishreasonunspecified", "pauseturn", "compaction",
 })  # fmt: skip
 _KNOWN: Final = {
     **dict.fromkeys((

@@ -370,7 +370,7 @@ def test_a_state_that_no_event_could_cause_is_refused(what: str) -> None:
 
 # The layout.
 
-PINNED: Final = {2: 1246357637, 3: 2561096963, 4: 3293786864, 5: 264164461, 6: 1078872107}
+PINNED: Final = {2: 1246357637, 3: 2561096963, 4: 3293786864, 5: 264164461, 6: 336247800}
 """The layout of each version, as a hash. Of a version that was released it never changes: raise `STATE_VERSION`, add a
 line, and read the version before (`run_state.LATER`)."""
 

@@ -2,10 +2,11 @@
 
 Streaks of calls (`Tools`, `Reruns`, `Calls.writes`) and the count of call turns are those of the caller whose turn it
 is. When another one calls, they wait here until it is their caller's turn again: what one agent's calls do neither adds
-to the streaks of another nor ends them.
+to the streaks of another nor ends them. Retries after errors of the infrastructure, which all share, are counted over
+the run.
 
 Memory: `CALLERS_MAX` callers; past it, the one that has not called for the longest time is dropped, and begins again. A
-run with one caller has none here. Read by ERROR002, ERROR003, LOOP003 and LOOP012, by way of the streaks.
+run with one caller has none here. Read by ERROR003, LOOP003 and LOOP012, by way of the streaks.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ class Caller(Sparse):
     call_turns: u32  # its turns with calls
     failed_turns: u32  # as in `Tools`
     excused_failures: u32
-    retries: u32
     failing_since: i32
     writes: Streak  # as in `Calls`
     reruns: Reruns
@@ -42,7 +42,7 @@ class Caller(Sparse):
     @cfunc
     def keep(self, call_turns: u32, tools: Tools, calls: Calls, reruns: Reruns) -> None:
         """Take over the streaks that are in force."""
-        self.call_turns, self.retries = call_turns, tools.retries
+        self.call_turns = call_turns
         self.failed_turns, self.excused_failures = tools.failed_turns, tools.excused_failures
         self.failing_since = tools.failing_since
         self.writes.copy(calls.writes)
@@ -51,7 +51,6 @@ class Caller(Sparse):
     @cfunc
     def put_in_force(self, tools: Tools, calls: Calls, reruns: Reruns) -> None:
         """Put these streaks in force."""
-        tools.retries = self.retries
         tools.failed_turns, tools.excused_failures = self.failed_turns, self.excused_failures
         tools.failing_since = self.failing_since
         calls.writes.copy(self.writes)
@@ -84,7 +83,7 @@ class Callers(Record):
                 row.put_in_force(tools, calls, reruns)
                 now.call_turns = row.call_turns
             else:
-                tools.reset()
+                tools.failed_turns = tools.excused_failures = 0
                 tools.failing_since = -1
                 calls.writes.clear()
                 reruns.clear()
@@ -101,8 +100,8 @@ class Callers(Record):
         """Forget the streaks of the callers whose turn it is not."""
         row: Caller
         for row in self.table.rows:
-            row.failed_turns = row.excused_failures = row.retries = 0
+            row.failed_turns = row.excused_failures = 0
 
 
 def _has_streak(row: Caller) -> bool:
-    return row.failed_turns > 0 or row.retries > 0 or max(row.writes.count, row.reruns.count) > 1
+    return row.failed_turns > 0 or max(row.writes.count, row.reruns.count) > 1
