@@ -82,7 +82,7 @@ class Callers(Record):
             if row is not None:
                 row.put_in_force(tools, calls, reruns)
                 now.call_turns = row.call_turns
-            else:
+            else:  # its count of call turns goes on from that of the other: no call of its own has a higher one
                 tools.failed_turns = tools.excused_failures = 0
                 tools.failing_since = -1
                 calls.writes.clear()
