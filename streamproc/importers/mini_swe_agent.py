@@ -153,7 +153,7 @@ class _Run:
         yield from left
         status = string(self._info.get("exit_status"))
         if status:
-            yield Imported(finished(self._base["run_id"], status), number, UNIT)
+            yield Imported(finished(self._base["run_id"], status), max(number, 1), UNIT)  # it may have no message
 
 
 def _said(message: dict[str, Any]) -> str:
