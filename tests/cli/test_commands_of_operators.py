@@ -79,6 +79,7 @@ def commands(settings: Settings) -> list[dict[str, Any]]:
     return [msgspec.json.decode(record.value) for record in run_sync(Topics(settings).read("commands"))]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -100,6 +100,7 @@ def info(wheel: Path) -> str:
     return "-".join(wheel.name.split("-")[:2]) + ".dist-info"
 
 
+@pytest.mark.long
 def test_it_holds_the_build_and_every_source_that_its_hash_covers(wheel: Path, tree: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
 
@@ -118,6 +119,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("core", ["compiled", "python"])
 @pytest.mark.parametrize("traces", ["stuck", "boards"])
 def test_installed_it_is_used_and_decides_as_pinned(installed: Path, tmp_path: Path, core: str, traces: str) -> None:

@@ -26,6 +26,7 @@ def run(environment: dict[str, str], *options: str) -> str:
     return ended.stdout
 
 
+@pytest.mark.long
 @pytest.mark.kafka
 def test_every_agent_stops_by_its_own_report(brokers: str, topic_prefix: str) -> None:
     environment = os.environ | {"STREAMPROC_BROKERS": brokers, "STREAMPROC_TOPIC_PREFIX": topic_prefix}
@@ -36,6 +37,7 @@ def test_every_agent_stops_by_its_own_report(brokers: str, topic_prefix: str) ->
     assert output.count("is stopped by ada: it starts agents without end") >= AGENTS
 
 
+@pytest.mark.long
 def test_every_agent_stops_by_its_own_report_without_a_broker() -> None:
     output = run({name: value for name, value in os.environ.items() if not name.startswith("STREAMPROC_")}, "--with-up")
 

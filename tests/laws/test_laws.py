@@ -63,6 +63,7 @@ def test_the_same_events_give_the_same_decisions(trace: list[Raw], policy: Any) 
     assert first.stored == second.stored
 
 
+@pytest.mark.long
 @given(traces)
 @LONGER
 def test_storing_a_state_after_every_event_changes_nothing(trace: list[Raw]) -> None:

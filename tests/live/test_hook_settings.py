@@ -48,6 +48,7 @@ DOCUMENTS = st.fixed_dictionaries(
 )  # fmt: skip
 
 
+@pytest.mark.long
 @given(
     document=DOCUMENTS,
     indent=st.sampled_from([None, 0, 1, 2, 4, "\t"]),

@@ -317,6 +317,7 @@ JSON = st.recursive(
 VALUES = st.none() | st.binary() | JSON.map(lambda value: repr(value).encode("utf-8", "replace"))
 
 
+@pytest.mark.long
 @settings(max_examples=200)
 @given(role=st.sampled_from(ROLES), key=st.none() | st.binary(), value=VALUES, cut=st.integers(0, 400), data=st.data())
 def test_no_record_of_any_content_ends_the_model(role, key, value, cut, data) -> None:

@@ -175,6 +175,7 @@ def long_run(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     return recorded(written(tmp_path_factory.mktemp("long"), events))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("format_", ["html", "md", "json"])
 def test_a_run_of_20_000_turns_fits(long_run: Recording, format_: str) -> None:
     made = report_text(long_run, "loop", format_=format_)

@@ -10,6 +10,7 @@ from tests.simulation import trees
 SCHEDULES = 45
 
 
+@pytest.mark.long
 def test_no_run_survives_and_no_honest_run_is_halted() -> None:
     wrong = {seed: found for seed in range(SCHEDULES) if (found := trees.Schedule(seed).play())}
     assert wrong == {}

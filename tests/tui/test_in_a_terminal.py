@@ -135,6 +135,7 @@ def test_without_colours_it_writes_none(deployment: tuple[str, ...]) -> None:
         session.close()
 
 
+@pytest.mark.long
 def test_a_broker_that_cannot_be_reached_is_an_error_and_not_a_screen() -> None:
     session = TerminalSession("watch", "--tui", "--brokers", "127.0.0.1:1")
     try:

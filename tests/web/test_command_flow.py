@@ -231,6 +231,7 @@ def test_a_click_cancels_an_agent_of_another_process(
     tab.close()
 
 
+@pytest.mark.long
 @pytest.mark.kafka
 def test_a_user_and_the_fleet_are_stopped_by_number_and_cleared(
     chromium: Any, settings: Settings, worker: WorkerProcess, start: Callable[..., Program]

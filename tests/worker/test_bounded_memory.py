@@ -158,6 +158,7 @@ def test_names_without_a_section_in_the_policy_share_their_rules() -> None:
     assert len({id(policy.rules(*scope)) for scope in scopes}) == 8
 
 
+@pytest.mark.long
 def test_tenants_without_end_take_a_few_megabytes() -> None:
     made = load_policy(POLICY).engine()
     turns = [Turn(w=WIRE_VERSION, run_id="r", node="n", tenant=f"tenant{n}") for n in range(2 * SCOPES_MAX)]

@@ -111,6 +111,7 @@ async def test_a_new_owner_reads_the_deadlines_from_the_table(settings, topics, 
     assert halt["code"] == "BUDGET001"
 
 
+@pytest.mark.long
 async def test_a_backlog_after_downtime_causes_no_false_deadlines(settings, topics, start_worker) -> None:
     """While the beginning of the log is stepped, every turn in it looks like one that has not ended for long."""
     names, timeout_ms = [f"run-{number}" for number in range(300)], 2 * TIMEOUT_MS

@@ -41,6 +41,7 @@ def counted(lines: list[str], what: str) -> int:
     return sum(line.startswith(what) for line in lines) + left_out
 
 
+@pytest.mark.long
 def test_50_000_bad_records_are_all_counted_and_fill_no_log(log_file: Path) -> None:
     processor = TurnProcessor(
         load_policy().engine(), TOPIC, event_bytes_max=1_048_576, dead_letter_bytes=900_000, version="1"

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewTopic
 
@@ -71,6 +72,7 @@ async def test_a_worker_says_what_it_decides_on_how_far_it_is_and_that_it_stops(
     assert (last.state, last.partitions, last.positions) == ("stopped", [0, 1, 2, 3], ends)
 
 
+@pytest.mark.long
 async def test_a_killed_worker_says_nothing_and_its_successor_what_it_had(settings, topics, start_worker) -> None:
     named = settings.model_copy(update={"instance": "worker-0"})
     first = start_worker(named)
