@@ -20,9 +20,13 @@ _decode: Final = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
 
 def load_memory(run: RunState, code: str) -> dict[str, Any]:
-    """Return what a detector keeps of a run, as a new mapping; an empty one before it has kept anything."""
+    """Return what a detector keeps of a run, as a new mapping; an empty one before it has kept anything, and if what is
+    stored is damaged."""
     raw = run.cold.plugins.get(code) if run.cold_raw or run.cold_read is not None else None
-    return {} if raw is None else _decode(raw)
+    try:
+        return {} if raw is None else _decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
 
 
 def store_memory(run: RunState, code: str, memory: dict[str, Any]) -> None:

@@ -82,7 +82,8 @@ class Callers(Record):
             if row is not None:
                 row.put_in_force(tools, calls, reruns)
                 now.call_turns = row.call_turns
-            else:  # its count of call turns goes on from that of the other: no call of its own has a higher one
+            else:  # new, or dropped before: its count of call turns may not fall below that of any earlier call
+                now.call_turns = now.index
                 tools.failed_turns = tools.excused_failures = 0
                 tools.failing_since = -1
                 calls.writes.clear()

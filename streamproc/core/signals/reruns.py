@@ -32,8 +32,11 @@ class Reruns(Record):
 
     @cfunc
     def copy(self, other: Reruns) -> None:
-        """Become equal to another one."""
-        if not other.is_blank() and self.is_blank():
+        """Become equal to another one; of a blank one nothing is stored."""
+        if other.is_blank():
+            self.clear()
+            return
+        if self.is_blank():
             grow(RERUNS_BYTES)
         self.value, self.count, self.first = other.value, other.count, other.first
         self.last, self.edited = other.last, other.edited
