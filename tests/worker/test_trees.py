@@ -91,7 +91,9 @@ async def test_a_killed_session_stops_with_all_its_runs_and_with_those_that_are_
     await topics.send(tree("s", CHILDREN) + tree("other", 9))
     await topics.done()
 
-    answer = await command(settings, "kill", "--session", "s", "--by", "ada", "--why", "it never ends", "--wait", "60s")
+    answer = await command(
+        settings, "kill", "--session", "s", "--by", "ada", "--why", "it never ends", "--wait", "180s"
+    )
     assert (answer["state"], answer["expected"], answer["stopped"]) == ("obeyed", CHILDREN + 1, CHILDREN + 1)
     wanted = {"s-root", *(f"s-{n}" for n in range(CHILDREN))}
     assert set(await halts(topics)) == wanted
