@@ -53,7 +53,7 @@ test: built chromium promtool typescript  ## run the tests, on a real Kafka and 
 	@$(SHORT_LIVED) $(WITH_SERVICES) --without '$(BIN)/python -m pytest $(PROCESSES) -m "not long and not kafka and not redis"' \
 		-- $(BIN)/python -m pytest $(or $(ARGS),$(PROCESSES) -m "not long")
 
-test-long: built chromium promtool typescript  ## run the long tests: outages, kills, upgrades, crowds; CI does
+test-long: built chromium promtool typescript  ## run the long tests: outages, kills, upgrades, crowds; CI runs them, too
 	@$(SHORT_LIVED) $(WITH_SERVICES) --without '$(BIN)/python -m pytest $(PROCESSES) -m "long and not kafka and not redis"' \
 		-- $(BIN)/python -m pytest $(PROCESSES) -m long $(ARGS)
 

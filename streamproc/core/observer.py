@@ -270,9 +270,7 @@ def _observe_calls(view: View, rules: Rules) -> None:
     run: RunState = view.run
     seen: Repeats | None
     tools: ToolsSeen | None
-    view.caller = view.node_tag
-    if view.turn.agent and view.turn.agent != view.turn.node:
-        view.caller ^= view.names.tag(AGENT + view.turn.agent)
+    view.caller = view.node_tag ^ _tag_of_agent(view.turn, view.names)
     if run.callers.current != view.caller:
         run.callers.enter(view, view.caller, run.tools, run.calls, run.reruns)
     seen = run.calls.observe(view, rules.judge_poll)
@@ -331,11 +329,16 @@ def _topic(run: RunState, turn: Turn, rules: Rules, names: Names) -> u32:
         topic = names.tag(TASK + turn.task_id)
     elif run.has_board:
         topic = _topic_on_board(run, turn, rules, names)
-    if turn.agent and turn.agent != turn.node:
-        topic ^= names.tag(AGENT + turn.agent)
+    topic ^= _tag_of_agent(turn, names)
     if turn.request:
         topic ^= tag32(hash64(turn.request))
     return topic
+
+
+@cfunc
+def _tag_of_agent(turn: Turn, names: Names) -> u32:
+    """Return a tag of the agent of a turn; 0 if it has the name of the node, or none."""
+    return names.tag(AGENT + turn.agent) if turn.agent and turn.agent != turn.node else 0
 
 
 @cfunc

@@ -21,7 +21,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamproc.detectors.base import Detector, Example, Finding, View, args_excerpt, call, hex16, kind, level, said
+from streamproc.detectors.base import (
+    Detector,
+    Example,
+    Finding,
+    View,
+    actor,
+    args_excerpt,
+    call,
+    hex16,
+    kind,
+    level,
+    said,
+)
 
 
 class EditsWithoutEffect(Detector):
@@ -43,8 +55,8 @@ class EditsWithoutEffect(Detector):
             return None
         made, count, first = view.turn.calls[0], reruns.count, reruns.first
         message = (
-            f"{made.name or 'A call'} gave the same answer {count} times since turn {first}, with nothing but edits in"
-            " between: they do not reach what it looks at."
+            f"{made.name or 'A call'} gave {actor(view.turn)} the same answer {count} times since turn {first}, with"
+            " nothing but edits in between: they do not reach what it looks at."
         )
         return self.finding(
             reached, reruns.value, message, onset=first, count=count, match="exact",

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from streamproc.core.decision import REPEATED_ERROR
 from streamproc.core.marks import first_of
-from streamproc.detectors.base import Detector, Example, Finding, Level, RawTurn, View, call, kind, level
+from streamproc.detectors.base import Detector, Example, Finding, Level, RawTurn, View, actor, call, kind, level
 
 
 class ErrorStreak(Detector):
@@ -41,7 +41,7 @@ class ErrorStreak(Detector):
             return None
         if reached == Level.HALT and run.tools.failed_turns - run.tools.excused_failures < limits.halt:
             reached = Level.WARN
-        message = f"Every call failed in the last {run.tools.failed_turns} turns with calls."
+        message = f"Every call of {actor(view.turn)} failed in its last {run.tools.failed_turns} turns with calls."
         return self.finding(
             reached, run.tools.failing_since, message, onset=run.tools.failing_since,
             count=run.tools.failed_turns, tool=view.turn.calls[0].name,

@@ -57,7 +57,8 @@ PUBLISHER_HEADER: Final = "publisher"  # of a record: who published it, by its o
 
 
 class Event(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="type", gc=False):
-    """Fields that every event of a run may carry. The scope is normally sent once, on ``run.started``.
+    """Fields that every event of a run may carry. The scope is normally sent once, on ``run.started``. An event is no
+    part of a cycle of objects, so the garbage collector need not look at it.
 
     `token` shows that an event comes from the publishers of its run, if the run is bound to one (`core.refusal`), and
     `session_token` that the run belongs to its session (`core.session_tree`).

@@ -325,13 +325,8 @@ def _distinct_calls(calls: tuple[Call, ...]) -> list[Call]:
 
 @cfunc
 def _forget_a_call(calls: Table) -> None:
-    """Drop the call that was not made for the longest time, preferring calls that are not polls, and in the older half
-    those that were made once: other agents may have made as many since."""
+    """Drop the call that was not made for the longest time, preferring calls that are not polls."""
     memory: CallMemory
-    for memory in calls.rows[: CALLS_MAX // 2]:
-        if not memory.live and memory.times.size == 1:
-            calls.forget(memory.key)
-            return
     for memory in calls.rows:
         if not memory.live:
             calls.forget(memory.key)

@@ -2,7 +2,7 @@
 
 Memory: `TOOLS_MAX` tools of callers with the outcomes of their last `TOOL_CALLS` calls; past it, the least recent
 without failures is dropped. Streaks of failed turns are those of the caller whose turn it is (`callers`).
-Read by ERROR002, ERROR005, LOOP004 and STALL005.
+Read by ERROR003, ERROR005, INFRA001 and LOOP004.
 """
 
 from __future__ import annotations
