@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from typing import Any
 
@@ -257,6 +258,16 @@ def test_a_run_that_finishes_is_told_why_its_child_is_refused() -> None:
 
 
 # The account.
+
+
+@pytest.mark.parametrize("rules", ["7", '["x"]', '[{},{},[],"finish",["x"],[]]', "[" * 2_000 + "]" * 2_000])
+def test_a_statement_whose_rules_cannot_be_read_is_refused_as_a_whole(rules: str) -> None:
+    """What its other entries say is not booked either: it would be booked again with the repaired statement."""
+    good = json.dumps(["a", 1, START_MS, 0, True])
+    bad = json.dumps(["b", 2, START_MS, 0, True, "", "", 0, 0, 0, "", {}])[:-1] + f",{rules}]"
+
+    with pytest.raises(msgspec.DecodeError):
+        read_statement(f'[1,"tree:/s",0,[],[],[{good},{bad}]]'.encode())
 
 
 def test_a_statement_that_could_not_be_stored_is_refused() -> None:

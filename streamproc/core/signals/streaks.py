@@ -37,11 +37,8 @@ class Streak(Record):
 
     @cfunc
     def copy(self, other: Streak) -> None:
-        """Become equal to another one; of a blank one nothing is stored."""
-        if other.is_blank():
-            self.clear()
-            return
-        if not self.count:
+        """Become equal to another one."""
+        if other.count and not self.count:
             grow(STREAK_BYTES)
         self.value, self.count, self.first, self.stamp = other.value, other.count, other.first, other.stamp
 

@@ -147,6 +147,7 @@ def test_workers_that_report_their_own_unchanged_diff_beside_new_findings_are_le
     assert halt_of(turns, load_policy(policy)) is None
 
 
+@pytest.mark.parametrize("others", [8, 9])
 @pytest.mark.parametrize(
     "stuck",
     [
@@ -156,15 +157,65 @@ def test_workers_that_report_their_own_unchanged_diff_beside_new_findings_are_le
     ],
     ids=["tests", "artifact", "errors"],
 )
-def test_one_of_nine_nodes_in_turn_is_seen_to_be_stuck(stuck: Raw) -> None:
+def test_a_full_state_forgets_nodes_that_repeat_nothing_first(stuck: Raw, others: int) -> None:
     """Seed 000: "unchanged diff: 2 times", "unchanged failures: 2-3 iterations"."""
-    names = [f"w{number}" for number in range(8)]
+    names = [f"w{number}" for number in range(others)]
     turns = [one for n in range(10) for one in (turn("A", stuck), *(turn(name, reads(name, n)) for name in names))]
 
     found = halt_of(turns)
 
     assert found is not None
     assert found[1] <= 4
+
+
+def test_a_repeated_call_among_eight_agents_is_found() -> None:
+    """Each has a memory of its own as long as the state has room for it."""
+    for seed in range(6):
+        found = halt_of(among(same_call, 8, random.Random(seed), 20))
+        assert found is not None, seed
+
+
+def test_a_tool_that_fails_is_not_forgotten_for_the_many_tools_of_another_agent() -> None:
+    def busy(n: int) -> Raw:
+        return {"tool_calls": [
+            {"name": f"tool{number}", "args": {"n": n}, "result": f"the answer {n} of {number}"} for number in range(18)
+        ]}  # fmt: skip
+
+    turns = [one for n in range(8) for one in (turn("A", same_error(n)), turn("B", busy(n)))]
+
+    assert halt_of(turns) == ("ERROR005", 6)
+
+
+def test_words_of_a_person_end_the_streaks_of_every_agent() -> None:
+    """Also of those whose turn it is not."""
+    before = [turn(name, other_errors(n)) for n in range(7) for name in ("A", "B")]
+    after = [turn(name, other_errors(n)) for n in range(7, 9) for name in ("A", "B")]
+    word = {"run_id": "r", "type": "user.message"}
+    monitor = Monitor(policy=STANDARD)
+
+    decisions = [one for raw in (*before, word, *after) for one in monitor.feed(raw)]
+
+    assert [one.severity for one in decisions if one.severity == "halt"] == []
+    assert halt_of([*before, *after]) == ("ERROR003", 8)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_state_that_is_stored_after_each_turn_is_the_same(seed: int) -> None:
+    """And the count of an agent's calls never falls, also if the state had no room for the agent meanwhile."""
+    dice = random.Random(seed)
+    kinds = (same_error, other_errors, same_call, check_after_edits, same_text_written)
+    names = [f"w{number}" for number in range(dice.choice((2, 3, 20)))]
+    kept, restarted = Feed(), Feed()
+    for n in range(80):
+        name, kind = dice.choice(names), dice.choice(kinds)
+        event = event_of(turn(name, kind(dice.randrange(4)) if dice.random() < 0.7 else reads(name, n)))
+        kept.event(event)
+        restarted.event(event)
+        restarted.restart()
+        assert restarted.stored == kept.stored
+        for memory in kept.state.calls.table.rows:
+            counts = memory.times.last_numbers(memory.times.size)
+            assert counts == sorted(set(counts))
 
 
 def test_a_state_of_the_version_before_goes_on_with_its_streaks() -> None:
