@@ -122,13 +122,13 @@ def _names_of_open_turns(run: RunState) -> None:
         turn.name = ""
 
 
-_CALLS: Final = _of(lambda run: run.calls, lambda run: run.calls.drop_half())
+_CALLS: Final = _half(lambda run: run.calls.table)
 _SEEN: Final = _half(lambda run: run.novelty.seen)
 _NODES: Final = lambda run: run.nodes.size_bytes() + run.streams.size_bytes(), _silent_nodes
 _LEAST_USEFUL_FIRST: Final[tuple[Drop, ...]] = (
     _of(lambda run: run.cycle_memories, lambda run: run.cycle_memories.drop_idle(run.turns)),
     _of(lambda run: run.calls, _old_occurrences),
-    _of(lambda run: run.tools, lambda run: run.tools.drop_half()),
+    _half(lambda run: run.tools.table),
     _of(lambda run: run.callers, lambda run: run.callers.drop_half()),
     _half(lambda run: run.handovers.fruitless),
     _of_cold(_half_of_names),

@@ -167,12 +167,6 @@ class Calls(Record):
         """Start the count of stale call turns again."""
         self.stale_bits = 0
 
-    def drop_half(self) -> None:
-        """Drop half of the calls, because the state is full: those that were made once, and of those the ones that were
-        not made for the longest time."""
-        for memory in sorted(self.table.rows, key=_is_made_again)[: len(self.table) // 2]:
-            self.table.forget(memory.key)
-
     @cfunc
     def observe(self, now: Now, judge_poll: JudgePoll) -> Repeats | None:
         """Record the calls of a turn as one step. Parallel calls are not repeats of each other."""
@@ -333,7 +327,3 @@ def _forget_a_call(calls: Table) -> None:
             return
     memory = calls.rows[0]
     calls.forget(memory.key)
-
-
-def _is_made_again(memory: CallMemory) -> bool:
-    return memory.live or memory.times.size > 1

@@ -141,12 +141,6 @@ class Tools(Record):
         """Start the counts of failed turns again."""
         self.failed_turns = self.excused_failures = self.retries = 0
 
-    def drop_half(self) -> None:
-        """Drop half of the tools, because the state is full: those that do not fail, and of those the ones that were
-        not called for the longest time."""
-        for tool in sorted(self.table.rows, key=_fails_at_times)[: len(self.table) // 2]:
-            self.table.forget(tool.key)
-
     @cfunc
     def observe(self, now: Now) -> ToolsSeen | None:
         """Record how tools answered. Parallel calls count once for each tool."""
@@ -251,7 +245,3 @@ def _forget_a_tool(tools: Table) -> None:
             return
     tool = tools.rows[0]
     tools.forget(tool.key)
-
-
-def _fails_at_times(tool: Tool) -> bool:
-    return tool.failures.size > 0

@@ -208,7 +208,10 @@ def test_a_state_that_is_stored_after_each_turn_is_the_same(seed: int) -> None:
     kept, restarted = Feed(), Feed()
     for n in range(80):
         name, kind = dice.choice(names), dice.choice(kinds)
-        event = event_of(turn(name, kind(dice.randrange(4)) if dice.random() < 0.7 else reads(name, n)))
+        raw = kind(dice.randrange(4)) if dice.random() < 0.7 else reads(name, n)
+        if dice.random() < 0.2:  # parallel calls end a check
+            raw = {"tool_calls": [*raw["tool_calls"], *reads(name, n)["tool_calls"]]}
+        event = event_of(turn(name, raw))
         kept.event(event)
         restarted.event(event)
         restarted.restart()
