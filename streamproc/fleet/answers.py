@@ -23,7 +23,7 @@ from streamproc.fleet.command_events import ISSUED, REFUSED
 from streamproc.fleet.commands import Command, CommandFacts, CommandProgress, StopCounts, progress_of
 from streamproc.fleet.record_signing import read_decision, read_status, record_signer
 from streamproc.kafka import topics
-from streamproc.kafka.reading import Record, open_consumer
+from streamproc.kafka.reading import Record, offsets_at, open_consumer
 from streamproc.model.controls import RunStatus
 from streamproc.model.guard_report import GUARD
 from streamproc.model.wire import HaltAcknowledged, RunFinished
@@ -206,9 +206,6 @@ async def follow_command(
     async with open_consumer(settings) as consumer:
         consumer.assign(places)
         sent_ms = command.place.at_ms if command.place is not None else command.at_ms
-        found = await consumer.offsets_for_times(dict.fromkeys(places, sent_ms - CLOCKS_MS))
-        ends = await consumer.end_offsets(places)
-        for place in places:
-            at = found.get(place)
-            consumer.seek(place, at.offset if at is not None else ends[place])
+        for place, offset in (await offsets_at(consumer, places, sent_ms - CLOCKS_MS)).items():
+            consumer.seek(place, offset)
         yield CommandAnswers(settings, command, consumer, status)

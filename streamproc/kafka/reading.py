@@ -6,7 +6,7 @@ It commits nothing and does not affect the positions of the live workers.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -67,6 +67,18 @@ async def open_consumer(settings: Settings, group: str | None = None) -> AsyncIt
         raise denied from error
     finally:
         await consumer.stop()
+
+
+async def offsets_at(
+    consumer: AIOKafkaConsumer, places: Sequence[TopicPartition], at_ms: int
+) -> dict[TopicPartition, int]:
+    """Return where to read each partition from to get all records of a time and after it, in epoch ms.
+
+    The ends are asked for first: a record that arrives in between is read, too.
+    """
+    ends: dict[TopicPartition, int] = await consumer.end_offsets(places)
+    found = await consumer.offsets_for_times(dict.fromkeys(places, at_ms))
+    return {place: at.offset if (at := found.get(place)) is not None else ends[place] for place in places}
 
 
 async def _start(consumer: AIOKafkaConsumer, settings: Settings) -> None:

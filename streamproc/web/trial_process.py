@@ -16,7 +16,7 @@ import msgspec
 from aiokafka import TopicPartition
 
 from streamproc.errors import StreamprocError
-from streamproc.kafka.reading import log_time, open_consumer, open_topic
+from streamproc.kafka.reading import log_time, offsets_at, open_consumer, open_topic
 from streamproc.model.wire import BudgetReached, Feedback, RunFinished, Turn
 from streamproc.policy import load_policy
 from streamproc.replay.backtest import Candidate, backtest
@@ -100,15 +100,10 @@ async def _begins(settings: Settings, since_ms: int) -> dict[int, int]:
     if not since_ms:
         return {}
     async with open_topic(settings, "turns") as reader:
-        numbers = list(reader.extents)
-        ends = {number: extent.end for number, extent in reader.extents.items()}
+        places = [TopicPartition(settings.topic("turns"), number) for number in reader.extents]
     async with open_consumer(settings) as consumer:
-        places = [TopicPartition(settings.topic("turns"), number) for number in numbers]
-        found = await consumer.offsets_for_times(dict.fromkeys(places, since_ms))
-    return {
-        place.partition: at.offset if (at := found.get(place)) is not None else ends[place.partition]
-        for place in places
-    }
+        offsets = await offsets_at(consumer, places, since_ms)
+    return {place.partition: offset for place, offset in offsets.items()}
 
 
 def _text(key: bytes) -> str:

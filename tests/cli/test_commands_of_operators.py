@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from pydantic import SecretStr
 
 from streamproc.fleet.answers import follow_command
@@ -170,6 +170,39 @@ def test_a_forged_acceptance_does_not_count(settings: Settings) -> None:
             assert (await answered.wait(20)).stage == "obeyed"
 
     asyncio.run(forge_and_wait())
+
+
+def test_an_answer_that_arrives_while_the_offsets_are_asked_for_counts(settings: Settings, monkeypatch) -> None:
+    """A worker answers within milliseconds: between two questions to the broker, and nothing else is in the topic."""
+
+    async def answer_between() -> None:
+        command = Command(verb="stop", scope="fleet", by="ada")
+        await issue(settings, command)
+        assert command.record is not None
+        value = msgspec.json.encode(state_event(command.record))
+        asked: list[str] = []
+        trusting = settings.model_copy(update={"control_key": SecretStr("")})
+
+        def answering(name: str) -> None:
+            ask = getattr(AIOKafkaConsumer, name)
+
+            async def ask_and_answer(consumer: AIOKafkaConsumer, *given: Any) -> Any:
+                found = await ask(consumer, *given)
+                if not asked:
+                    async with AIOKafkaProducer(bootstrap_servers=settings.brokers) as producer:
+                        await producer.send_and_wait(settings.topic("control"), value, key=b"*")
+                asked.append(name)
+                return found
+
+            monkeypatch.setattr(AIOKafkaConsumer, name, ask_and_answer)
+
+        answering("offsets_for_times")
+        answering("end_offsets")
+        async with follow_command(trusting, command) as answered:
+            assert (await answered.wait(20)).stage == "obeyed"
+        assert set(asked) == {"offsets_for_times", "end_offsets"}
+
+    asyncio.run(answer_between())
 
 
 @pytest.mark.parametrize("words", [("kill", "--run", "nightly-4"), ("resume", "nightly-4")])
