@@ -17,7 +17,7 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 import xxhash
 
-from streamproc.core.session_tree import SessionTree, TreeEntry, read_rules
+from streamproc.core.session_tree import NO_RULES, SessionTree, TreeEntry, read_rules
 from streamproc.core.signals.spend import SPEND_MAX
 from streamproc.core.tree_step import step_tree
 from streamproc.model.wire import WIRE_VERSION, BudgetReached
@@ -54,7 +54,7 @@ RUNGS: Final = {
 CLOSED: Final = ("restrict", "wrap_up", EXCEEDED)  # on these rungs, a session takes no new work
 
 
-class Mark(msgspec.Struct, array_like=True, frozen=True):
+class Mark(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A limit in force."""
 
     window: str  # `hour`, `day`, `month` or `total`
@@ -62,7 +62,7 @@ class Mark(msgspec.Struct, array_like=True, frozen=True):
     limit: Whole
 
 
-class AccountRef(msgspec.Struct, array_like=True):
+class AccountRef(msgspec.Struct, array_like=True, gc=False):
     """A run that pays from an account."""
 
     run_id: str
@@ -74,7 +74,7 @@ class AccountRef(msgspec.Struct, array_like=True):
     overridable: list[str] = []  # units of the policy's limits that a run of the session may raise
 
 
-class SpendEntry(msgspec.Struct, array_like=True):
+class SpendEntry(msgspec.Struct, array_like=True, gc=False):
     """The spend of one event of a run."""
 
     payer: Whole  # index of the run in `Statement.payers`
@@ -87,7 +87,7 @@ class SpendEntry(msgspec.Struct, array_like=True):
     left: bool = False  # the run has finished
 
 
-class Statement(msgspec.Struct, array_like=True):
+class Statement(msgspec.Struct, array_like=True, gc=False):
     """A record of the spend topic: entries of one account from one partition of the turns topic, in log order."""
 
     version: int
@@ -98,7 +98,7 @@ class Statement(msgspec.Struct, array_like=True):
     tree: list[TreeEntry] = []  # of a tree, which has no other entries
 
 
-class SpendWindow(msgspec.Struct, array_like=True):
+class SpendWindow(msgspec.Struct, array_like=True, gc=False):
     """The spend in a window, as sums of its hops. The window of a session has sums only."""
 
     hops: list[
@@ -109,7 +109,7 @@ class SpendWindow(msgspec.Struct, array_like=True):
     unpriced: int = 0
 
 
-class Account(msgspec.Struct, array_like=True):
+class Account(msgspec.Struct, array_like=True, gc=False):
     """The state of an account, stored by position."""
 
     version: int = ACCOUNT_VERSION
@@ -135,12 +135,14 @@ def step_account(account: Account, statement: Statement) -> list[tuple[int, Budg
     kind = statement.account.partition(":")[0]
     booked = last = account.applied.get(statement.source, -1)
     reached: list[tuple[int, BudgetReached]] = []
+    members: list[TreeEntry] = []
     for member in statement.tree:
-        if 0 <= member.offset <= last:
-            continue
-        last = max(last, member.offset)
+        if member.offset < 0 or member.offset > last:
+            last = max(last, member.offset)
+            members.append(member)
+    if members:
         account.tree = account.tree or SessionTree()
-        reached += step_tree(account.tree, statement.account, statement.source, member)
+        reached = step_tree(account.tree, statement.account, statement.source, members)
     for entry in statement.entries:
         if entry.offset <= last:
             continue
@@ -363,6 +365,10 @@ def read_statement(raw: bytes) -> Statement:
         raise msgspec.ValidationError(f"account: {statement.account[:80]!r} is no {', '.join(_WINDOWS_OF)}")
     if (kind == TREE and statement.entries) or (kind != TREE and statement.tree):
         raise msgspec.ValidationError(f"account: {statement.account[:80]!r} has entries of another kind")
-    for entry in statement.tree:
-        decoded(read_rules, bytes(entry.stored_rules))  # all of a statement can be booked, or nothing
+    rules = NO_RULES
+    for entry in statement.tree:  # all of a statement can be booked, or nothing
+        entry.check()
+        if entry.stored_rules != rules:
+            rules = entry.stored_rules
+            decoded(read_rules, bytes(rules))
     return statement

@@ -37,14 +37,14 @@ PARTS: Final = (
         "spend", "pace", "reruns", "callers",
     )), *(f"streamproc.core.{name}" for name in (
         "escalation", "run_state", "episodes", "size_budget", "packed_states", "outcome", "view", "observe_results",
-        "observe_spend", "observe_texts", "observer", "decide", "engine", "slice_steps",
+        "observe_spend", "observe_texts", "observer", "status", "decide", "membership", "engine", "slice_steps",
     )),
 )  # fmt: skip
 """The modules that become one C module, each after those it imports from."""
 
 SOURCES: Final = (
     *(f"{part.removeprefix('streamproc.').replace('.', '/')}.py" for part in PARTS), "core/kind.py", "core/graph.py",
-    "core/*.pxi", "model/wire.py", "model/wire_parts.py", "model/log_time.py",
+    "core/session_tree.py", "core/*.pxi", "model/wire.py", "model/wire_parts.py", "model/log_time.py",
     "fingerprint/mask.py", "fingerprint/*.pyx", "fingerprint/*.pxi",
 )  # fmt: skip
 """The files that the modules are made of, and those whose constants are numbers in them."""

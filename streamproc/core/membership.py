@@ -61,7 +61,7 @@ def member_of(
     scope = run.scope
     prompt = event.prompt if type(event) is RunStarted else None
     outputs = run.evidence.outputs.listed() if state == FINISHED else []  # only ends are compared
-    return TreeEntry(
+    member = TreeEntry(
         event.run_id,
         position,
         run.at_ms,
@@ -76,3 +76,5 @@ def member_of(
         declared={unit: budgets[name] for unit, name in BUDGETS.items() if name in budgets} if budgets else {},
         stored_rules=rules,
     )
+    member.check()
+    return member

@@ -20,7 +20,6 @@ from typing import Annotated, Final
 import msgspec
 import xxhash
 
-from streamproc.core.tree_loops import Loops
 from streamproc.model.wire_parts import Hash, Whole
 
 RUNS_MAX: Final = 4_096  # runs kept of a session: those that are over are dropped first
@@ -56,7 +55,7 @@ CONTINUE, FINISH, STOP = "continue", "finish", "stop"
 """What becomes of the descendants of a run that halts: nothing, they may finish and start no other, or they halt."""
 
 
-class TreeRules(msgspec.Struct, array_like=True, frozen=True):
+class TreeRules(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """What the policy says about trees, in the scope of one run."""
 
     limits: dict[str, Whole] = {}  # by unit
@@ -75,10 +74,11 @@ def rules_as_stored(rules: TreeRules) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(rules))
 
 
-NO_RULES: Final = rules_as_stored(TreeRules())
+NOTHING: Final = TreeRules()
+NO_RULES: Final = rules_as_stored(NOTHING)
 
 
-class TreeEntry(msgspec.Struct, array_like=True):
+class TreeEntry(msgspec.Struct, array_like=True, gc=False):
     """What a run's worker reports of it after one event."""
 
     run_id: str
@@ -100,14 +100,15 @@ class TreeEntry(msgspec.Struct, array_like=True):
         """The rules of the run's scope. Raises `msgspec.DecodeError` if these are none."""
         return read_rules(bytes(self.stored_rules))
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Raise `msgspec.ValidationError` if it says what no worker reports."""
         if (self.prompt | self.sim | self.digest) >> 64:
-            raise ValueError("prompt, sim and digest are hashes of 64 bits")
+            raise msgspec.ValidationError("prompt, sim and digest are hashes of 64 bits")
         if self.declared and not self.declared.keys() <= BUDGETS.keys():
-            raise ValueError(f"declared: there are limits of {', '.join(BUDGETS)}")
+            raise msgspec.ValidationError(f"declared: there are limits of {', '.join(BUDGETS)}")
 
 
-class TreeRun(msgspec.Struct, array_like=True):
+class TreeRun(msgspec.Struct, array_like=True, gc=False):
     """A run in the tree."""
 
     name: str
@@ -123,7 +124,20 @@ class TreeRun(msgspec.Struct, array_like=True):
     reason: str | None = None  # of its own halt or silence, if that concerns its parent
 
 
-class SessionTree(msgspec.Struct, array_like=True):
+class Loops(msgspec.Struct, array_like=True, gc=False):
+    """What is kept of the ends of runs (`tree_loops`)."""
+
+    steps: list[int] = []  # of the last ends
+    agents: list[int] = []  # of the same
+    known: list[int] = []  # different steps, the latest last
+    edges: dict[int, int] = {}  # handovers since the last new step, by edge
+    times: int = 0  # how often the steps have repeated
+    period: int = 0
+    level: str = ""  # what was reported of it
+    told: bool = False  # whether a run was told of that
+
+
+class SessionTree(msgspec.Struct, array_like=True, gc=False):
     """The state of a tree, stored by position."""
 
     at_ms: int = 0
@@ -140,6 +154,8 @@ class SessionTree(msgspec.Struct, array_like=True):
     prompts: list[list[int]] = []  # [hash, SimHash, births], the last used one last
     loops: Loops = msgspec.field(default_factory=Loops)
     evicted: int = 0
+    # Tags of runs that are not known, and that others named as their parents, oldest first; None: not noted yet.
+    awaited: list[int] | None = None
 
 
 @lru_cache(maxsize=16_384)
@@ -177,9 +193,26 @@ def forget(tree: SessionTree, tag: int) -> None:
         tree.alive -= run.state in LIVING
 
 
+def await_birth(tree: SessionTree, tag: int) -> None:
+    """Note that a run which is not known may have children here: its birth is looked at for them."""
+    awaited = awaited_births(tree)
+    if tag not in awaited:
+        awaited.append(tag)
+        del awaited[:-RUNS_MAX]
+
+
+def awaited_births(tree: SessionTree) -> list[int]:
+    """Return the tags of unknown runs that may have children here."""
+    if tree.awaited is None:  # stored by an earlier version
+        tree.awaited = list(dict.fromkeys(run.parent for run in tree.runs.values() if run.parent not in tree.runs))
+    return tree.awaited
+
+
 def make_room(tree: SessionTree) -> None:
     """Drop the oldest runs that are over, then the oldest ones, while there are too many."""
     while len(tree.runs) > RUNS_MAX or tree.names_bytes > NAMES_BYTES_MAX:
         over = (tag for tag, run in tree.runs.items() if run.state not in LIVING)
-        forget(tree, next(over, next(iter(tree.runs))))
+        tag = next(over, next(iter(tree.runs)))
+        forget(tree, tag)
         tree.evicted += 1
+        await_birth(tree, tag)

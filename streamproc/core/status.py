@@ -11,7 +11,8 @@ from streamproc.core.board.ends import ended_tasks
 from streamproc.core.decision import Decision, hex16
 from streamproc.core.run_state import RunState
 from streamproc.core.scope import capped_budgets
-from streamproc.core.signals.cycles import NOT_ENTERED
+from streamproc.core.signals.cycle_memory import CycleMemory
+from streamproc.core.signals.cycles import NOT_ENTERED, Cycle
 from streamproc.core.signals.periods import ARTIFACTS, NARRATION, STATEMENTS, STEPS
 from streamproc.model.controls import ControlSnapshot, CycleStatus, RunStatus, Severity
 from streamproc.model.log_time import rfc3339
@@ -50,6 +51,8 @@ def status_of(run: RunState, run_id: str, halt: Decision | None, iterations_max:
 
 
 def _cycles_of(run: RunState) -> list[CycleStatus]:
+    cycle: Cycle
+    memory: CycleMemory | None
     found = []
     for cycle in run.cycles.table.rows:
         if cycle.spent_before == NOT_ENTERED:
@@ -87,7 +90,10 @@ def snapshot_of(run: RunState, last_event_ms: int, budgets: Mapping[str, int]) -
 def badge_of(run: RunState, iterations_max: int | None) -> str | None:
     """Return `Loop 3/8`, or `Loop 3` without a budget; None outside cycles. One iteration too many is shown as
     `Loop 8/8`, too."""
-    iterations = max((cycle.iterations for cycle in run.cycles.table.rows), default=0)
+    cycle: Cycle
+    iterations = 0
+    for cycle in run.cycles.table.rows:
+        iterations = max(iterations, cycle.iterations)
     if not iterations:
         return None
     return f"Loop {min(iterations, iterations_max)}/{iterations_max}" if iterations_max else f"Loop {iterations}"

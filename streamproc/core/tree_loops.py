@@ -8,46 +8,33 @@ has finished is a *handover* from agent to agent; handovers without a new step i
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
-import msgspec
 import xxhash
+
+from streamproc.core.session_tree import EXCEEDED, WARNING, Loops, TreeRun
 
 STEPS_MAX: Final = 48  # three periods of 16
 PERIOD_MAX: Final = 16
 KNOWN_MAX: Final = 64
-EDGES_MAX: Final = 32
-WARNING, EXCEEDED = "warning", "exceeded"
+HANDOVER_EDGES_MAX: Final = 32
 
 
-class Loops(msgspec.Struct, array_like=True):
-    """What is kept of the ends of runs."""
-
-    steps: list[int] = []  # of the last ends
-    agents: list[int] = []  # of the same
-    known: list[int] = []  # different steps, the latest last
-    edges: dict[int, int] = {}  # handovers since the last new step, by edge
-    times: int = 0  # how often the steps have repeated
-    period: int = 0
-    level: str = ""  # what was reported of it
-    told: bool = False  # whether a run was told of that
-
-
-def hand_over(loops: Loops, source: Any, target: Any) -> int:
+def hand_over(loops: Loops, source: TreeRun, target: TreeRun) -> int:
     """Count a handover from a finished run to a new one; return how many there were without a new step."""
     if not (source.agent and target.agent):
         return 0
-    edge = _hash(source.agent, target.agent)
+    edge = _hash(f"{source.agent}\0{target.agent}")
     times = loops.edges.pop(edge, 0) + 1
     loops.edges[edge] = times
-    if len(loops.edges) > EDGES_MAX:
+    if len(loops.edges) > HANDOVER_EDGES_MAX:
         del loops.edges[next(iter(loops.edges))]
     return times
 
 
-def note_end(loops: Loops, run: Any, digest: int, limits: list[int]) -> str:
+def note_end(loops: Loops, run: TreeRun, digest: int, limits: list[int]) -> str:
     """Note how a run has ended; return the level that is new: `warning`, `exceeded`, or nothing."""
-    step = _hash(run.agent, run.prompt, digest)
+    step = _hash(f"{run.agent}\0{run.prompt}\0{digest}")
     if step not in loops.known:
         _append(loops.known, step, KNOWN_MAX)
         loops.edges.clear()
@@ -84,11 +71,12 @@ def _period(loops: Loops) -> tuple[int, int]:
 
 def _append(numbers: list[int], number: int, most: int) -> None:
     numbers.append(number)
-    del numbers[:-most]
+    if len(numbers) > most:
+        del numbers[:-most]
 
 
-def _hash(*parts: object) -> int:
-    return xxhash.xxh3_64_intdigest("\0".join(map(str, parts)).encode("utf-8", "surrogatepass"))
+def _hash(text: str) -> int:
+    return xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"))
 
 
 @lru_cache(maxsize=4_096)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import xxhash
 
@@ -21,6 +21,8 @@ from streamproc.core.session_tree import (
     HOP_MS,
     LIVING,
     NEAR_BITS,
+    NO_RULES,
+    NOTHING,
     PACE,
     PARENT,
     PERIODS,
@@ -44,6 +46,8 @@ from streamproc.core.session_tree import (
     TreeRules,
     TreeRun,
     ancestors,
+    await_birth,
+    awaited_births,
     descendants,
     forget,
     make_room,
@@ -56,18 +60,22 @@ Told = list[tuple[int, BudgetReached]]
 """Events, each with the partition of the log that it belongs into."""
 
 
-def step_tree(tree: SessionTree, account: str, source: int, entry: TreeEntry) -> Told:
-    """Apply what is reported of a run, and return the events for the runs that it concerns."""
-    tree.at_ms = max(tree.at_ms, entry.at_ms)
-    for unit, limit in entry.declared.items():
-        tree.declared[unit] = min(limit, tree.declared.get(unit, limit))
+def step_tree(tree: SessionTree, account: str, source: int, entries: Iterable[TreeEntry]) -> Told:
+    """Apply what is reported of runs, oldest first, and return the events for the runs that it concerns."""
     told = _Events(tree, account)
-    rules = entry.rules
-    if entry.born:
-        _birth(tree, told, source, entry, rules)
-    run = tree.runs.get(tag_of(entry.run_id))
-    if run is not None:
-        _change(tree, told, run, entry, rules)
+    stored, rules = NO_RULES, NOTHING
+    for entry in entries:
+        if entry.at_ms > tree.at_ms:
+            tree.at_ms = entry.at_ms
+        for unit, limit in entry.declared.items() if entry.declared else ():
+            tree.declared[unit] = min(limit, tree.declared.get(unit, limit))
+        if entry.stored_rules != stored:
+            stored, rules = entry.stored_rules, entry.rules
+        if entry.born:
+            _birth(tree, told, source, entry, rules)
+        run = tree.runs.get(tag_of(entry.run_id))
+        if run is not None:
+            _change(tree, told, run, entry, rules)
     return told.found
 
 
@@ -120,8 +128,15 @@ def _birth(tree: SessionTree, told: _Events, source: int, entry: TreeEntry, rule
     above = tree.runs.get(parent)
     depth = 0 if not parent or parent == tag else above.depth + 1 if above is not None else 1
     run = TreeRun(entry.run_id, source, parent, depth, WORKING, entry.agent, entry.prompt, entry.at_ms)
-    known = tag in tree.runs
-    forget(tree, tag)
+    awaited = awaited_births(tree)
+    has_children = known = tag in tree.runs
+    if known:
+        forget(tree, tag)
+    elif tag in awaited:
+        awaited.remove(tag)
+        has_children = True
+    if parent and above is None and parent != tag:
+        await_birth(tree, parent)
     young = above is not None and tree.at_ms - above.born_ms < WINDOW_HOPS * HOP_MS and above.depth > 0
     limits = _in_force(tree, rules)
     counts = _counts(tree, run, entry) if limits else {}  # most trees have none
@@ -142,7 +157,8 @@ def _birth(tree: SessionTree, told: _Events, source: int, entry: TreeEntry, rule
         if tree.loops.level and not tree.loops.told:
             tree.loops.told = True
             told.tell(run, PERIODS, WARNING, tree.loops.times, tree.loops.period)
-    _adopt(tree, told, run, rules, known=known)
+    if has_children:
+        _adopt(tree, told, run, rules, known=known)
     make_room(tree)
 
 
@@ -220,8 +236,9 @@ def _take(tree: SessionTree, entry: TreeEntry, *, nested: bool, young: bool) -> 
     """Count a birth."""
     tree.born += 1
     tree.alive += 1
-    tree.peak = max(tree.peak, tree.alive)
-    for unit in (ALIVE, BIRTHS):  # refused births in a row
+    if tree.alive > tree.peak:
+        tree.peak = tree.alive
+    for unit in (ALIVE, BIRTHS) if tree.refused else ():  # refused births in a row
         tree.refused.pop(unit, None)
     if entry.at_ms:
         number = max(entry.at_ms // HOP_MS, tree.hops[-1][0] if tree.hops else 0)

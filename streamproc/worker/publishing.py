@@ -146,6 +146,7 @@ class Publisher:
         self._counts = counts or WorkerCounts()
         self._changelogs = changelogs
         self._partitions = partitions
+        self._homes = {topic: Home("murmur2", count) for topic, count in partitions.items()}
         self._ahead_ms = 0
         self._signer = record_signer(settings)
         self._signer.must_sign()
@@ -221,7 +222,7 @@ class Publisher:
             return topic, partition % self._partitions.get(topic, partition + 1)
         if outgoing_record.partition != BY_KEY:
             return topic, outgoing_record.partition
-        return topic, Home("murmur2", self._partitions[topic]).of(outgoing_record.key or b"")
+        return topic, self._homes[topic].of(outgoing_record.key or b"")
 
     async def store(self, table: str, partition: int, changes: Iterable[Change]) -> int | None:
         """Write states to a table's changelog; return the offset of the last one (None: the broker does not say)."""

@@ -214,9 +214,8 @@ def test_no_descendant_survives_a_stop_whatever_the_order(order: list[int], at: 
     rules = policy.rules("", "", "").accounts.stored_tree
     reports.insert(at, TreeEntry("root", -1, 0, trees.HALTED, False, stored_rules=rules))
     for entry in [entries["root"], *reports]:
-        told |= {
-            event.run_id for _, event in step_tree(tree, "tree:/s", 0, entry) if event.rung in ("rejected", "exceeded")
-        }
+        events = step_tree(tree, "tree:/s", 0, [entry])
+        told |= {event.run_id for _, event in events if event.rung in ("rejected", "exceeded")}
     assert told == {f"c{n}" for n in range(6)}
 
 
@@ -316,7 +315,7 @@ def test_a_tree_is_bounded() -> None:
     tree = SessionTree()
     for n in range(trees.RUNS_MAX + 500):
         entry = TreeEntry(f"run-{n:0250}", n, START_MS + n, trees.WORKING, True, parent="root", prompt=n)
-        step_tree(tree, "tree:/s", 0, entry)
+        step_tree(tree, "tree:/s", 0, [entry])
     assert len(tree.runs) <= trees.RUNS_MAX
     assert len(tree.prompts) <= trees.PROMPTS_MAX
     assert tree.evicted > 0

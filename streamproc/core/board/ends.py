@@ -22,6 +22,8 @@ ENDED_CHARS = 480  # of their ids and agents, together: they share 4 KiB with th
 
 def ended_tasks(run: RunState) -> list[EndedTask]:
     """Return the tasks of a run that have ended, oldest first."""
+    if not run.cold_raw and run.cold_read is None:
+        return []
     ended: Any = run.cold.ended_tasks
     return [EndedTask(task_id=task, terminal_status=how[0], code=how[1], agent=how[2]) for task, how in ended.items()]
 
