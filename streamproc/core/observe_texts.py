@@ -70,8 +70,9 @@ def _observe_repeats(view: View, output: Content | None, topic: u64) -> None:
 def observe_own_turns(view: View, rules: Rules) -> None:
     """Count repeats in the node's own turns: the policy has a gate of its own for outputs or their sequences."""
     content: Content | None = view.turn.output or view.turn.structured
-    if content is not None and view.switches.outputs_gated:
-        view.run.evidence.outputs.push(hash64(content.norm))
+    if view.switches.outputs_gated:
+        if content is not None:
+            view.run.evidence.outputs.push(hash64(content.norm))
         view.said = count_own(view, _subject(view), rules.gates.outputs, view.run.nodes, view.cycle)
         if view.said:
             view.kinds |= kind.SAID

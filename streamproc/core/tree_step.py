@@ -65,9 +65,8 @@ def step_tree(tree: SessionTree, account: str, source: int, entries: Iterable[Tr
     told = _Events(tree, account)
     stored, rules = NO_RULES, NOTHING
     for entry in entries:
-        if entry.at_ms > tree.at_ms:
-            tree.at_ms = entry.at_ms
-        for unit, limit in entry.declared.items() if entry.declared else ():
+        tree.at_ms = max(tree.at_ms, entry.at_ms)
+        for unit, limit in entry.declared.items():
             tree.declared[unit] = min(limit, tree.declared.get(unit, limit))
         if entry.stored_rules != stored:
             stored, rules = entry.stored_rules, entry.rules
@@ -129,12 +128,12 @@ def _birth(tree: SessionTree, told: _Events, source: int, entry: TreeEntry, rule
     depth = 0 if not parent or parent == tag else above.depth + 1 if above is not None else 1
     run = TreeRun(entry.run_id, source, parent, depth, WORKING, entry.agent, entry.prompt, entry.at_ms)
     awaited = awaited_births(tree)
-    has_children = known = tag in tree.runs
+    known = tag in tree.runs
+    has_children = known or tag in awaited
     if known:
         forget(tree, tag)
-    elif tag in awaited:
+    elif has_children:
         awaited.remove(tag)
-        has_children = True
     if parent and above is None and parent != tag:
         await_birth(tree, parent)
     young = above is not None and tree.at_ms - above.born_ms < WINDOW_HOPS * HOP_MS and above.depth > 0
@@ -236,9 +235,8 @@ def _take(tree: SessionTree, entry: TreeEntry, *, nested: bool, young: bool) -> 
     """Count a birth."""
     tree.born += 1
     tree.alive += 1
-    if tree.alive > tree.peak:
-        tree.peak = tree.alive
-    for unit in (ALIVE, BIRTHS) if tree.refused else ():  # refused births in a row
+    tree.peak = max(tree.peak, tree.alive)
+    for unit in (ALIVE, BIRTHS):  # refused births in a row
         tree.refused.pop(unit, None)
     if entry.at_ms:
         number = max(entry.at_ms // HOP_MS, tree.hops[-1][0] if tree.hops else 0)

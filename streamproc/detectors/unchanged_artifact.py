@@ -1,8 +1,8 @@
 """STALL001 unchanged_artifact: iteration after iteration leaves the same artifact.
 
-Sees: the same fingerprint of `artifact` (a patch, file content; ids, time stamps and hunk positions do not count, and
-of white space only what indents a line) across iterations, or of `docs` (white space does not count) if a turn leaves
-no artifact. In a cycle an iteration is one pass; outside cycles, it is each turn of a node that leaves an artifact. The
+Sees: the same fingerprint of `artifact` (a patch, file content; time stamps and hunk positions do not count, and of
+white space only what indents a line) across iterations, or of `docs` (white space does not count) if a turn leaves no
+artifact. In a cycle an iteration is one pass; outside cycles, it is each turn of a node that leaves an artifact. The
 same artifact for another task (`task_id`) is another one.
 
 Why: a coder who hands over the same patch after a rejection has no further ideas.

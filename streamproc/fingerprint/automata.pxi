@@ -247,6 +247,18 @@ cdef bint kept(Text s, Py_ssize_t i, Py_ssize_t end) noexcept:
     return count == id_length and plain and (upper or not lower or (i > 0 and s[i - 1] == c'#'))
 
 
+cdef bint identifies(Text s, Py_ssize_t i, Py_ssize_t end) noexcept:
+    """Return whether a match of the pattern of numbers is an id or a number in hex (`mask._IDENTIFIES`)."""
+    cdef Py_ssize_t k
+    cdef bint lettered = False
+    for k in range(i, end):
+        if c'a' <= (s[k] | 32) <= c'f' or s[k] == c'x':
+            lettered = True
+        elif not (c'0' <= s[k] <= c'9' or s[k] == c'-'):
+            return False
+    return lettered
+
+
 cdef bint chosen(Text s, Py_ssize_t i, Py_ssize_t end) noexcept:
     """Return whether a match of the pattern of numbers is a duration that nobody measured (`mask._chosen`)."""
     cdef Py_ssize_t k

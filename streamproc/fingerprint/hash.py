@@ -47,9 +47,16 @@ def compared(text: str, key: HashKey | None) -> tuple[int, int, int]:
     return plain.exact, plain.norm, plain.sim
 
 
-def _content(text: str, key: HashKey | None, *, produced: bool = True) -> tuple[Content, str]:
+def artifact(text: str, key: HashKey | None = None) -> Content:
+    """Return the same as `content` for a file or a patch, in which ids count."""
+    if scan is not None and key is None:
+        return Content(*scan.artifact(text))
+    return _content(text, key, artifact=True)[0]
+
+
+def _content(text: str, key: HashKey | None, *, produced: bool = True, artifact: bool = False) -> tuple[Content, str]:
     """Return the same with the masked start of the text, because masking is most of the work."""
-    head, middle, tail = mask_ends(text, produced=produced)
+    head, middle, tail = mask_ends(text, produced=produced, artifact=artifact)
     norm = h64(head) if not middle else h64(f"{h64(head)}|{h64(middle)}|{h64(tail)}")
     sim = simhash(head, key) if scan is None else voted(scan.features(head), key)
     return Content(h64(text), norm, sim, len(text)), head
@@ -149,10 +156,10 @@ _PATCH_NOISE: Final = ("index ", "diff --git ", "similarity index ", "old mode "
 
 
 def patch(text: str, key: HashKey | None = None) -> Content:
-    """Hash a patch or file; in a unified diff, ignore blob ids, time stamps after file names and hunk positions. White
-    space counts only where it indents a line: there it may have a meaning."""
+    """Hash a patch or file without times; in a unified diff, ignore blob ids, time stamps after file names and hunk
+    positions. White space counts only where it indents a line: there it may have a meaning."""
     if not (text.startswith(("diff --git ", "--- ", "Index: ")) or "\n@@ " in text):
-        return _with_indents(content(text, key), text.splitlines(), 0)
+        return _with_indents(artifact(text, key), text.splitlines(), 0)
     lines, names = [], set()
     for line in text.splitlines():
         if line.startswith(_PATCH_NOISE):
@@ -163,7 +170,7 @@ def patch(text: str, key: HashKey | None = None) -> Content:
         elif line.startswith("@@ "):
             line = "@@"
         lines.append(line.rstrip())
-    plain = _with_indents(content("\n".join(lines), key), lines, 1)
+    plain = _with_indents(artifact("\n".join(lines), key), lines, 1)
     return Content(h64(text), plain.norm, plain.sim, len(text), names_hash(names - {"/dev/null"}))
 
 

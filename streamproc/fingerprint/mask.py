@@ -5,7 +5,8 @@ ids, memory addresses, random names below temporary folders, durations, process 
 adds around an answer: ids of chunks, counts of tokens, the line of a shell's own input. Kept: error codes, HTTP
 statuses, ports, lines of files, counts, measured values, and dates without a time, which are the same all day: another
 one is another subject. In a text that an agent has chosen the words of, a whole number of seconds or minutes is kept,
-too: a limit or a slot, where a program's answer has what it measured.
+too: a limit or a slot, where a program's answer has what it measured. In a file or a patch, ids and numbers in hex are
+kept: they are its content, such as the revision of a package or a bit mask.
 
 Each pattern starts with a set of characters or a literal, because Python's `re` skips to those in C. A leading word
 boundary would make it try every branch at every character (ten times slower on real tool output).
@@ -89,6 +90,7 @@ _NUMBER: Final = re.compile(
     r")"
     r"|[0-9a-fA-F]{7}(?:[0-9a-fA-F]{4,})?\b)"
 )
+_IDENTIFIES: Final = re.compile(r"(?=[0-9-]*[A-Fa-fx])[0-9A-Fa-fx-]+\Z")  # of these matches, an id or a number in hex
 _DECIMALS: Final = re.compile(r"\d+(?:[eE]\d*)?\Z")
 
 
@@ -118,6 +120,10 @@ def _number_of_choice(match: re.Match[str]) -> str:
     return match.group() if _chosen(match) else _number(match)
 
 
+def _number_of_artifact(match: re.Match[str]) -> str:
+    return match.group() if _IDENTIFIES.match(match.group()) else _number_of_choice(match)
+
+
 def _names(match: re.Match[str]) -> str:
     """Return a temporary path with the parts masked that are made up each time."""
     return "/".join("<…>" if _MADE_UP.match(part) else part for part in match.group().split("/"))
@@ -145,7 +151,7 @@ def without_harness(text: str) -> str:
     return text
 
 
-def _mask(text: str, *, produced: bool = False) -> str:
+def _mask(text: str, *, produced: bool = False, artifact: bool = False) -> str:
     if "\x1b" in text:
         text = _ANSI.sub("", text)
     if "/" in text:
@@ -156,7 +162,7 @@ def _mask(text: str, *, produced: bool = False) -> str:
     text = _NAMED_DATE.sub("<…>", text)
     text = _PROCESS.sub("<pid>", text)
     text = _TOKEN.sub("_<…>", text)
-    text = _NUMBER.sub(_number_of_choice if produced else _number, text)
+    text = _NUMBER.sub(_number_of_artifact if artifact else _number_of_choice if produced else _number, text)
     return " ".join(text.split())
 
 
@@ -185,12 +191,12 @@ scan: Final = _compiled()
 """`scan.pyx`, where it was compiled: it runs automata of these patterns, and does all that follows from the masks."""
 mask: Final[Callable[..., str]] = _mask if scan is None else scan.mask
 """Return the text with all variable parts replaced by placeholders and white space folded; `produced` says that an
-agent has chosen its words."""
+agent has chosen its words, `artifact` that it is a file or a patch as well."""
 
 
-def mask_ends(text: str, *, produced: bool = False) -> tuple[str, str, str]:
+def mask_ends(text: str, **how: bool) -> tuple[str, str, str]:
     """Return the masked head, unmasked middle and masked tail of a very long text, which bounds the time."""
     if len(text) <= 2 * END_MAX:
-        return mask(text, produced=produced), "", ""
-    head, tail = (mask(end, produced=produced) for end in (text[:END_MAX], text[-END_MAX:]))
+        return mask(text, **how), "", ""
+    head, tail = (mask(end, **how) for end in (text[:END_MAX], text[-END_MAX:]))
     return head, text[END_MAX:-END_MAX], tail

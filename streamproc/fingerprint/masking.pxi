@@ -9,6 +9,7 @@ cdef class Work:
     cdef uint64_t *features
     cdef Py_ssize_t out_room, other_room, features_room
     cdef bint produced  # an agent has chosen the words of the text
+    cdef bint artifact  # it is a file or a patch
 
     def __dealloc__(self):
         free(self.out)
@@ -131,7 +132,7 @@ cdef class Work:
                             until, stop = stop, i  # white space in it is folded, too
                             while stop < end and ALNUM[s[stop]]:
                                 stop += 1
-                        elif not kept(s, i, stop):
+                        elif not (self.artifact and identifies(s, i, stop)) and not kept(s, i, stop):
                             memcpy(out + n, s + done, i - done)
                             n += i - done
                             memcpy(out + n, b"<\xe2\x80\xa6>", 5)

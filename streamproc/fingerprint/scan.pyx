@@ -73,10 +73,10 @@ cdef inline Text start_of(object text, Py_ssize_t *size) except NULL:
     return <Text><const char *><bytes>text
 
 
-def mask(str text not None, *, bint produced=False):
+def mask(str text not None, *, bint produced=False, bint artifact=False):
     """Return what `mask._mask` returns."""
     cdef Work work = taken()
-    work.produced = produced
+    work.produced, work.artifact = produced, artifact
     cdef Py_ssize_t size
     cdef object read = in_utf8(text)
     cdef Text start = start_of(read, &size)
@@ -108,16 +108,16 @@ include "comparing.pxi"
 include "hinting.pxi"
 
 
-cdef tuple numbers(str text, bint speech, bint produced):
+cdef tuple numbers(str text, bint speech, bint produced, bint artifact):
     cdef Work work = taken()
-    work.produced = produced
+    work.produced, work.artifact = produced, artifact
     cdef Py_ssize_t size, length = len(text)
     cdef uint64_t exact, norm, sim, subjects = 0
     cdef object read = in_utf8(text)
     cdef Text start = start_of(read, &size)
     exact = digest(start, size)
     if length > 2 * masked_max:
-        tail = hash64(mask(text[-masked_max:], produced=produced).encode("utf-8", "surrogatepass"))
+        tail = hash64(mask(text[-masked_max:], produced=produced, artifact=artifact).encode("utf-8", "surrogatepass"))
         middle = h64(text[masked_max:-masked_max])
         read = in_utf8(text[:masked_max])
         start = start_of(read, &size)
@@ -139,17 +139,22 @@ cdef tuple numbers(str text, bint speech, bint produced):
 
 def content(str text not None):
     """Return the exact and the normalised hash, the SimHash and the size of a text: what `hash.content` returns."""
-    return numbers(text, False, True)
+    return numbers(text, False, True, False)
+
+
+def artifact(str text not None):
+    """Return the same of a file or a patch: what `hash.artifact` returns."""
+    return numbers(text, False, True, True)
 
 
 def answer(str text not None):
     """Return the same of what a program has answered: `hash.compared` returns its first three."""
-    return numbers(text, False, False)
+    return numbers(text, False, False, False)
 
 
 def words(str text not None):
     """Return the same for speech, and the hash of its subjects: what `hash.words` returns."""
-    return numbers(text, True, True)
+    return numbers(text, True, True, False)
 
 
 def features(str text not None):

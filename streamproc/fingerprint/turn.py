@@ -271,13 +271,18 @@ def as_text(value: str | None, how: Callable[[str, HashKey | None], Content], ke
     return how(value, key) if value and not value.isspace() else None
 
 
+# As a researcher adds it to its `reasons` at each repeated query: "…\n\nNo new information found; repeated query "…"."
+_NOTHING_NEW: Final = re.compile(r'(?:\\n|\s)*No new information found(?:[^".\\]|\\"[^"]*\\")*+\.?')
+_NOTHING_NEW_HINT: Final = "No new information found"
+
+
 def as_structured(value: Any, key: HashKey | None) -> Content | None:
     """Hash a structured output, with the files that it names as `about`. An empty object is no evidence: frameworks
-    add it. 0 and False are answers."""
+    add it. 0 and False are answers. That there is no new information is no new information."""
     if value is None or (isinstance(value, (str, list, dict)) and not value):
         return None
     text = canonical(value)
-    hashed = content(text, key)
+    hashed = content(_NOTHING_NEW.sub("", text) if _NOTHING_NEW_HINT in text else text, key)
     if about := names_hash(_FILE.findall(text[:STRUCTURE_READ_MAX])):
         hashed = replace(hashed, about=about)
     return replace(hashed, size=0) if _is_verdict(value) else hashed

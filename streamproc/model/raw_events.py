@@ -152,7 +152,17 @@ def _error_list(value: Any) -> Any:
         value = [value]
     if not isinstance(value, (list, tuple)):
         return value
-    return [{"message": item} if isinstance(item, str) else item for item in value[:ERRORS_MAX]]
+    return [_error(item) for item in value[:ERRORS_MAX]]
+
+
+def _error(item: Any) -> Any:
+    """Return an error as an object. One that gives only its class has that for its message."""
+    if isinstance(item, str):
+        return {"message": item}
+    if not isinstance(item, Mapping) or item.get("message") is not None:
+        return item
+    given = (item.get(name) for name in ("class", "class_", *(alias.name for alias in ERROR_ALIASES)))
+    return next(({**item, "message": name} for name in given if isinstance(name, str) and name), item)
 
 
 def _cosine(value: Any) -> Any:

@@ -33,8 +33,9 @@ def pure_python() -> Iterator[None]:
 
 
 def results(text: str) -> tuple[object, ...]:
-    masked = masks.mask(text), masks.mask(text, produced=True)
-    return *masked, hashes.content(text), hashes.words(text), hashes.compared(text, None), hashes.content(text, KEY)
+    masked = [masks.mask(text, **how) for how in ({}, {"produced": True}, {"produced": True, "artifact": True})]
+    plain = hashes.content(text), hashes.artifact(text), hashes.words(text), hashes.compared(text, None)
+    return *masked, *plain, hashes.content(text, KEY)
 
 
 def differing(texts: Iterable[str]) -> list[str]:

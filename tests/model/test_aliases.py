@@ -210,7 +210,15 @@ def test_other_names_of_a_turns_fields() -> None:
     assert (found.tool_calls[0].name, found.usage) == ("t", UsageReport(input_tokens=3))
 
 
-@pytest.mark.parametrize("name", ["type", "error_type", "error_class"])
+NAMES_OF_CLASS = ["type", "error_type", "error_class"]
+
+
+@pytest.mark.parametrize("name", ["class", *NAMES_OF_CLASS])
+def test_an_error_that_gives_only_its_class_is_known_by_it(name: str) -> None:
+    assert turn(errors=[{name: "ApiError"}]).errors == [ErrorReport(message="ApiError", class_="ApiError")]
+
+
+@pytest.mark.parametrize("name", NAMES_OF_CLASS)
 def test_other_names_of_an_errors_class(name: str) -> None:
     assert turn(errors=[{"message": "m", name: "TypeError"}]).errors == [ErrorReport(message="m", class_="TypeError")]
     both = turn(errors=[{"message": "m", "class_": "A", name: "B"}])

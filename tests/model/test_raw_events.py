@@ -113,7 +113,7 @@ BAD_RAW: list[tuple[Any, str, str]] = [
     (TURN | {"progress": {"score": "good"}}, "progress.score", "number"),
     (TURN | {"progress": ["score"]}, "progress", "dictionary"), (TURN | {"errors": 5}, "errors", "list"),
     (TURN | {"errors": [5]}, "errors[0]", "dictionary"),
-    (TURN | {"errors": [{"class": "X"}]}, "errors[0].message", "missing"),
+    (TURN | {"errors": [{"retryable": True}]}, "errors[0].message", "missing"),
     (TURN | {"tool_calls": {"name": "ls"}}, "tool_calls", "list"),
     (TURN | {"tool_calls": [{"args": {}}]}, "tool_calls[0].name", "missing"),
     (TURN | {"tool_calls": [{"name": HALF}]}, "tool_calls[0].name", "not valid Unicode"),

@@ -537,3 +537,26 @@ def test_more_passing_tests_than_before_are_progress_though_not_all_reports_coun
     reports = [{"failed": ["t1", "t2"], **({"passed": n} if n else {})} for n in passing]
     events = loop([patched(f"+{n}") for n in range(5)], [{"node": "verifier", "tests": report} for report in reports])
     assert not any(control.halts for control in played([started(), *events])[1])
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        [f"#define MASK 0x{mask}" for mask in ("ff00ff00", "00ff00ff", "f0f0f0f0", "0f0f0f0f")],
+        [f"lib @ git+https://host/lib@{digit * 39}c" for digit in "1234"],
+        [f"uuid = {digit * 8}-1111-4111-8111-11111111111f" for digit in "1234"],
+    ],
+    ids=["numbers in hex", "revisions", "ids"],
+)
+@pytest.mark.parametrize(
+    "form", [lambda text: {"a.h": text}, lambda text: f"--- a/a.h\n+++ b/a.h\n@@ -1 +1 @@\n+{text}"]
+)
+def test_a_diff_that_changes_is_progress_whatever_changes_in_it(
+    contents: list[str], form: Callable[[str], Any]
+) -> None:
+    # "diff content hash changed"; "hash normalized patch text (ignore timestamps)": nothing else is ignored
+    monitor = Monitor(PRESET)
+    raws = [patched(form(text), run_id="r") for text in contents]
+    assert [one for raw in raws for one in monitor.feed(raw) if one.severity == "halt"] == []
+    again = [one.code for _ in range(2) for one in monitor.feed(raws[-1]) if one.severity == "halt"]
+    assert again == ["STALL001"]

@@ -531,3 +531,25 @@ def test_a_plan_that_stays_the_same_is_no_loop_while_research_brings_results(
     # "planner repeatedly asks for research without changing plan; assert early termination with `aborted_stuck`"
     halt = halts([turn for answer in shown[:1] * 8 for turn in (planned, answer)])[0]
     assert (halt.code, halt.terminal_status, edge(halt)) == ("LOOP005", "aborted_stuck", ["planner", "researcher"])
+
+
+@pytest.mark.parametrize(
+    "side", [{"progress": {"coverage": 0.5}}, {"tool_calls": [{"name": "cite", "error": "offline"}]}]
+)
+def test_new_queries_are_progress_whatever_else_stands_still(side: Raw) -> None:
+    # "Consider progress when: `lastQuery` changes"
+    answers = [researched(f"Found {'x' * n}.", f"what about source {'x' * n}") | side for n in range(1, 13)]
+    assert halts(hops("researcher", answers)) == []
+
+
+def test_the_researchers_no_new_information_is_none() -> None:
+    # "researchResults: state.researchResults", "reasons: `${…reasons}\n\nNo new information found; repeated query "…"."
+    told = '\n\nNo new information found; repeated query "do whales sing".'
+    answers: list[Raw] = [
+        {"node": "researcher", "query": "do whales sing", "structured_output": {
+            "researchResults": ["They sing."], "researchQuality": {"reasons": f"One source.{told * n}"},
+        }} for n in range(9)
+    ]  # fmt: skip
+    halt = halts(hops("researcher", answers))[0]
+    # "making loop detection more meaningful"; "assert early termination with `aborted_stuck`"
+    assert (halt.code, halt.terminal_status, short(halt).at) == ("LOOP005", "aborted_stuck", 12)

@@ -387,3 +387,12 @@ def test_a_check_that_says_the_same_each_round_is_no_loop() -> None:
 def test_a_cosine_is_a_convergence(cosine: float) -> None:
     # "Semantic similarity > 0.85"
     assert len(decisions([{"node": "check", "round": 1, "convergence": cosine}], DELIBERATION)) == (cosine > 1)
+
+
+@pytest.mark.parametrize("side", [{"progress": {"convergence_score": 0.2}}, {"artifact": {"paper.md": "We hold."}}])
+def test_a_deliberation_that_does_not_converge_ends_by_its_rounds(side: Raw) -> None:
+    # "Convergence never reached → Layer 3 catches it"; "default: 7"
+    turns = [{"node": "check_convergence", "output": f"view {'x' * n}", "round": n, **side} for n in range(1, 10)]
+    halts = [one for one in decisions(turns, DELIBERATION) if one.severity == "halt"]
+    assert [(one.code, one.stop_reason) for one in halts[:1]] == [("BUDGET005", "max_rounds")]
+    assert short(halts[0]).at >= 6

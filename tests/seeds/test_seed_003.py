@@ -369,3 +369,10 @@ def test_an_error_that_comes_back_after_another_one_is_compared_with_the_attempt
     found = decisions(calls(*["no such file", "bad key"] * 2, "no such file", "no such file"), REPAIR)
     [halt] = [one for one in found if one.severity == "halt"]
     assert (halt.code, halt.message.partition(":")[0]) == ("ERROR001", "Same error after repair attempt, stopping")
+
+
+@pytest.mark.parametrize("side", [{"progress": {"steps_passed": 0}}, {"artifact": {"out.json": "{}"}}])
+def test_another_signature_goes_on_whatever_else_stands_still(side: Raw) -> None:
+    # "Different signature → Continue trying"; "Genuine repairs still work"
+    steps = ["upload", "parse", "merge", "render", "sign", "publish", "notify", "archive", "clean", "close"]
+    assert halts(repaired(*(failed(f"Error in step {step}") | side for step in steps))) == []

@@ -933,3 +933,17 @@ def test_a_cycle_that_names_a_refused_task_as_completed_has_completed_none() -> 
     ended = {"type": "cycle.completed", "transitions": [{"task_id": "T1", "to": "DONE"}]}
 
     assert [one.code for one in played(created("T1", state="IMPLEMENTING"), *skip, ended)] == ["TASK004", "STALL006"]
+
+
+OTHERS: list[Raw] = [
+    {"structured_output": {"files": ["b.py"], "summary": "moved the parser"}}, {"artifact": {"b.py": "x = 1"}},
+    {"docs": "# Parser"}, {"output": "The parser is moved."},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_outputs_with_another_one_in_between_are_not_consecutive(other: Raw) -> None:
+    # "Agent produces functionally identical output ≥ 2 consecutive times"
+    said: Raw = {"node": "Backend", "output": "I have fixed the login form."}
+    assert played(said, {"node": "Backend", **other}, said) == []
+    assert [one.code for one in played(said, {"node": "Backend", **other}, said, said)] == ["LOOP001"]

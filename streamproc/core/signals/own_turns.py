@@ -38,9 +38,21 @@ def count_own(now: Now, topic: u64, gate: Gate, nodes: Table, cycle: Cycle | Non
     beside: u64 = topic
     if structured is not None and not structured.size and output is not None:
         beside ^= hash64(output.norm) >> 2  # a bare status says no more than the text that it stands beside
+    _interrupt_other_form(now.turn, node)
     repeated = _count(now, node.structured, structured, beside, _since(now, structured, since, nodes, cycle))
     topic ^= beside_of(structured)
     return _count(now, node.output, output, topic, _since(now, output, since, nodes, cycle)) + repeated
+
+
+@cfunc
+def _interrupt_other_form(turn: Turn, node: NodeState) -> None:
+    """End the streak of the form that this turn does not have: what it has is another output in between."""
+    structured: bool = turn.structured is not None and turn.structured.size > 0
+    left: bool = turn.artifact is not None or turn.docs is not None
+    if turn.output is None and (structured or left):
+        node.output.interrupt()
+    if turn.structured is None and (left or (turn.output is not None and not turn.calls)):
+        node.structured.interrupt()
 
 
 @cfunc

@@ -78,6 +78,11 @@ class Said(Record):
         else:
             self.own += 1
 
+    @cfunc
+    def interrupt(self) -> None:
+        """Let the next text start again, even if it is the same."""
+        self.value = 0
+
     @ccall
     def is_blank(self) -> bool:
         return not self.count
