@@ -278,6 +278,16 @@ def rename_usage(data: Mapping[Any, Any]) -> dict[Any, Any]:
     return rename(found, USAGE_ALIASES)
 
 
+def as_error(item: Any) -> Any:
+    """Return an error as an object. One that gives only its class has that for its message."""
+    if isinstance(item, str):
+        return {"message": item}
+    if not isinstance(item, Mapping) or item.get("message") is not None:
+        return item
+    given = (item.get(name) for name in ("class", "class_", *(alias.name for alias in ERROR_ALIASES)))
+    return next(({**item, "message": name} for name in given if isinstance(name, str) and name), item)
+
+
 def tokens_in(usage: Mapping[Any, Any]) -> dict[str, Any]:
     """Return the numbers of tokens of a usage under their canonical names, without those that are 0, which may stand
     beside another name for the same."""

@@ -21,6 +21,7 @@ from streamproc.model.aliases import (
     TOOL_CALL_ALIASES,
     TURN_ALIASES,
     USAGE_ALIASES,
+    as_error,
     rename_tool_call,
     rename_turn,
     rename_usage,
@@ -152,17 +153,7 @@ def _error_list(value: Any) -> Any:
         value = [value]
     if not isinstance(value, (list, tuple)):
         return value
-    return [_error(item) for item in value[:ERRORS_MAX]]
-
-
-def _error(item: Any) -> Any:
-    """Return an error as an object. One that gives only its class has that for its message."""
-    if isinstance(item, str):
-        return {"message": item}
-    if not isinstance(item, Mapping) or item.get("message") is not None:
-        return item
-    given = (item.get(name) for name in ("class", "class_", *(alias.name for alias in ERROR_ALIASES)))
-    return next(({**item, "message": name} for name in given if isinstance(name, str) and name), item)
+    return [as_error(item) for item in value[:ERRORS_MAX]]
 
 
 def _cosine(value: Any) -> Any:
