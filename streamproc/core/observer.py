@@ -33,7 +33,8 @@ from streamproc.core.signals.handovers import (
     times_of,
 )
 from streamproc.core.signals.node_errors import observe_attempt
-from streamproc.core.signals.nodes import NodeState, longest_silent
+from streamproc.core.signals.nodes import NodeState, SuiteTrack, longest_silent
+from streamproc.core.signals.own_turns import others_work
 from streamproc.core.signals.periods import own_stream
 from streamproc.core.signals.queries import has_answer, observe_query
 from streamproc.core.signals.recent_calls import observe_recent_calls
@@ -161,6 +162,7 @@ def _observe_results_and_texts(view: View, rules: Rules) -> None:
     apart: bool = view.switches.edges_apart
     had_tests: bool = apart and len(node.suites) > 0
     failing_set: u64 = failing_set_of(node) if apart else 0
+    worked: bool = apart and _passes_new_work(run, node, turn)
     if left is not None or turn.tests is not None or turn.errors is not None or turn.progress:
         observe_results(view, rules)
         changed = has_changed_result(turn, node)
@@ -186,10 +188,19 @@ def _observe_results_and_texts(view: View, rules: Rules) -> None:
     told = changed or (found and not told) or _has_unreported_answers(turn)
     if apart:
         told = told and not shows_results(node) and not says_only(turn.node, turn)
-        told = brought_results(view, had_tests, failing_set) or told
+        told = brought_results(view, had_tests, failing_set, worked) or told
     if told:
         _note_finder(view, changed)
     view.excuse_loops()
+
+
+@cfunc
+def _passes_new_work(run: RunState, node: NodeState, turn: Turn) -> bool:
+    """Return whether all tests pass, and another node has left another artifact since they were last reported."""
+    track: SuiteTrack | None = node.suites.youngest()
+    if turn.tests is None or turn.tests.failing or track is None:
+        return False
+    return others_work(run.nodes, node, None) > track.same.first
 
 
 @cfunc

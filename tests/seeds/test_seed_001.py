@@ -553,3 +553,17 @@ def test_the_researchers_no_new_information_is_none() -> None:
     halt = halts(hops("researcher", answers))[0]
     # "making loop detection more meaningful"; "assert early termination with `aborted_stuck`"
     assert (halt.code, halt.terminal_status, short(halt).at) == ("LOOP005", "aborted_stuck", 12)
+
+
+def test_green_tests_of_new_files_are_progress_of_the_verifier() -> None:
+    # "3 for verifier, since repeated failing tests are expensive"; "Over-aggressive loop detection could prematurely
+    # abort … slow, incremental progress"
+    green = [
+        turn
+        for n in range(9)
+        for turn in (planned(n, "coder"), wrote(f"part_{n}.py"), planned(n + 20, "verifier"), verified(said="Green."))
+    ]
+    assert halts(green) == []
+    # "repeatedly … without changing": the same green tests, and nothing was written in between
+    halt = halts([*green[:4], *hops("verifier", [verified(said="Green.")] * 6)])[0]
+    assert (halt.code, edge(halt)) == ("LOOP005", ["planner", "verifier"])

@@ -67,11 +67,11 @@ def _since(now: Now, said: Content | None, since: i32, nodes: Table, cycle: Cycl
     it is a coder that says it. Its own work would show."""
     if said is None or said.size > PHRASE_CHARS or is_coder(now.turn.node):
         return since
-    return max(since, _others_work(nodes, now.node, cycle))
+    return max(since, others_work(nodes, now.node, cycle))
 
 
 @cfunc
-def _others_work(nodes: Table, node: NodeState, cycle: Cycle | None) -> i32:
+def others_work(nodes: Table, node: NodeState, cycle: Cycle | None) -> i32:
     """Return the last turn in which another node, of the same cycle if there is one, left another artifact than before:
     what a reviewer says about it in a few words may be the same each time."""
     last: i32 = -1
