@@ -204,7 +204,8 @@ def await_birth(tree: SessionTree, tag: int) -> None:
 def awaited_births(tree: SessionTree) -> list[int]:
     """Return the tags of unknown runs that may have children here."""
     if tree.awaited is None:  # stored by an earlier version
-        tree.awaited = list(dict.fromkeys(run.parent for run in tree.runs.values() if run.parent not in tree.runs))
+        parents = dict.fromkeys(run.parent for run in tree.runs.values() if run.parent)
+        tree.awaited = [parent for parent in parents if parent not in tree.runs]
     return tree.awaited
 
 

@@ -17,7 +17,7 @@ from streamproc.core.session_tree import EXCEEDED, WARNING, Loops, TreeRun
 STEPS_MAX: Final = 48  # three periods of 16
 PERIOD_MAX: Final = 16
 KNOWN_MAX: Final = 64
-HANDOVER_EDGES_MAX: Final = 32
+EDGES_MAX: Final = 32
 
 
 def hand_over(loops: Loops, source: TreeRun, target: TreeRun) -> int:
@@ -27,7 +27,7 @@ def hand_over(loops: Loops, source: TreeRun, target: TreeRun) -> int:
     edge = _hash(f"{source.agent}\0{target.agent}")
     times = loops.edges.pop(edge, 0) + 1
     loops.edges[edge] = times
-    if len(loops.edges) > HANDOVER_EDGES_MAX:
+    if len(loops.edges) > EDGES_MAX:
         del loops.edges[next(iter(loops.edges))]
     return times
 
