@@ -51,6 +51,7 @@ def test_the_demo_halts_the_same_runs_as_a_scan_and_ends_with_a_summary() -> Non
     assert "\x1b" not in stdout
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_the_demo_and_its_child_processes() -> None:
     process = command("demo", "--turns-per-second", "1")
     assert process.stdout is not None

@@ -302,6 +302,7 @@ def test_no_colour_reaches_a_pipe(run, turns_file: Path) -> None:
     assert "\x1b" not in run("scan", turns_file).stdout
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_a_scan_by_several_processes_and_leaves_none(tmp_path: Path) -> None:
     for number in range(4):
         turns = "".join(f'{{"run_id":"r{number}","node":"n","output":"{turn}"}}\n' for turn in range(100_000))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from aiokafka import TopicPartition
 from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
 
@@ -60,6 +61,7 @@ LIMITED = hypothesis_settings(
 )
 
 
+@pytest.mark.long
 @LIMITED
 @given(data=st.data())
 def test_live_listeners_know_the_same_halts_whatever_one_without_keys_writes(data: st.DataObject) -> None:
@@ -83,6 +85,7 @@ def test_live_listeners_know_the_same_halts_whatever_one_without_keys_writes(dat
     finish(lives, at_ms, attacker, attacked, measure)
 
 
+@pytest.mark.long
 @LIMITED
 @given(data=st.data())
 def test_listeners_that_start_later_know_the_same_halts(data: st.DataObject) -> None:

@@ -96,6 +96,7 @@ def install(folder: Path, action: Path, environment: dict[str, str]) -> subproce
     return run(shell, folder, PYTHON=sys.executable, **runner, **environment)
 
 
+@pytest.mark.long
 def test_the_action_installs_what_the_lock_names(tmp_path: Path) -> None:
     action, environment = checkout(tmp_path)
     done = install(tmp_path, action, environment)

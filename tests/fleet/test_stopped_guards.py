@@ -52,6 +52,7 @@ def names(process: int, count: int = 10) -> list[str]:
     return [f"run-{process}{number}" for number in range(count)]
 
 
+@pytest.mark.long
 async def test_fifty_guards_of_which_ten_are_frozen_are_counted_and_named(
     brokers: str, topic_prefix: str, tmp_path: Path, start: Callable[..., Any]
 ) -> None:

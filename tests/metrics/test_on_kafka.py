@@ -127,6 +127,7 @@ async def test_a_worker_shows_every_metric_of_its_own(settings: Settings, start:
     assert worker.end() == 0
 
 
+@pytest.mark.long
 async def test_ten_thousand_runs_add_no_series(settings: Settings, start: Start) -> None:
     topics = Topics(settings)
     worker = start("worker", "--metrics", ANY)
@@ -202,6 +203,7 @@ async def test_probes_through_start_outage_recovery_and_stop(
     assert await probe(f"{url}/readyz") == (0, "")
 
 
+@pytest.mark.long
 async def test_each_of_several_workers_has_a_port(settings: Settings, start: Start) -> None:
     workers = start("worker", "--processes", "2", "--metrics", ANY)
     await until(lambda: workers.logged("serving metrics on", 2), 90, "both workers")

@@ -9,6 +9,7 @@ import urllib.request
 from typing import Any
 
 import aiohttp
+import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewTopic
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -44,6 +45,7 @@ async def answer(url: str, path: str, headers: dict[str, str]) -> tuple[int, Any
         return got.status, await got.json()
 
 
+@pytest.mark.long
 async def test_an_agent_that_is_only_traced_is_halted(settings: Settings, start: Start) -> None:
     worker = start("worker")
     bridge = start(

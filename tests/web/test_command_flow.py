@@ -293,6 +293,7 @@ def test_a_user_and_the_fleet_are_stopped_by_number_and_cleared(
     tab.close()
 
 
+@pytest.mark.long
 @pytest.mark.kafka
 def test_an_command_that_the_workers_refuse_is_shown_as_refused(
     chromium: Any, settings: Settings, tmp_path: Path, start: Callable[..., Program]

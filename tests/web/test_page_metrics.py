@@ -98,6 +98,7 @@ def test_while_the_topics_are_read_no_status_is_shown_and_the_page_is_not_ready(
     assert PageMetrics(load_policy("standard"), ReadModel(), reader()).missing() == []
 
 
+@pytest.mark.long
 @pytest.mark.kafka
 def test_the_page_serves_metrics_and_probes_on_their_own_address(brokers: str, tmp_path: Path) -> None:
     where = f"127.0.0.1:{free_port()}"

@@ -285,6 +285,7 @@ def filled(row: type, text: str) -> Any:
     return row(**numbers | given_)
 
 
+@pytest.mark.long
 @given(anything)
 @pytest.mark.parametrize("hostile", [True, False])
 def test_no_text_becomes_markup(hostile: bool, text: str) -> None:

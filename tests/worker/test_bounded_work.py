@@ -353,6 +353,7 @@ def test_the_largest_accepted_turn_is_stepped_within_the_limit() -> None:
     assert len(feed.stored) < STATE_BYTES_MAX
 
 
+@pytest.mark.long
 def test_all_largest_events_in_one_run_leave_a_bounded_state() -> None:
     feed = Feed()
     for name in CASES:

@@ -210,6 +210,7 @@ async def test_an_imported_log_gets_no_deadlines(brokers, topic_prefix, start_wo
     assert await deadlines(topics) == []
 
 
+@pytest.mark.long
 async def test_a_paused_fleet_is_not_silent(settings, topics, start_worker) -> None:
     worker = start_worker(settings, before=SOON)
     await worker.ready()
