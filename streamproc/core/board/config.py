@@ -118,6 +118,10 @@ class BoardConfig:
             return True
         return bool(self.parked_states >> target & 1) and not self.done >> source & 1
 
+    def leads(self, source: int, target: int) -> bool:
+        """Whether a task may be moved from one state to another. A state without transitions may be left for any."""
+        return not self.judged(source) or self.allows(source, target)
+
     def judged(self, state: int) -> bool:
         """Whether the transitions from this state are known."""
         return state >= 0 and bool(self.transition_states >> state & 1)

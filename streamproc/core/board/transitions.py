@@ -14,6 +14,7 @@ from streamproc.core.board.failures import MOVE, count_failure, judge
 from streamproc.core.board.guards import learn, open_gates, unmet
 from streamproc.core.board.holds import approve, decide, holder, recover, release
 from streamproc.core.board.owners import OWNERS_MAX, deliver, forget_deliveries, note_worker
+from streamproc.core.board.routes import origin_of
 from streamproc.core.board.state import (
     ASSUMED,
     DEPENDENCIES_MAX,
@@ -151,7 +152,7 @@ def _moved(run: RunState, change: BoardChange, task: Task, event: TaskTransition
     if not config.judged(source):
         _enter(change, task, target)
     elif task.flags & HELD:
-        _leave(change, task, event)
+        _leave(change, task, event, claimed)
     else:
         _judge(change, task, event, claimed)
     if not change.refused:
@@ -181,10 +182,8 @@ def _trust_guards(config: BoardConfig, task: Task) -> None:
 def _judge(change: BoardChange, task: Task, event: TaskTransition, claimed: int) -> None:
     """Check a move against transitions and guards, and apply or refuse it."""
     config, source, target = change.config, task.state, change.target
-    origin, wanted = source, UNKNOWN
-    if _continues(config, task, target):
-        origin = task.back
-    elif not _leads(config, task, source, target):
+    origin, wanted = origin_of(config, task, target), UNKNOWN
+    if origin is None:
         # A guard refused an earlier move, and the team continued regardless: ask that guard again.
         origin = claimed if claimed >= 0 else task.wanted
         wanted = task.wanted
@@ -195,10 +194,10 @@ def _judge(change: BoardChange, task: Task, event: TaskTransition, claimed: int)
                 change.refused = STATE_SKIP
                 _skip(change, task)
                 return
-            if target < 0:  # no guard protects a state that the board does not know
-                _enter(change, task, target)
-                return
             origin, wanted = origin if origin >= 0 else source, UNKNOWN
+    if target < 0:  # no guard protects a state that the board does not know
+        _enter(change, task, target)
+        return
     refusal = unmet(change.board, config, task, event, (origin, target, wanted), change.overridden)
     if refusal is None:
         _enter(change, task, target)
@@ -220,23 +219,7 @@ def _skip(change: BoardChange, task: Task) -> None:
     task.skipped = change.target
 
 
-def _leads(config: BoardConfig, task: Task, source: int, target: int) -> bool:
-    """Whether the board has this transition. A parked task may return to where it was."""
-    return config.allows(source, target) or (bool(config.parked_states >> source & 1) and 0 <= target == task.back)
-
-
-def _continues(config: BoardConfig, task: Task, target: int) -> bool:
-    """Whether a parked task that is free to continue makes a move of the state before."""
-    parked = task.state >= 0 and config.parked_states >> task.state & 1
-    return (
-        bool(parked and task.flags & FREE)
-        and task.back >= 0
-        and config.allows(task.back, target)
-        and (not config.allows(task.state, target))
-    )
-
-
-def _leave(change: BoardChange, task: Task, event: TaskTransition) -> None:
+def _leave(change: BoardChange, task: Task, event: TaskTransition, claimed: int) -> None:
     """Apply or refuse a move of a held task: it needs a root cause or a person's approval."""
     config, target = change.config, change.target
     cause = (event.evidence or {}).get("root_cause")
@@ -245,11 +228,10 @@ def _leave(change: BoardChange, task: Task, event: TaskTransition) -> None:
         _enter(change, task, target)
     elif not task.flags & HELD_APPROVAL and cause is not None and cause.passed:
         release(task)
-        if target < 0 or _leads(config, task, task.state, target):
+        if target < 0:
             _enter(change, task, target)
         else:
-            change.refused = STATE_SKIP
-            _skip(change, task)
+            _judge(change, task, event, claimed)
     elif target >= 0 and config.parked_states >> target & 1:
         _enter(change, task, target)
     else:
@@ -269,9 +251,10 @@ def _enter(change: BoardChange, task: Task, target: int) -> None:
         task.foreign = _foreign(change, change.to)
         _count(change, task, task.foreign)
         return
-    if source < 0:
+    parked = source >= 0 and bool(config.parked_states >> source & 1)
+    if source < 0 or (parked and task.back < 0 and not config.allows(source, target)):
         _trust_guards(config, task)
-    if config.parked_states >> target & 1 and source >= 0 and not config.parked_states >> source & 1:
+    if config.parked_states >> target & 1 and not parked:
         task.back = source
     if source >= 0 and not task.entered:
         task.entered[source] = 1
