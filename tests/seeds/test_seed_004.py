@@ -466,6 +466,19 @@ def test_ticket_state_skip() -> None:
     assert notified(skip) == "BLOCKED Backend T1 MEDIUM"
 
 
+@pytest.mark.parametrize("by", [("IN_PROGRESS", "VALIDATION"), ("BLOCKED", "IMPLEMENTING"), ("FAILED", "REWORK")])
+def test_a_ticket_skips_no_state_by_way_of_another(by: tuple[str, str]) -> None:
+    # "skipping QA_REVIEW to reach VALIDATION, or bypassing the post-execution chain"
+    [skip] = played(created("T1"), *moves("T1", "READY", *by))
+    assert (skip.code, skip.type, skip.evidence.last_valid) == ("TASK004", "transition.blocked", by[0])
+
+
+def test_a_task_that_was_blocked_before_it_started_is_completed_like_any_other() -> None:
+    # "0 tasks transitioning to `completed`": one has
+    to_do = moves("T1", "pending", "blocked", "pending", "in_progress", "completed")
+    assert played(created("T1", state="pending"), created("T2", state="pending"), *to_do, cycle(["T1"])) == []
+
+
 @pytest.mark.parametrize(("dod", "missing"), [
     ({"verdict": "APPROVED", "items": [{"name": "docs", "status": False}]}, "docs"),  # "any item with `status: false`"
     (None, "dod report"),  # "or no DoD report exists"

@@ -14,7 +14,7 @@ from streamproc.core.board.failures import MOVE, count_failure, judge
 from streamproc.core.board.guards import learn, open_gates, unmet
 from streamproc.core.board.holds import approve, decide, holder, recover, release
 from streamproc.core.board.owners import OWNERS_MAX, deliver, forget_deliveries, note_worker
-from streamproc.core.board.routes import origin_of
+from streamproc.core.board.routes import note_skip, origin_of
 from streamproc.core.board.state import (
     ASSUMED,
     DEPENDENCIES_MAX,
@@ -149,7 +149,7 @@ def _moved(run: RunState, change: BoardChange, task: Task, event: TaskTransition
     if target == UNKNOWN or (target == source and (target >= 0 or _foreign(change, event.to) == task.foreign)):
         count_failure(run, change, task, event.failure_class, MOVE)
         return
-    if not config.judged(source):
+    if source < 0:
         _enter(change, task, target)
     elif task.flags & HELD:
         _leave(change, task, event, claimed)
@@ -193,6 +193,7 @@ def _judge(change: BoardChange, task: Task, event: TaskTransition, claimed: int)
             if STATE_SKIP in config.enforced:
                 change.refused = STATE_SKIP
                 _skip(change, task)
+                note_skip(config, task, target)
                 return
             origin, wanted = origin if origin >= 0 else source, UNKNOWN
     if target < 0:  # no guard protects a state that the board does not know
