@@ -124,10 +124,9 @@ def _delegated(run: RunState, change: BoardChange, event: TaskDelegated) -> None
         known = {task.phase for name in event.tasks if (task := change.board.tasks.get(change.tag(name))) is not None}
         phase, phases = known.pop() if len(known) == 1 else 0, list(change.config.batch)
         change.phase = phases[phase - 1] if 0 < phase <= len(phases) else ""  # a state may be damaged
-    if change.config.tasks_of_turns:
+    if deliver(run, change, event) and change.config.tasks_of_turns:
         for name in event.tasks[:OWNERS_MAX]:
             find_task(change, name)
-    deliver(run, change, event)
 
 
 # Moves.

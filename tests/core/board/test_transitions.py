@@ -688,3 +688,25 @@ def test_a_policy_can_halt_the_run_for_one_task(tmp_path: Path) -> None:
         "escalated",
     )
     assert halt.halt_reason == "stalled"
+
+
+@pytest.mark.parametrize("more", [{}, {"agent": "b"}])
+def test_a_rejected_batch_displaces_no_task_that_an_agent_has(more: Raw) -> None:
+    # Seed 004: "Agent receives > 3 tasks … in a single delegation cycle": "Reject delegation batch"
+    for number in (28, 60, 200):
+        batch = given(*(f"B{n}" for n in range(number)), **more)
+        for start in ([], [created("A")], [created(name, state="READY") for name in ("A", "B", "C")]):
+            feed = Feed(load_policy("tickets"))
+            feed.all([*start, given("A", "B", "C"), batch])
+            kept = {task.id for task in feed.state.board.tasks.values()}
+            assert kept == {"A", "B", "C"}
+            assert feed.state.evicted == 0
+            assert [one.code for one in feed.raw(given("D"))] == ["TASK003"]
+
+
+def test_a_rejected_batch_of_known_tasks_displaces_no_owner() -> None:
+    feed = Feed(load_policy("tickets"))
+    ids = [f"B{n}" for n in range(40)]
+    feed.all([*map(created, ids), given("A", "B", "C"), *(given(*ids, agent=agent) for agent in "abcdefghij")])
+    assert [one.code for one in feed.raw(given("D"))] == ["TASK003"]
+    assert [one.name for one in feed.state.board.agents] == ["a"]
