@@ -68,8 +68,8 @@ def deliver(run: RunState, change: BoardChange, event: TaskDelegated) -> bool:
     board, given = change.board, [change.tag(name) for name in event.tasks]
     change.batch = max(event.count, len(set(given)))
     allowed = change.config.size(change.phase)
-    known = any(one.name == _name(event.agent) for one in board.agents)
-    if not known and 0 < allowed < change.batch:
+    new = all(one.name != _name(event.agent) for one in board.agents)
+    if new and 0 < allowed < change.batch:
         return False
     if not event.agent:
         return True

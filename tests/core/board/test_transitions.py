@@ -710,3 +710,25 @@ def test_a_rejected_batch_of_known_tasks_displaces_no_owner() -> None:
     feed.all([*map(created, ids), given("A", "B", "C"), *(given(*ids, agent=agent) for agent in "abcdefghij")])
     assert [one.code for one in feed.raw(given("D"))] == ["TASK003"]
     assert [one.name for one in feed.state.board.agents] == ["a"]
+
+
+SPELLINGS = ("AssertionError", " assertionerror", "ASSERTIONERROR ")
+
+
+@pytest.mark.parametrize("by", ["turn", "verdict", "transition"])
+def test_a_class_of_failures_is_compared_without_case_and_outer_spaces(by: str) -> None:
+    # Seed 004: "Task retried 3 times with same failure class"
+    def fails(n: int, kind: str) -> Raw:
+        if by == "turn":
+            return {"node": "n", "task_id": "T1", "errors": [{"message": f"m {'x' * n}", "class": kind}]}
+        if by == "verdict":
+            return verdict("T1", "REJECTED", failure_class=kind)
+        return move("T1", "IMPLEMENTING", "IMPLEMENTING", failure_class=kind)
+
+    found = decisions([fails(n, kind) for n, kind in enumerate(SPELLINGS)])
+    [blocked] = [one for one in found if one.code == "ERROR002"]
+    assert evidence(blocked).failure_class == "ASSERTIONERROR"
+    assert "with class ASSERTIONERROR;" in blocked.message
+    others = ["AssertionError", "Assertion Error", "AssertionFault"]
+    for kinds in (others, [" "] * 3):
+        assert "ERROR002" not in codes([fails(n, kind) for n, kind in enumerate(kinds)])
