@@ -362,6 +362,16 @@ def test_zero_progress_cycle() -> None:
     assert (halt.action, notified(halt).split()[0]) == ("ask_human", "STALL")
 
 
+def test_a_cycle_that_lists_what_earlier_ones_completed_completes_none() -> None:
+    # "with 0 tasks transitioning to `completed`": a list of all that is completed so far hides none
+    done = moves("T1", "COMMIT", "DONE", dod=APPROVED)
+    assert played(*working("T2"), *done, cycle(["T1"])) == []
+    [halt] = played(*working("T2"), *done, cycle(["T1"]), cycle(["T1"]))
+    assert (halt.code, halt.severity, halt.action) == ("STALL006", "halt", "ask_human")
+    assert [one.code for one in played(*working("T2"), cycle(["T2"]))] == ["STALL006"]  # it is in IMPLEMENTING
+    assert played(*[cycle(["T1"])] * 2) == []  # nothing tells its moves
+
+
 def test_a_cycle_that_only_cancels_tasks_completes_none() -> None:
     # "A full BUILD→VALIDATE cycle completes with 0 tasks transitioning to `completed`"
     board = [created("T1"), created("T2"), *moves("T1", "READY", "CANCELLED")]

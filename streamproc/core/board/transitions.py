@@ -9,11 +9,12 @@ from __future__ import annotations
 from streamproc.core.board.chains import chain_through
 from streamproc.core.board.change import BoardChange, Tag, board_of, find_task, note_failed
 from streamproc.core.board.config import FOREIGN, STATE_SKIP, UNKNOWN, BoardConfig, state_name
+from streamproc.core.board.cycles import end_cycle
 from streamproc.core.board.ends import resume_tasks
 from streamproc.core.board.failures import MOVE, count_failure, judge
 from streamproc.core.board.guards import learn, open_gates, unmet
 from streamproc.core.board.holds import approve, decide, holder, recover, release
-from streamproc.core.board.owners import OWNERS_MAX, deliver, forget_deliveries, note_worker
+from streamproc.core.board.owners import OWNERS_MAX, deliver, note_worker
 from streamproc.core.board.routes import note_skip, origin_of
 from streamproc.core.board.state import (
     ASSUMED,
@@ -50,7 +51,7 @@ def apply_event(run: RunState, event: BoardEvent, config: BoardConfig, tag: Tag)
     change = BoardChange(board_of(run, config), config, tag)
     change.board.events += 1
     if isinstance(event, CycleCompleted):
-        _cycle(change, event)
+        end_cycle(change, event)
     elif isinstance(event, TaskDelegated):
         _delegated(run, change, event)
     elif isinstance(event, DecisionRecorded):
@@ -162,7 +163,7 @@ def _moved(run: RunState, change: BoardChange, task: Task, event: TaskTransition
 
 def _trust_state(change: BoardChange, task: Task, state: int, name: str) -> None:
     """Accept the first reported state of a task, and that it has passed the guards before that state."""
-    task.state = state
+    task.state, task.since = state, change.board.cycles
     if state == FOREIGN:
         task.foreign = _foreign(change, name)
         task.entered = {task.foreign: 1}
@@ -307,55 +308,3 @@ def _ended(change: BoardChange, task: Task) -> None:
         for other in board.tasks.values():
             if key in other.depends_on:
                 other.flags |= DESIGNED
-
-
-# Cycles.
-
-
-def _cycle(change: BoardChange, event: CycleCompleted) -> None:
-    board, config = change.board, change.config
-    if event.phase and config.cycle_phases and not any(word in event.phase.upper() for word in config.cycle_phases):
-        return  # a cycle of another phase, such as SPEC
-    board.cycles += 1
-    change.cycled = True
-    completed = _completed(change, event)
-    open_tasks = [task for task in board.tasks.values() if task.state < 0 or not config.done >> task.state & 1]
-    if event.completed is not None or event.moved or board.tasks:
-        change.completed = max(completed, board.done)
-    if change.completed or (board.tasks and not open_tasks):
-        board.empty_cycles = 0
-    elif change.completed == 0:
-        board.empty_cycles += 1
-    board.done = 0
-    forget_deliveries(board)
-
-
-def _completed(change: BoardChange, event: CycleCompleted) -> int:
-    """Apply the moves that a cycle lists, and return how many tasks it completed: those that the board refused are not.
-
-    A task without a state is one of those that `event.completed` counts.
-    """
-    board, config = change.board, change.config
-    named = {name for name, state in event.moved if not state}
-    listed, refused = set(), set()
-    for name, state in event.moved:
-        task = find_task(change, name) if state else board.tasks.get(change.tag(name))
-        if task is None:
-            continue
-        target = config.find(state)
-        if _was_refused(config, task, target):
-            refused.add(name)
-        elif target >= 0 and config.completed >> target & 1:
-            listed.add(name)
-        if state:
-            task.since = board.cycles
-            if task.state < 0 and target >= 0:
-                task.state, task.flags = target, task.flags & ~ASSUMED
-    counted = (event.completed or 0) - len(refused & named if named else refused)
-    return max(counted, len(listed - refused))
-
-
-def _was_refused(config: BoardConfig, task: Task, target: int) -> bool:
-    """Whether the board has refused this completion of a task; for UNKNOWN, any."""
-    refused = {task.wanted, task.skipped}
-    return any(state >= 0 and config.completed >> state & 1 for state in refused if target in (UNKNOWN, state))
