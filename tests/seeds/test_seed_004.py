@@ -509,6 +509,42 @@ def test_dod_non_compliance(dod: Raw | None, missing: str) -> None:
     assert notified(second).endswith("HIGH")
 
 
+UNIT, E2E = {"name": "unit", "status": True}, {"name": "e2e", "status": False}
+
+
+@pytest.mark.parametrize("nested", [
+    {"items": {"tests": [UNIT, E2E]}}, {"items": {"tests": {"unit": True, "e2e": False}}},
+    {"items": {"tests": {"status": "passed", "checks": [UNIT, E2E]}}}, {"items": {"tests": {"failed": ["e2e"]}}},
+    {"sections": [{"title": "Tests", "items": [UNIT, E2E]}]}, {"sections": {"tests": {"items": [UNIT, E2E]}}},
+    {"items": [{"name": "tests", "status": True, "items": [UNIT, E2E]}]}, {"items": [[UNIT], [UNIT, E2E]]},
+    {"parts": {"all": [{"groups": [{"name": "g", "list": [{"id": "tests", "items": [{"x": [E2E]}]}]}]}]}},
+    {"status": {"unit": True, "e2e": False}}, {"backend": [UNIT], "frontend": [E2E]},
+])  # fmt: skip
+def test_a_failing_item_counts_however_deep_it_is(nested: Raw) -> None:
+    # "any item with `status: false`", "log non-compliance details (which DoD items failed)"
+    [refused] = played(*moves("T1", "QA_REVIEW", "VALIDATION", dod={"verdict": "APPROVED", **nested}))
+    assert (refused.code, refused.evidence.missing) == ("TASK005", ["e2e"])
+    fine = json.loads(json.dumps(nested).replace("false", "true").replace("failed", "steps"))
+    assert played(*moves("T1", "QA_REVIEW", "VALIDATION", dod={"verdict": "APPROVED", **fine})) == []
+    # "(`allPassed: true` …)", "log violation with module name and missing checklist items"
+    start = moves("T1", "LOCKED", "IMPLEMENTING", module="billing", init={"allPassed": True, **nested})
+    [refused] = played(created("T1"), *start)
+    assert (refused.code, refused.evidence.missing) == ("TASK006", ["e2e"])
+    start = moves("T1", "LOCKED", "IMPLEMENTING", module="billing", init={"allPassed": True, **fine})
+    assert played(created("T1"), *start) == []
+
+
+@pytest.mark.parametrize("word", ["OK", "PASSED", "yes", "pass", "approve", "accepted", "LGTM", "true", "PENDING"])
+def test_a_verdict_other_than_approved_blocks(word: str) -> None:
+    # "or `verdict != APPROVED`"
+    for report in ({"verdict": word}, {"verdict": word, "items": [UNIT]}, {"approved": True, "verdict": word}):
+        [refused] = played(*moves("T1", "QA_REVIEW", "VALIDATION", dod=report))
+        assert refused.code == "TASK005"
+        assert refused.evidence.missing == [f"dod verdict {word.upper()}"]
+    for said in ("APPROVED", "approved", " Approved "):
+        assert played(*moves("T1", "QA_REVIEW", "VALIDATION", dod={"verdict": said})) == []
+
+
 @pytest.mark.parametrize("named", [True, False])
 def test_the_second_attempt_counts_whether_or_not_the_move_names_where_it_starts(named: bool) -> None:
     # "if repeated (≥ 2 advancement attempts with failing DoD), flag the owning agent"
