@@ -1,8 +1,9 @@
 """TASK005 dod_noncompliance: a task moves on without meeting the definition of done.
 
-Sees: a move past QA_REVIEW when an item of the definition-of-done report fails, or the report is missing or not
-approved. The finding names what the report lacks, also if it came with an earlier event. The move is blocked and the
-task goes back to REWORK. At the second attempt the finding flags the agent.
+Sees: a move past QA_REVIEW when an item of the definition-of-done report fails, at any depth of sections and items, or
+the report is missing, or its verdict is another word than APPROVED. The finding names what the report lacks, also if it
+came with an earlier event. The move is blocked and the task goes back to REWORK. At the second attempt the finding
+flags the agent.
 
 Why: unfinished work comes back from every later state, at a higher cost.
 
@@ -55,6 +56,18 @@ HEALTHY = [
 ]  # fmt: skip
 STUCK = [
     Example("an item fails", moved("T1", "IMPLEMENTING", "QA_REVIEW", "VALIDATION", dod=_POOR), "warn", 0),
+    Example(
+        "an item within a section fails",
+        moved(
+            "T1",
+            "QA_REVIEW",
+            "VALIDATION",
+            dod={"verdict": "APPROVED", "sections": [{"title": "1", **_POOR}]},
+        ),
+        "warn",
+        0,
+    ),
+    Example("another verdict", moved("T1", "QA_REVIEW", "VALIDATION", dod=_GOOD | {"verdict": "OK"}), "warn", 0),
     Example("no report", moved("T1", "QA_REVIEW", "VALIDATION"), "warn", 0),
     Example("not approved", moved("T1", "QA_REVIEW", "VALIDATION", dod=_GOOD | {"verdict": "PENDING"}), "warn", 0),
 ]

@@ -1,8 +1,8 @@
 """ERROR002 retry_exhausted: a task fails again and again in the same way.
 
-Sees: three failures in a row of one task with the same class: the `failure_class` of its transitions and verdicts, and
-the `class` of the first error of a turn with its `task_id`. The task is BLOCKED until a transition records the root
-cause or a person's approval, a validator approves it, or the run makes progress.
+Sees: three failures in a row of one task with the same class, whatever its case: the `failure_class` of its transitions
+and verdicts, and the `class` of the first error of a turn with its `task_id`. The task is BLOCKED until a transition
+records the root cause or a person's approval, a validator approves it, or the run makes progress.
 
 Why: a task that failed three times for one reason fails a fourth time for the same reason.
 
@@ -47,6 +47,7 @@ class RetryExhausted(BoardDetector):
             failure = getattr(event, "failure_class", "")
         escalated = bool(step.task.flags & HELD_APPROVAL)
         until = "stays escalated until a person decides" if escalated else f"is blocked until {CAUSE} is recorded"
+        failure = failure.strip()
         message = f"{step.task.id} failed {step.failures} times in a row with class {failure}; it {until}."
         return self.task_finding(
             view, message, reached, action="ask_human", task_status="escalated" if escalated else "blocked",
@@ -84,5 +85,8 @@ STUCK = [
     Example("three turns with the same error", [
         {"node": "coder", "task_id": "T1", "errors": [{"message": f"attempt {n}", "class": "ImportError"}]}
         for n in range(3)
+    ], "warn", 2),
+    Example("the same class in three spellings", [
+        _error("T1", kind) for kind in ("AssertionError", "assertionerror", " AssertionError")
     ], "warn", 2),
 ]  # fmt: skip

@@ -1,8 +1,8 @@
 """TASK004 state_skip: a task makes a transition that the board does not allow.
 
-Sees: a transition that is not on the board (READY to VALIDATION), into a state that the board does not have, or with
-evidence that reports its own failure. The task stays in its last valid state, and the next transition is checked from
-there.
+Sees: a transition that is not on the board (READY to VALIDATION), also by way of a parked state or of IN_PROGRESS, into
+a state that the board does not have, or with evidence that reports its own failure. The task stays in its last valid
+state, and the next transition is checked from there.
 
 Why: the states are the checks. A task that skips a state was not checked.
 
@@ -43,10 +43,15 @@ HEALTHY = [
     Example("a review sends it back once", moved(
         "T1", "LOCKED", "IMPLEMENTING", "QA_REVIEW", "REWORK", "IMPLEMENTING", "QA_REVIEW",
     )),
+    Example("a to-do list, with a task that is blocked before it starts", moved(
+        "T1", "pending", "blocked", "pending", "in_progress", "completed",
+    )),
     Example("a tracker with states of its own", moved("T1", "Backlog", "Selected", "Doing", "Shipped")),
 ]  # fmt: skip
 STUCK = [
     Example("from LOCKED to VALIDATION", moved("T1", "READY", "LOCKED", "VALIDATION"), "warn", 0),
+    Example("from IN_PROGRESS to VALIDATION", moved("T1", "READY", "IN_PROGRESS", "VALIDATION"), "warn", 0),
+    Example("from BLOCKED to IMPLEMENTING past LOCKED", moved("T1", "READY", "BLOCKED", "IMPLEMENTING"), "warn", 0),
     Example("a transition with a failed check", moved(
         "T1", "DOCUMENTATION", "CI_REVIEW", "COMMIT", evidence={"ci": {"status": "failed"}},
     ), "warn", 0),

@@ -1,13 +1,14 @@
 """STALL006 zero_progress_cycle: a whole cycle completed no task.
 
-Sees: a cycle from BUILD to VALIDATE that ends with no task completed: `completed` of `cycle.completed` is 0 or, if the
-event does not state it, the board saw no task reach a done state. A cancelled task is done, and not completed. It halts
-the run, because the whole pipeline is at fault.
+Sees: a cycle from BUILD to VALIDATE that ends with no task completed: `completed` of `cycle.completed` is 0, or lists
+only tasks that the board knows to be in another state, or done since an earlier cycle; if the event does not state it,
+the board saw no task reach a done state. A cancelled task is done, and not completed. It halts the run, because the
+whole pipeline is at fault.
 
 Why: a cycle of many agents without a single result suggests a wrong scope, or tasks that are too large.
 
 False alarms: a cycle with nothing left to do does not count, nor does one that reports nothing and of which the board
-knows nothing.
+knows nothing. A number is believed, and so is a listed task that the board does not know, or knows no move of.
 
 Tuning: `halt` counts such cycles in a row; 0 turns it off.
 
@@ -50,9 +51,29 @@ _WORK = moved("T1", "LOCKED", "IMPLEMENTING")
 HEALTHY = [
     Example("at least one task a cycle", [*_WORK, *cycles(1, 2, 1)]),
     Example("the board saw a task reach done", [*_WORK, *moved("T2", "COMMIT", "DONE"), {"type": "cycle.completed"}]),
+    Example(
+        "a list that grows",
+        [
+            *_WORK,
+            *moved("T2", "COMMIT", "DONE"),
+            {"type": "cycle.completed", "completed": ["T2"]},
+            *moved("T3", "COMMIT", "DONE"),
+            {"type": "cycle.completed", "completed": ["T2", "T3"]},
+        ],
+    ),
     Example("no task is left to do", [*moved("T2", "COMMIT", "DONE"), *cycles(1, 0)]),
 ]
 STUCK = [
     Example("a cycle without a completed task", [*_WORK, *cycles(0)], "halt", 0),
     Example("the same after two productive cycles", [*_WORK, *cycles(2, 1, 0)], "halt", 0),
+    Example(
+        "the list of completed tasks does not grow",
+        [
+            *_WORK,
+            *moved("T2", "COMMIT", "DONE"),
+            *[{"type": "cycle.completed", "completed": ["T2"]}] * 2,
+        ],
+        "halt",
+        0,
+    ),
 ]

@@ -30,11 +30,14 @@ from streamproc.model.redaction import redact, redact_id, redact_name
 from streamproc.model.wire import KINDS, Event, Proof
 
 _Clean = Callable[[str], str]
+_Judged = tuple[str, bool]
+"""An item of a report, and whether it passed."""
 
 _DESIGNS: Final = frozenset({"design", "artifacts"})  # guards whose report names files
 PROOFS_MAX: Final = 16  # guards of one transition; boards have a handful
 ITEMS_MAX: Final = 24  # of one report; a definition of done has about ten
 APPROVED: Final = "APPROVED"
+DEPTH_MAX: Final = 8  # of items within items; reports have two or three levels
 ITEM_CHARS_MAX: Final = 80  # an item is a name, or a path
 SUBJECT_CHARS_MAX: Final = 128  # as many as ids of tasks and names of modules have
 ITEM_READ_MAX: Final = 4 * ITEM_CHARS_MAX  # characters of an item that are searched for secrets
@@ -56,11 +59,13 @@ _WHOLE: Final = frozenset({"allpassed", "passed", "pass", "ok", "status", "resul
 _LISTS: Final = frozenset({"items", "checks", "checklist", "criteria", "artifacts", "results", "steps", "files",
                            "failed", "failing", "missing", "faileditems", "missingitems", "dod", "doditems",
                            "definition", "definitionofdone", "acceptance", "acceptancecriteria"})  # fmt: skip
-_WORDS: Final = frozenset({"verdict", "approval"})
+_BAD_LISTS: Final = ("fail", "missing")  # how the names of lists begin whose items have not passed
 _APPROVED: Final = frozenset({"approve", "approved", "accepted"})
 _SUBJECTS: Final = {"dod": ("taskid", "ticketid"), "init": ("module", "modulename")}
 _REPORT_FILE: Final = re.compile(r"(?:^|/)([^/]+)-(?:dod|init)\.[a-z]+$", re.IGNORECASE)
 _FILES: Final = ("path", "file", "report")
+_GROUPS: Final = (list, tuple, Mapping)  # what may hold items
+_PAST: Final = frozenset({"history", "previous", "attempts"})  # what failed there may have been repaired
 _NAMES: Final = ("name", "id", "item", "check", "title", "criterion", "key", "artifact", "path")
 _PROSE: Final = frozenset({"ticket", "taskid", "path", "file", "url", "report", "module", "note", "notes", "comment",
                            "reason", "by", "at", "date", "reviewer", "validator", "feature", "id", "name", "title",
@@ -215,23 +220,46 @@ def _word(value: str, clean: _Clean) -> Proof:
 
 def _report(value: Mapping[str, Any], clean: _Clean) -> Proof:
     """Read a report: its verdict, whether everything passed, and its items at any key."""
-    verdict, whole, parts = "", None, []
+    verdict, whole, parts = _read(value, 1)
+    verdict = _item(verdict, clean)
+    failing, items = _split(parts, clean)
+    return Proof(_has_passed(verdict, whole, parts), failing, items, verdict)
+
+
+def _read(value: Mapping[str, Any], depth: int) -> tuple[str, bool | None, list[_Judged]]:
+    """Return the verdict of a report, what it says as a whole, and its items."""
+    verdict, approval, whole = "", "", None
+    parts: list[_Judged] = []
     for name, part in value.items():
         key = plain(name)
-        if key in _WORDS and isinstance(part, str):
-            verdict = _item(read_verdict(part.strip()), clean)
-        elif key in _LISTS and isinstance(part, (list, tuple, Mapping)):
-            bad = key.startswith(("fail", "missing"))
-            parts += [(item, not bad and good) for item, good in _listed(part)]
-        elif key in _WHOLE and (good := _good(part)) is not None:
-            whole = good if whole is None else whole and good
-            if good and not verdict and (key == "approved" or plain(part) in _APPROVED):
-                verdict = APPROVED
-        elif key not in _PROSE and (good := _good(part)) is not None:
-            parts.append((str(name), good))
-    failing, items = _split(parts, clean)
-    passed = not failing and whole is not False and plain(verdict) not in _BAD
-    return Proof(passed and bool(whole or items or verdict), failing, items, verdict)
+        if key == "verdict" and isinstance(part, str):
+            verdict = _verdict(part)
+        elif key == "approval" and isinstance(part, str):
+            approval = read_verdict(part.strip())
+        elif key in _LISTS and isinstance(part, _GROUPS):
+            parts += _listed(part, depth, bad=key.startswith(_BAD_LISTS))
+        elif key not in _PROSE:
+            failing, good = _within(key, part, depth)
+            parts += failing
+            if key in _WHOLE and good is not None:
+                whole = good if whole is None else whole and good
+                if good and (key == "approved" or plain(part) in _APPROVED):
+                    approval = approval or APPROVED
+            elif good is not None and not failing:
+                parts.append((str(name), good))
+    return verdict or approval, whole, parts
+
+
+def _has_passed(verdict: str, whole: bool | None, parts: list[_Judged]) -> bool:
+    """Whether a report passed: it says so, as a whole, by a verdict or by items, and nothing in it has failed."""
+    fine = whole is not False and plain(verdict) not in _BAD and all(good for _, good in parts)
+    return fine and bool(whole or parts or verdict)
+
+
+def _verdict(word: str) -> str:
+    """Return the verdict of a report in capitals. Other words than APPROVED do not approve it, whatever they mean."""
+    read = read_verdict(word.strip())
+    return word.strip().upper() if read == APPROVED else read
 
 
 def _good(value: Any) -> bool | None:
@@ -241,23 +269,46 @@ def _good(value: Any) -> bool | None:
     if isinstance(value, str):
         known = plain(value)
         return True if known in _GOOD else False if known in _BAD else None
-    if isinstance(value, Mapping):
-        return proof(value, _unread).passed  # type: ignore[union-attr]
     return None
 
 
-def _listed(value: Any) -> Iterator[tuple[str, bool]]:
-    """Yield (item, whether it passed) for a list or mapping of items."""
+def _within(key: str, value: Any, depth: int) -> tuple[list[_Judged], bool | None]:
+    """Return the failing items within a part of a report, and whether the part has passed; None: neither."""
+    if not isinstance(value, _GROUPS):
+        return [], _good(value)
+    if depth == DEPTH_MAX or key in _PAST:
+        return [], None
+    if not isinstance(value, Mapping):
+        items = _listed(value, depth + 1, bad=key.startswith(_BAD_LISTS))
+        return [item for item in items if not item[1]], None
+    verdict, whole, parts = _read(value, depth + 1)
+    if not (verdict or parts) and whole is None and any(isinstance(part, _GROUPS) and part for part in value.values()):
+        return [], None  # lists of which nothing has failed
+    return [item for item in parts if not item[1]], _has_passed(verdict, whole, parts)
+
+
+def _listed(value: Any, depth: int = 1, *, bad: bool = False) -> Iterator[_Judged]:
+    """Yield (item, whether it passed) for a list or mapping of items; those that fail within an item instead of it.
+    In a list of what is `bad`, none has passed."""
     if isinstance(value, Mapping):
-        yield from ((str(name), _good(part) is not False and part is not None) for name, part in value.items())
+        for name, part in value.items():
+            failing, good = _within("", part, depth)
+            yield from failing or [(str(name), not bad and good is not False and part is not None)]
         return
     for number, item in enumerate(value, start=1):
         if isinstance(item, Mapping):
             named = {plain(name): part for name, part in item.items()}
             name = next((str(named[key]) for key in _NAMES if key in named), f"item {number}")
-            yield name, all(_good(part) is not False for key, part in named.items() if key not in _PROSE)
+            inner = [_within(key, part, depth) for key, part in named.items() if key not in _PROSE]
+            failing = [one for found, _ in inner for one in found]
+            good = not bad and all(found or good is not False for found, good in inner)
+            yield from failing
+            if not good or not failing:
+                yield name, good
         elif isinstance(item, str):
-            yield item, True
+            yield item, not bad
+        elif isinstance(item, (list, tuple)):
+            yield from _within("", item, depth)[0]
 
 
 def _split(parts: Any, clean: _Clean) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -274,11 +325,6 @@ def _split(parts: Any, clean: _Clean) -> tuple[tuple[str, ...], tuple[str, ...]]
 def _items(names: Iterator[str], clean: _Clean) -> dict[str, None]:
     """Return the first of the names of a report as they are sent: each is redacted, which takes time."""
     return dict.fromkeys(_item(name, clean) for name in islice(names, ITEMS_MAX))
-
-
-def _unread(name: str) -> str:
-    """Return a name that is not sent, and so need not be searched for secrets."""
-    return name
 
 
 def _item(name: str, clean: _Clean) -> str:

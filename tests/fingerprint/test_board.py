@@ -100,10 +100,33 @@ def test_many_completed_tasks_crowd_out_no_move() -> None:
     ({"allPassed": True, "missing": ["b"]}, Proof(False, ("b",))),
     ({"path": "docs/x.yaml", "reviewer": "ann"}, Proof(False)),
     ({"lint": "ok", "ci": "failed"}, Proof(False, ("ci",), ("lint",))),
+    ({"verdict": " Approved "}, Proof(True, verdict="APPROVED")),
+    ({"verdict": "ok"}, Proof(True, verdict="OK")),
+    ({"verdict": "changes requested"}, Proof(False, verdict="REJECTED")),
+    ({"approval": "ok"}, Proof(True, verdict="APPROVED")),
+    ({"items": {"a": [{"name": "b", "status": False}], "c": ["d"]}}, Proof(False, ("b",), ("c",))),
+    ({"items": [{"id": "a", "ok": False, "items": {"b": False}}]}, Proof(False, ("b", "a"))),
+    ({"items": {"a": []}, "reviewers": ["ann"]}, Proof(True, items=("a",))),
+    ({"reviewers": ["ann"], "sections": [{"items": [{"name": "a", "status": True}]}]}, Proof(False)),
+    ({"items": [{"name": "a", "status": True, "history": [{"status": False}]}]}, Proof(True, items=("a",))),
     ({"status": "DONE", "ticket": "D1", "artifacts": ["mockup"]}, Proof(True, items=("mockup",))),
 ])  # fmt: skip
 def test_evidence_becomes_passed_or_failed(value: Any, expected: Proof) -> None:
     assert proof(value) == expected
+
+
+def test_items_within_items_are_read_to_a_depth() -> None:
+    def nested(levels: int) -> Any:
+        value: Any = {"name": "deepest", "status": False}
+        for _ in range(levels):
+            value = {"name": "group", "items": [value]}
+        return proof({"verdict": "APPROVED", "items": [value]})
+
+    assert nested(3) == Proof(False, ("deepest",), verdict="APPROVED")
+    assert nested(500) == Proof(True, items=("group",), verdict="APPROVED")
+    many = proof({"items": {f"g{n}": [{"name": f"i{n}", "status": n < 400}] for n in range(500)}})
+    assert many is not None
+    assert many.failing == tuple(f"i{n}" for n in range(400, 424))
 
 
 @pytest.mark.parametrize(("value", "who"), [

@@ -362,6 +362,16 @@ def test_zero_progress_cycle() -> None:
     assert (halt.action, notified(halt).split()[0]) == ("ask_human", "STALL")
 
 
+def test_a_cycle_that_lists_what_earlier_ones_completed_completes_none() -> None:
+    # "with 0 tasks transitioning to `completed`": a list of all that is completed so far hides none
+    done = moves("T1", "COMMIT", "DONE", dod=APPROVED)
+    assert played(*working("T2"), *done, cycle(["T1"])) == []
+    [halt] = played(*working("T2"), *done, cycle(["T1"]), cycle(["T1"]))
+    assert (halt.code, halt.severity, halt.action) == ("STALL006", "halt", "ask_human")
+    assert [one.code for one in played(*working("T2"), cycle(["T2"]))] == ["STALL006"]  # it is in IMPLEMENTING
+    assert played(*[cycle(["T1"])] * 2) == []  # nothing tells its moves
+
+
 def test_a_cycle_that_only_cancels_tasks_completes_none() -> None:
     # "A full BUILD→VALIDATE cycle completes with 0 tasks transitioning to `completed`"
     board = [created("T1"), created("T2"), *moves("T1", "READY", "CANCELLED")]
@@ -466,6 +476,19 @@ def test_ticket_state_skip() -> None:
     assert notified(skip) == "BLOCKED Backend T1 MEDIUM"
 
 
+@pytest.mark.parametrize("by", [("IN_PROGRESS", "VALIDATION"), ("BLOCKED", "IMPLEMENTING"), ("FAILED", "REWORK")])
+def test_a_ticket_skips_no_state_by_way_of_another(by: tuple[str, str]) -> None:
+    # "skipping QA_REVIEW to reach VALIDATION, or bypassing the post-execution chain"
+    [skip] = played(created("T1"), *moves("T1", "READY", *by))
+    assert (skip.code, skip.type, skip.evidence.last_valid) == ("TASK004", "transition.blocked", by[0])
+
+
+def test_a_task_that_was_blocked_before_it_started_is_completed_like_any_other() -> None:
+    # "0 tasks transitioning to `completed`": one has
+    to_do = moves("T1", "pending", "blocked", "pending", "in_progress", "completed")
+    assert played(created("T1", state="pending"), created("T2", state="pending"), *to_do, cycle(["T1"])) == []
+
+
 @pytest.mark.parametrize(("dod", "missing"), [
     ({"verdict": "APPROVED", "items": [{"name": "docs", "status": False}]}, "docs"),  # "any item with `status: false`"
     (None, "dod report"),  # "or no DoD report exists"
@@ -484,6 +507,42 @@ def test_dod_non_compliance(dod: Raw | None, missing: str) -> None:
     # "ESCALATE: … if repeated (≥ 2 …), flag the owning agent for re-delegation or user intervention"
     assert "reassign it from Backend" in second.message
     assert notified(second).endswith("HIGH")
+
+
+UNIT, E2E = {"name": "unit", "status": True}, {"name": "e2e", "status": False}
+
+
+@pytest.mark.parametrize("nested", [
+    {"items": {"tests": [UNIT, E2E]}}, {"items": {"tests": {"unit": True, "e2e": False}}},
+    {"items": {"tests": {"status": "passed", "checks": [UNIT, E2E]}}}, {"items": {"tests": {"failed": ["e2e"]}}},
+    {"sections": [{"title": "Tests", "items": [UNIT, E2E]}]}, {"sections": {"tests": {"items": [UNIT, E2E]}}},
+    {"items": [{"name": "tests", "status": True, "items": [UNIT, E2E]}]}, {"items": [[UNIT], [UNIT, E2E]]},
+    {"parts": {"all": [{"groups": [{"name": "g", "list": [{"id": "tests", "items": [{"x": [E2E]}]}]}]}]}},
+    {"status": {"unit": True, "e2e": False}}, {"backend": [UNIT], "frontend": [E2E]},
+])  # fmt: skip
+def test_a_failing_item_counts_however_deep_it_is(nested: Raw) -> None:
+    # "any item with `status: false`", "log non-compliance details (which DoD items failed)"
+    [refused] = played(*moves("T1", "QA_REVIEW", "VALIDATION", dod={"verdict": "APPROVED", **nested}))
+    assert (refused.code, refused.evidence.missing) == ("TASK005", ["e2e"])
+    fine = json.loads(json.dumps(nested).replace("false", "true").replace("failed", "steps"))
+    assert played(*moves("T1", "QA_REVIEW", "VALIDATION", dod={"verdict": "APPROVED", **fine})) == []
+    # "(`allPassed: true` …)", "log violation with module name and missing checklist items"
+    start = moves("T1", "LOCKED", "IMPLEMENTING", module="billing", init={"allPassed": True, **nested})
+    [refused] = played(created("T1"), *start)
+    assert (refused.code, refused.evidence.missing) == ("TASK006", ["e2e"])
+    start = moves("T1", "LOCKED", "IMPLEMENTING", module="billing", init={"allPassed": True, **fine})
+    assert played(created("T1"), *start) == []
+
+
+@pytest.mark.parametrize("word", ["OK", "PASSED", "yes", "pass", "approve", "accepted", "LGTM", "true", "PENDING"])
+def test_a_verdict_other_than_approved_blocks(word: str) -> None:
+    # "or `verdict != APPROVED`"
+    for report in ({"verdict": word}, {"verdict": word, "items": [UNIT]}, {"approved": True, "verdict": word}):
+        [refused] = played(*moves("T1", "QA_REVIEW", "VALIDATION", dod=report))
+        assert refused.code == "TASK005"
+        assert refused.evidence.missing == [f"dod verdict {word.upper()}"]
+    for said in ("APPROVED", "approved", " Approved "):
+        assert played(*moves("T1", "QA_REVIEW", "VALIDATION", dod={"verdict": said})) == []
 
 
 @pytest.mark.parametrize("named", [True, False])

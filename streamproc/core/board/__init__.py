@@ -1,4 +1,16 @@
-"""The task board of a run: its configuration and state, transitions, guards and chains of blocked tasks,
-failures, holds and owners."""
+"""The task board of a run: its configuration and state, transitions and routes, guards and chains of blocked tasks,
+cycles, failures, holds and owners."""
 
-__all__ = ("chains", "change", "config", "failures", "guards", "holds", "owners", "state", "transitions")
+__all__ = (
+    "chains",
+    "change",
+    "config",
+    "cycles",
+    "failures",
+    "guards",
+    "holds",
+    "owners",
+    "routes",
+    "state",
+    "transitions",
+)

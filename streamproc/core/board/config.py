@@ -39,9 +39,9 @@ class BoardConfig:
     """
 
     __slots__ = (
-        "_next", "batch", "blocked", "blocked_state", "completed", "cycle_phases", "design_kinds", "done", "enforced",
-        "escalated_state", "failed", "guards", "index", "initial", "parked_states", "path", "progress", "stalled_state",
-        "states", "tag", "tasks_of_turns", "transition_states",
+        "_first_check", "_next", "_places", "batch", "blocked", "blocked_state", "completed", "cycle_phases",
+        "design_kinds", "done", "enforced", "escalated_state", "failed", "guards", "index", "initial", "parked_states",
+        "path", "progress", "stalled_state", "states", "tag", "tasks_of_turns", "transition_states",
     )  # fmt: skip
 
     def __init__(self, board: Mapping[str, Any], enforced: frozenset[str]) -> None:
@@ -60,6 +60,8 @@ class BoardConfig:
         self.parked_states = self.bits(board.get("aside", {}))  # blocked, stalled, ...: off the path
         sources = sum(1 << number for number, targets in enumerate(self._next) if targets)
         self.transition_states = sources | self.parked_states | self.bits(board.get("path", ()))
+        self._places = [self._place(state) for state in range(len(self.states))]
+        self._first_check = next((place for place in range(len(self.path)) if self._sends_back(place)), len(self.path))
         self.done = self.bits(board.get("done", ()))
         self.completed = self.done & ~self.parked_states  # a cancelled task is done, and not completed
         self.blocked = self.bits(board.get("blocked", ()))
@@ -90,6 +92,20 @@ class BoardConfig:
             back=max(UNKNOWN, self.find(asked.get("back_to") or "")),
         )
 
+    def _place(self, state: int) -> int:
+        """Return the place of a state on the path, or the furthest that a state beside it leads to; -1: none."""
+        if state in self.path:
+            return self.path.index(state)
+        return max((self.path.index(other) for other in self._after(state) if other in self.path), default=-1)
+
+    def _after(self, state: int) -> list[int]:
+        return [other for other, _ in enumerate(self.states) if self._next[state] >> other & 1]
+
+    def _sends_back(self, place: int) -> bool:
+        """Whether the state at a place of the path is a check: it may send a task back."""
+        others = (other for other in self._after(self.path[place]) if not self.parked_states >> other & 1)
+        return any(0 <= self._places[other] <= place for other in others)
+
     def find(self, name: str) -> int:
         """Return the number of a state; UNKNOWN for no name, FOREIGN for a state that is not on this board."""
         if not name:
@@ -117,6 +133,20 @@ class BoardConfig:
         if self._next[source] >> target & 1:
             return True
         return bool(self.parked_states >> target & 1) and not self.done >> source & 1
+
+    def leads(self, source: int, target: int) -> bool:
+        """Whether a task may be moved from one state to another. A state without transitions may be left for any, but
+        for no state behind a check of the path unless the task is done there: a to-do list has no checks."""
+        if self.judged(source):
+            return self.allows(source, target)
+        return source < 0 or target not in self.path[self._first_check + 1 :] or bool(self.done >> target & 1)
+
+    def resumes(self, before: int, target: int) -> bool:
+        """Whether a parked task may be moved to a state that the board lists without a skip: one of the path that is
+        not beyond those that the state before leads to."""
+        if not 0 <= before < len(self.states):  # of a damaged state
+            return True
+        return self._places[target] <= max(self._places[state] for state in (before, *self._after(before)))
 
     def judged(self, state: int) -> bool:
         """Whether the transitions from this state are known."""

@@ -54,10 +54,11 @@ def judge(run: RunState, change: BoardChange, task: Task, event: TaskVerdict) ->
 
 def count_failure(run: RunState, change: BoardChange, task: Task, kind: str, reporter: int) -> None:
     """Count failures of the same class in a row. A turn that fails, the verdict about it and the move that follows
-    report one failure; the next turn that fails, or a second report by the same, is the next attempt."""
-    if not kind:
+    report one failure; the next turn that fails, or a second report by the same, is the next attempt. Classes are
+    compared without case: a validator and a runtime write them in their own way."""
+    if not (kind := kind.strip()):
         return
-    known, key = task.failure, change.tag(kind)
+    known, key = task.failure, change.tag(kind.casefold())
     if not known or known[0] != key or run.novelty.last_progress > known[2]:
         task.failure = [key, 1, run.turns, reporter]
     elif reporter == TURN or (known[3] or ALL) & reporter:

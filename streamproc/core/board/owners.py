@@ -62,15 +62,17 @@ def note_verdict(run: RunState, event: TaskVerdict, tag: Tag) -> None:
         node.structured.clear()
 
 
-def deliver(run: RunState, change: BoardChange, event: TaskDelegated) -> None:
-    """Count the tasks of a delivery, and those that the same agent was given before in this cycle.
-
-    A delivery that is larger than the board allows is rejected, and does not count later.
-    """
+def deliver(run: RunState, change: BoardChange, event: TaskDelegated) -> bool:
+    """Count the tasks of a delivery, and those that the same agent was given before in this cycle; return whether the
+    board allows as many. A larger delivery is rejected: it does not count later, and displaces no task or agent."""
     board, given = change.board, [change.tag(name) for name in event.tasks]
     change.batch = max(event.count, len(set(given)))
+    allowed = change.config.size(change.phase)
+    new = all(one.name != _name(event.agent) for one in board.agents)
+    if new and 0 < allowed < change.batch:
+        return False
     if not event.agent:
-        return
+        return True
     place = _place(board, event.agent)
     agent, counts = board.agents[place], run.node_counts.find(change.tag(event.agent))
     turns = counts.turns if counts is not None else 0
@@ -83,14 +85,12 @@ def deliver(run: RunState, change: BoardChange, event: TaskDelegated) -> None:
             change.earlier += 1
     change.batch += change.earlier
     agent.turns = turns
-    allowed = change.config.size(change.phase)
-    rejected = 0 < allowed < change.batch
-    agent.unnamed += 0 if rejected else max(0, event.count - len(given))
+    if 0 < allowed < change.batch:
+        return False
+    agent.unnamed += max(0, event.count - len(given))
     for task in given[:OWNERS_MAX]:
-        if not rejected:
-            _own(board, task, delivered)
-        elif task not in board.owners:
-            _own(board, task, place)
+        _own(board, task, delivered)
+    return True
 
 
 def forget_deliveries(board: Board) -> None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 from streamproc.core.board.chains import chain_through
 from streamproc.core.board.change import BoardChange, Tag, board_of, find_task, note_failed
 from streamproc.core.board.config import FOREIGN, STATE_SKIP, UNKNOWN, BoardConfig, state_name
+from streamproc.core.board.cycles import end_cycle
 from streamproc.core.board.ends import resume_tasks
 from streamproc.core.board.failures import MOVE, count_failure, judge
 from streamproc.core.board.guards import learn, open_gates, unmet
 from streamproc.core.board.holds import approve, decide, holder, recover, release
-from streamproc.core.board.owners import OWNERS_MAX, deliver, forget_deliveries, note_worker
+from streamproc.core.board.owners import OWNERS_MAX, deliver, note_worker
+from streamproc.core.board.routes import note_skip, origin_of
 from streamproc.core.board.state import (
     ASSUMED,
     DEPENDENCIES_MAX,
@@ -49,7 +51,7 @@ def apply_event(run: RunState, event: BoardEvent, config: BoardConfig, tag: Tag)
     change = BoardChange(board_of(run, config), config, tag)
     change.board.events += 1
     if isinstance(event, CycleCompleted):
-        _cycle(change, event)
+        end_cycle(change, event)
     elif isinstance(event, TaskDelegated):
         _delegated(run, change, event)
     elif isinstance(event, DecisionRecorded):
@@ -123,10 +125,9 @@ def _delegated(run: RunState, change: BoardChange, event: TaskDelegated) -> None
         known = {task.phase for name in event.tasks if (task := change.board.tasks.get(change.tag(name))) is not None}
         phase, phases = known.pop() if len(known) == 1 else 0, list(change.config.batch)
         change.phase = phases[phase - 1] if 0 < phase <= len(phases) else ""  # a state may be damaged
-    if change.config.tasks_of_turns:
+    if deliver(run, change, event) and change.config.tasks_of_turns:
         for name in event.tasks[:OWNERS_MAX]:
             find_task(change, name)
-    deliver(run, change, event)
 
 
 # Moves.
@@ -148,10 +149,10 @@ def _moved(run: RunState, change: BoardChange, task: Task, event: TaskTransition
     if target == UNKNOWN or (target == source and (target >= 0 or _foreign(change, event.to) == task.foreign)):
         count_failure(run, change, task, event.failure_class, MOVE)
         return
-    if not config.judged(source):
+    if source < 0:
         _enter(change, task, target)
     elif task.flags & HELD:
-        _leave(change, task, event)
+        _leave(change, task, event, claimed)
     else:
         _judge(change, task, event, claimed)
     if not change.refused:
@@ -162,7 +163,7 @@ def _moved(run: RunState, change: BoardChange, task: Task, event: TaskTransition
 
 def _trust_state(change: BoardChange, task: Task, state: int, name: str) -> None:
     """Accept the first reported state of a task, and that it has passed the guards before that state."""
-    task.state = state
+    task.state, task.since = state, change.board.cycles
     if state == FOREIGN:
         task.foreign = _foreign(change, name)
         task.entered = {task.foreign: 1}
@@ -181,10 +182,8 @@ def _trust_guards(config: BoardConfig, task: Task) -> None:
 def _judge(change: BoardChange, task: Task, event: TaskTransition, claimed: int) -> None:
     """Check a move against transitions and guards, and apply or refuse it."""
     config, source, target = change.config, task.state, change.target
-    origin, wanted = source, UNKNOWN
-    if _continues(config, task, target):
-        origin = task.back
-    elif not _leads(config, task, source, target):
+    origin, wanted = origin_of(config, task, target), UNKNOWN
+    if origin is None:
         # A guard refused an earlier move, and the team continued regardless: ask that guard again.
         origin = claimed if claimed >= 0 else task.wanted
         wanted = task.wanted
@@ -194,11 +193,12 @@ def _judge(change: BoardChange, task: Task, event: TaskTransition, claimed: int)
             if STATE_SKIP in config.enforced:
                 change.refused = STATE_SKIP
                 _skip(change, task)
-                return
-            if target < 0:  # no guard protects a state that the board does not know
-                _enter(change, task, target)
+                note_skip(config, task, target)
                 return
             origin, wanted = origin if origin >= 0 else source, UNKNOWN
+    if target < 0:  # no guard protects a state that the board does not know
+        _enter(change, task, target)
+        return
     refusal = unmet(change.board, config, task, event, (origin, target, wanted), change.overridden)
     if refusal is None:
         _enter(change, task, target)
@@ -220,23 +220,7 @@ def _skip(change: BoardChange, task: Task) -> None:
     task.skipped = change.target
 
 
-def _leads(config: BoardConfig, task: Task, source: int, target: int) -> bool:
-    """Whether the board has this transition. A parked task may return to where it was."""
-    return config.allows(source, target) or (bool(config.parked_states >> source & 1) and 0 <= target == task.back)
-
-
-def _continues(config: BoardConfig, task: Task, target: int) -> bool:
-    """Whether a parked task that is free to continue makes a move of the state before."""
-    parked = task.state >= 0 and config.parked_states >> task.state & 1
-    return (
-        bool(parked and task.flags & FREE)
-        and task.back >= 0
-        and config.allows(task.back, target)
-        and (not config.allows(task.state, target))
-    )
-
-
-def _leave(change: BoardChange, task: Task, event: TaskTransition) -> None:
+def _leave(change: BoardChange, task: Task, event: TaskTransition, claimed: int) -> None:
     """Apply or refuse a move of a held task: it needs a root cause or a person's approval."""
     config, target = change.config, change.target
     cause = (event.evidence or {}).get("root_cause")
@@ -245,11 +229,10 @@ def _leave(change: BoardChange, task: Task, event: TaskTransition) -> None:
         _enter(change, task, target)
     elif not task.flags & HELD_APPROVAL and cause is not None and cause.passed:
         release(task)
-        if target < 0 or _leads(config, task, task.state, target):
+        if target < 0:
             _enter(change, task, target)
         else:
-            change.refused = STATE_SKIP
-            _skip(change, task)
+            _judge(change, task, event, claimed)
     elif target >= 0 and config.parked_states >> target & 1:
         _enter(change, task, target)
     else:
@@ -269,9 +252,10 @@ def _enter(change: BoardChange, task: Task, target: int) -> None:
         task.foreign = _foreign(change, change.to)
         _count(change, task, task.foreign)
         return
-    if source < 0:
+    parked = source >= 0 and bool(config.parked_states >> source & 1)
+    if source < 0 or (parked and task.back < 0 and not config.allows(source, target)):
         _trust_guards(config, task)
-    if config.parked_states >> target & 1 and source >= 0 and not config.parked_states >> source & 1:
+    if config.parked_states >> target & 1 and not parked:
         task.back = source
     if source >= 0 and not task.entered:
         task.entered[source] = 1
@@ -324,55 +308,3 @@ def _ended(change: BoardChange, task: Task) -> None:
         for other in board.tasks.values():
             if key in other.depends_on:
                 other.flags |= DESIGNED
-
-
-# Cycles.
-
-
-def _cycle(change: BoardChange, event: CycleCompleted) -> None:
-    board, config = change.board, change.config
-    if event.phase and config.cycle_phases and not any(word in event.phase.upper() for word in config.cycle_phases):
-        return  # a cycle of another phase, such as SPEC
-    board.cycles += 1
-    change.cycled = True
-    completed = _completed(change, event)
-    open_tasks = [task for task in board.tasks.values() if task.state < 0 or not config.done >> task.state & 1]
-    if event.completed is not None or event.moved or board.tasks:
-        change.completed = max(completed, board.done)
-    if change.completed or (board.tasks and not open_tasks):
-        board.empty_cycles = 0
-    elif change.completed == 0:
-        board.empty_cycles += 1
-    board.done = 0
-    forget_deliveries(board)
-
-
-def _completed(change: BoardChange, event: CycleCompleted) -> int:
-    """Apply the moves that a cycle lists, and return how many tasks it completed: those that the board refused are not.
-
-    A task without a state is one of those that `event.completed` counts.
-    """
-    board, config = change.board, change.config
-    named = {name for name, state in event.moved if not state}
-    listed, refused = set(), set()
-    for name, state in event.moved:
-        task = find_task(change, name) if state else board.tasks.get(change.tag(name))
-        if task is None:
-            continue
-        target = config.find(state)
-        if _was_refused(config, task, target):
-            refused.add(name)
-        elif target >= 0 and config.completed >> target & 1:
-            listed.add(name)
-        if state:
-            task.since = board.cycles
-            if task.state < 0 and target >= 0:
-                task.state, task.flags = target, task.flags & ~ASSUMED
-    counted = (event.completed or 0) - len(refused & named if named else refused)
-    return max(counted, len(listed - refused))
-
-
-def _was_refused(config: BoardConfig, task: Task, target: int) -> bool:
-    """Whether the board has refused this completion of a task; for UNKNOWN, any."""
-    refused = {task.wanted, task.skipped}
-    return any(state >= 0 and config.completed >> state & 1 for state in refused if target in (UNKNOWN, state))

@@ -161,7 +161,7 @@ def test_leaving_the_review_needs_a_report_that_passes(dod: Raw, missing: list[s
 
 @pytest.mark.parametrize(
     "dod",
-    [True, "approved", APPROVED, {"verdict": "pass", "items": ["tests", "docs"]}, {"approved": True},
+    [True, "approved", APPROVED, {"verdict": " approved ", "items": ["tests", "docs"]}, {"approved": True},
      {"status": "approved", "items": {"tests": True}}],
 )  # fmt: skip
 def test_a_report_may_have_many_forms(dod: Any) -> None:
@@ -688,3 +688,47 @@ def test_a_policy_can_halt_the_run_for_one_task(tmp_path: Path) -> None:
         "escalated",
     )
     assert halt.halt_reason == "stalled"
+
+
+@pytest.mark.parametrize("more", [{}, {"agent": "b"}])
+def test_a_rejected_batch_displaces_no_task_that_an_agent_has(more: Raw) -> None:
+    # Seed 004: "Agent receives > 3 tasks … in a single delegation cycle": "Reject delegation batch"
+    for number in (28, 60, 200):
+        batch = given(*(f"B{n}" for n in range(number)), **more)
+        for start in ([], [created("A")], [created(name, state="READY") for name in ("A", "B", "C")]):
+            feed = Feed(load_policy("tickets"))
+            feed.all([*start, given("A", "B", "C"), batch])
+            kept = {task.id for task in feed.state.board.tasks.values()}
+            assert kept == {"A", "B", "C"}
+            assert feed.state.evicted == 0
+            assert [one.code for one in feed.raw(given("D"))] == ["TASK003"]
+
+
+def test_a_rejected_batch_of_known_tasks_displaces_no_owner() -> None:
+    feed = Feed(load_policy("tickets"))
+    ids = [f"B{n}" for n in range(40)]
+    feed.all([*map(created, ids), given("A", "B", "C"), *(given(*ids, agent=agent) for agent in "abcdefghij")])
+    assert [one.code for one in feed.raw(given("D"))] == ["TASK003"]
+    assert [one.name for one in feed.state.board.agents] == ["a"]
+
+
+SPELLINGS = ("AssertionError", " assertionerror", "ASSERTIONERROR ")
+
+
+@pytest.mark.parametrize("by", ["turn", "verdict", "transition"])
+def test_a_class_of_failures_is_compared_without_case_and_outer_spaces(by: str) -> None:
+    # Seed 004: "Task retried 3 times with same failure class"
+    def fails(n: int, kind: str) -> Raw:
+        if by == "turn":
+            return {"node": "n", "task_id": "T1", "errors": [{"message": f"m {'x' * n}", "class": kind}]}
+        if by == "verdict":
+            return verdict("T1", "REJECTED", failure_class=kind)
+        return move("T1", "IMPLEMENTING", "IMPLEMENTING", failure_class=kind)
+
+    found = decisions([fails(n, kind) for n, kind in enumerate(SPELLINGS)])
+    [blocked] = [one for one in found if one.code == "ERROR002"]
+    assert evidence(blocked).failure_class == "ASSERTIONERROR"
+    assert "with class ASSERTIONERROR;" in blocked.message
+    others = ["AssertionError", "Assertion Error", "AssertionFault"]
+    for kinds in (others, [" "] * 3):
+        assert "ERROR002" not in codes([fails(n, kind) for n, kind in enumerate(kinds)])
