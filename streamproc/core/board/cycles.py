@@ -25,25 +25,39 @@ def end_cycle(change: BoardChange, event: CycleCompleted) -> None:
     elif change.completed == 0:
         board.empty_cycles += 1
     board.done = 0
+    board.claimed = [tag for tag in board.claimed if tag in board.tasks]
     forget_deliveries(board)
 
 
 def _completed(change: BoardChange, event: CycleCompleted) -> int:
     """Apply the moves that a cycle lists, and return how many tasks it completed: those that the board refused are not.
 
-    A task without a state is one of those that `event.completed` counts. If they are listed, each must be new.
+    A task without a state is one of those that `event.completed` counts. If they are listed, each must be new: a list
+    may hold all tasks so far.
     """
     board, config = change.board, change.config
     moved, refused = _apply_moves(change, event)
     named = [name for name, state in event.moved if not state]
     if not named:
         return max((event.completed or 0) - len(refused), len(moved))
-    old = 0
-    for name in named:
-        task = board.tasks.get(change.tag(name))
-        if name in refused or (task is not None and not _is_new(board, config, task)):
-            old += 1
+    old = sum(name in refused or not _is_listed_first(board, config, change.tag(name)) for name in named)
     return max((event.completed or 0) - old, len(moved))
+
+
+def _is_listed_first(board: Board, config: BoardConfig, tag: int) -> bool:
+    """Whether a task that a cycle lists may have been completed in it. One of which no event tells the moves is
+    believed, and one that the board knows in another state once: a team may report its ends by these lists alone."""
+    task = board.tasks.get(tag)
+    if task is None or task.state < 0 or task.flags & ASSUMED:
+        return True
+    if task.state == config.initial and sum(task.entered.values()) <= 1:
+        return True
+    if config.done >> task.state & 1:
+        return bool(config.completed >> task.state & 1) and _was_completed(board, task)
+    if tag in board.claimed:
+        return False
+    board.claimed.append(tag)
+    return True
 
 
 def _apply_moves(change: BoardChange, event: CycleCompleted) -> tuple[set[str], set[str]]:
@@ -59,7 +73,7 @@ def _apply_moves(change: BoardChange, event: CycleCompleted) -> tuple[set[str], 
         again = done and task.state >= 0 and bool(config.completed >> task.state & 1)
         if _was_refused(config, task, target):
             refused.add(name)
-        elif done and (not again or name in elsewhere or _is_new(board, config, task)):
+        elif done and (not again or name in elsewhere or _was_completed(board, task)):
             completed.add(name)
         if not state:
             continue
@@ -72,14 +86,9 @@ def _apply_moves(change: BoardChange, event: CycleCompleted) -> tuple[set[str], 
     return completed - refused, refused
 
 
-def _is_new(board: Board, config: BoardConfig, task: Task) -> bool:
-    """Whether a task may have been completed in the cycle that ends: the board has seen it move to its done state, or
-    does not know its state. Of a task that is still in the first state, no event tells the moves."""
-    if task.state < 0 or task.flags & ASSUMED:
-        return True
-    if task.state == config.initial:
-        return sum(task.entered.values()) <= 1
-    return bool(config.completed >> task.state & 1) and task.since >= board.cycles - 1
+def _was_completed(board: Board, task: Task) -> bool:
+    """Whether a task has entered the state in which it is in the cycle that ends."""
+    return task.since >= board.cycles - 1
 
 
 def _was_refused(config: BoardConfig, task: Task, target: int) -> bool:

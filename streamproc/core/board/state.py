@@ -83,6 +83,7 @@ class Board(msgspec.Struct, array_like=True):
     events: int = 0  # events of the board so far
     agents: list[Assignee] = []  # agents that own tasks
     owners: dict[int, int] = {}  # by tag of the task id, oldest first: owner and cycle of delivery (`owners`)
+    claimed: list[int] = []  # tags of tasks that a cycle listed as completed, and that no event has moved there
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -96,7 +97,7 @@ def shrink(board: Board, config: BoardConfig, keep: int) -> int:
     while len(board.tasks) > TASKS_MAX or len(_encoder.encode(board)) > BOARD_BYTES:
         others = [tag for tag in board.tasks if tag != keep]
         if not others:
-            board.agents, board.owners = [], {}
+            board.agents, board.owners, board.claimed = [], {}, []
             task = board.tasks.get(keep)
             if task is not None:
                 task.rejections, task.depends_on = task.rejections[-1:], []

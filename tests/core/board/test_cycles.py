@@ -36,10 +36,15 @@ def test_a_list_that_grows_is_complete_as_long_as_it_grows() -> None:
     assert codes([*raws, cycle([f"T{n}" for n in range(4)])]) == ["STALL006"]
 
 
-@pytest.mark.parametrize("work", [WORK, move("T2", "READY", "IN_PROGRESS"), move("T2", "IMPLEMENTING", "CANCELLED")])
-def test_a_task_that_the_board_knows_in_another_state_is_not_completed(work: Raw) -> None:
-    assert codes([created("T3"), work, cycle(["T2"])]) == ["STALL006"]
-    assert codes([created("T3"), work, cycle(["T2", "T7"])]) == []  # the board does not know the other one
+@pytest.mark.parametrize("work", [WORK, move("T2", "READY", "IN_PROGRESS")])
+def test_a_task_that_the_board_knows_in_another_state_is_completed_once(work: Raw) -> None:
+    assert codes([created("T3"), work, cycle(["T2"])]) == []  # a team may report its ends by these lists alone
+    assert codes([created("T3"), work, cycle(["T2"]), cycle(["T2"])]) == ["STALL006"]
+    assert codes([created("T3"), work, cycle(["T2"]), cycle(["T2", "T7"])]) == []  # the board does not know the other
+
+
+def test_a_cancelled_task_is_not_completed() -> None:
+    assert codes([created("T3"), move("T2", "IMPLEMENTING", "CANCELLED"), cycle(["T2"])]) == ["STALL006"]
 
 
 @pytest.mark.parametrize("before", [
@@ -54,7 +59,7 @@ def test_a_task_that_comes_back_is_completed_again() -> None:
     again = [move("T1", "in_progress", "completed"), move("T1", "completed", "in_progress")]
     done = [*again, again[0]]
     assert codes([WORK, *done, cycle(["T1"]), again[1], again[0], cycle(["T1"])]) == []
-    assert codes([WORK, *done, cycle(["T1"]), again[1], cycle(["T1"])]) == ["STALL006"]
+    assert codes([WORK, *done, cycle(["T1"]), again[1], *[cycle(["T1"])] * 2]) == ["STALL006"]
     assert codes([WORK, *done, cycle(["T1"]), again[0], cycle(["T1"])]) == ["STALL006"]  # said again
 
 
