@@ -73,7 +73,9 @@ def observe_own_turns(view: View, rules: Rules) -> None:
     if view.switches.outputs_gated:
         if content is not None:
             view.run.evidence.outputs.push(hash64(content.norm))
-        view.said = count_own(view, _subject(view), rules.gates.outputs, view.run.nodes, view.cycle)
+        view.said = count_own(
+            view, _subject(view) ^ _reported(view.turn), rules.gates.outputs, view.run.nodes, view.cycle
+        )
         if view.said:
             view.kinds |= kind.SAID
     if view.switches.sequences_gated:
@@ -117,6 +119,18 @@ def _subject(view: View) -> u64:
     if turn.errors is not None and turn.errors.count:
         topic ^= hash64(turn.errors.norm) >> 5
     return topic
+
+
+@cfunc
+def _reported(turn: Turn) -> u64:
+    """Return a hash of the failing tests and findings of a turn: the same words about others are another output."""
+    reported: u64 = 0
+    if turn.tests is not None and turn.tests.failing:
+        reported ^= hash64(turn.tests.failing_set) >> 6
+    if turn.findings:
+        for issue in turn.findings:
+            reported ^= hash64(issue.key) >> 7
+    return reported
 
 
 @cfunc

@@ -44,7 +44,7 @@ from streamproc.core.signals.statements import NO_WORK, USER_NODES
 from streamproc.core.signals.task_attempts import observe_task_attempt
 from streamproc.core.signals.tools import ToolsSeen
 from streamproc.core.view import GAP_MS, View
-from streamproc.model.wire import NO_ANSWER, Call, Content, Turn, Usage
+from streamproc.model.wire import FAILED, FAILED_RETRYABLE, NO_ANSWER, Call, Content, Turn, Usage
 
 AGENT: Final = "agent\0"  # prefix of agents, for the same reason as that of tasks
 TASK: Final = "task\0"  # prefix of task ids: a node is often named for its task, and equal tags would cancel out
@@ -187,7 +187,7 @@ def _observe_results_and_texts(view: View, rules: Rules) -> None:
     told = output is not None and says_alike(node, output)
     told = changed or (found and not told) or _has_unreported_answers(turn)
     if apart:
-        told = told and not shows_results(node) and not says_only(turn.node, turn)
+        told = told and not shows_results(node) and not says_only(turn.node, turn) and not _only_failed(turn)
         told = brought_results(view, had_tests, failing_set, worked) or told
     if told:
         _note_finder(view, changed)
@@ -373,6 +373,16 @@ def _settle_pending_text(view: View) -> None:
     if run.novelty.last_discovery == since and not judged:
         run.handovers.note_finder(author, since)
     run.cycle_memories.enter(None, view.index)
+
+
+@cfunc
+def _only_failed(turn: Turn) -> bool:
+    """Whether a turn made calls that all failed: with other arguments they have found no more."""
+    call: Call
+    for call in turn.calls:
+        if call.outcome not in (FAILED, FAILED_RETRYABLE):
+            return False
+    return bool(turn.calls)
 
 
 @cfunc

@@ -34,6 +34,7 @@ SERIES_MAX: Final = 200  # of one subject
 class _Series(NamedTuple):
     since_s: float
     urgency: Urgency
+    halts: bool
     held_back: int
 
 
@@ -43,7 +44,7 @@ def _batch_of(control: ControlEvent) -> str:
 
 
 class Dedup:
-    """Lets a control event notify once, and a series only with its first event until it gets more urgent.
+    """Lets a control event notify once, and a series only with its first event until it gets more urgent, or halts.
 
     Remembers recent control events and series. Beyond its bounds it drops the oldest: an event may then notify twice,
     but none is lost.
@@ -68,12 +69,12 @@ class Dedup:
         series = self._series[subject] = self._series.get(subject, {})
         key = (control.code, control.task_id or _batch_of(control))
         known = series.get(key)
-        if known is not None and now_s - known.since_s < self._window_s and urgency <= known.urgency:
+        if known is not None and now_s - known.since_s < self._window_s and (urgency, control.halts) <= known[1:3]:
             series[key] = known._replace(held_back=known.held_back + 1)
             self.held_back += 1
             return None
         series.pop(key, None)
-        series[key] = _Series(now_s, urgency, 0)
+        series[key] = _Series(now_s, urgency, control.halts, 0)
         if len(series) > SERIES_MAX:
             del series[next(iter(series))]
         return known.held_back if known is not None else 0

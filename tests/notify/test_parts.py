@@ -50,6 +50,15 @@ def test_another_code_run_or_task_is_another_series() -> None:
     assert [memory.admit(one, Urgency.HIGH, 0) for one in events] == [0, 0, 0, 0]
 
 
+def test_a_halt_is_no_repeat_of_the_warnings_before_it() -> None:
+    # "95-100%: HARD STOP" after "90-94%: URGENT": the run may not go on, which no warning has said
+    memory = Dedup(600)
+    assert memory.admit(control(1, severity="warn"), Urgency.HIGH, 0) == 0
+    assert memory.admit(control(2, severity="halt"), Urgency.HIGH, 1) == 0
+    assert memory.admit(control(3, severity="halt"), Urgency.HIGH, 2) is None
+    assert memory.admit(control(4, severity="warn"), Urgency.HIGH, 3) is None
+
+
 def test_another_batch_is_another_series_and_the_same_one_is_not() -> None:
     memory = Dedup(600)
     batches = [

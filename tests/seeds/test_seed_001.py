@@ -567,3 +567,14 @@ def test_green_tests_of_new_files_are_progress_of_the_verifier() -> None:
     # "repeatedly … without changing": the same green tests, and nothing was written in between
     halt = halts([*green[:4], *hops("verifier", [verified(said="Green.")] * 6)])[0]
     assert (halt.code, edge(halt)) == ("LOOP005", ["planner", "verifier"])
+
+
+@pytest.mark.parametrize(("worker", "hops"), [("researcher", 6), ("coder", 6), ("verifier", 4)])
+def test_calls_that_fail_with_other_arguments_each_time_are_no_results(worker: str, hops: int) -> None:
+    # "If `planner_to_researcher` exceeds limit without meaningful change in research results"
+    raws: list[Raw] = []
+    for n in range(hops + 4):
+        made = {"name": "search", "args": {"q": f"{'x' * n} in the index"}, "error": "index not found"}
+        raws += [planned(n, worker), {"node": worker, "output": "Nothing found.", "tool_calls": [made]}]
+    halt = halts(raws)[0]
+    assert (halt.code, edge(halt)) == ("LOOP005", ["planner", worker])

@@ -15,6 +15,8 @@ from streamproc.policy import load_policy
 from tests.feeding import Feed, Raw, decisions, short
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from streamproc.core.decision import Decision
 
 REPAIR: Final = load_policy("repair")
@@ -371,8 +373,14 @@ def test_an_error_that_comes_back_after_another_one_is_compared_with_the_attempt
     assert (halt.code, halt.message.partition(":")[0]) == ("ERROR001", "Same error after repair attempt, stopping")
 
 
-@pytest.mark.parametrize("side", [{"progress": {"steps_passed": 0}}, {"artifact": {"out.json": "{}"}}])
-def test_another_signature_goes_on_whatever_else_stands_still(side: Raw) -> None:
+SIDES: Final[list[Callable[[str], Raw]]] = [
+    lambda _: {"progress": {"steps_passed": 0}}, lambda _: {"artifact": {"out.json": "{}"}},
+    lambda step: {"tests": {"failed": [f"test_{step}"], "passed": 8, "total": 9}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_another_signature_goes_on_whatever_else_stands_still(side: Callable[[str], Raw]) -> None:
     # "Different signature → Continue trying"; "Genuine repairs still work"
     steps = ["upload", "parse", "merge", "render", "sign", "publish", "notify", "archive", "clean", "close"]
-    assert halts(repaired(*(failed(f"Error in step {step}") | side for step in steps))) == []
+    assert halts(repaired(*(failed(f"Error in step {step}") | side(step) for step in steps))) == []

@@ -1007,3 +1007,14 @@ def test_outputs_with_another_one_in_between_are_not_consecutive(other: Raw) -> 
     said: Raw = {"node": "Backend", "output": "I have fixed the login form."}
     assert played(said, {"node": "Backend", **other}, said) == []
     assert [one.code for one in played(said, {"node": "Backend", **other}, said, said)] == ["LOOP001"]
+
+
+@pytest.mark.parametrize("reports", [
+    [{"findings": [{"id": name}]} for name in ("alpha", "beta", "gamma")],
+    [{"tests": {"failed": [name], "passed": 8, "total": 9}} for name in ("alpha", "beta", "gamma")],
+])  # fmt: skip
+def test_the_same_words_about_other_findings_are_no_identical_output(reports: list[Raw]) -> None:
+    # "Agent produces functionally identical output": what it reports differs
+    said: Raw = {"node": "QA", "output": "Rejected, see findings."}
+    assert "LOOP001" not in [one.code for one in played(*(said | report for report in reports))]
+    assert "LOOP001" in [one.code for one in played(*[said | reports[0]] * 2)]
