@@ -33,7 +33,7 @@ from streamproc.core.signals.handovers import (
     times_of,
 )
 from streamproc.core.signals.node_errors import observe_attempt
-from streamproc.core.signals.nodes import NodeState, SuiteTrack, longest_silent
+from streamproc.core.signals.nodes import NodeState, longest_silent
 from streamproc.core.signals.own_turns import others_work
 from streamproc.core.signals.periods import own_stream
 from streamproc.core.signals.queries import has_answer, observe_query
@@ -62,7 +62,7 @@ def observe_turn(view: View, rules: Rules) -> None:
     view.node_tag = tag
     view.topic = _topic(run, turn, rules, view.names)
     view.node = _node_of_turn(view)
-    view.node.last_turn = view.index
+    view.turn_before, view.node.last_turn = view.node.last_turn, view.index
     view.counts = counts_of(run.node_counts, view)
     view.counts.turns += 1
     if usage is not None or run.turns_open:
@@ -162,7 +162,8 @@ def _observe_results_and_texts(view: View, rules: Rules) -> None:
     apart: bool = view.switches.edges_apart
     had_tests: bool = apart and len(node.suites) > 0
     failing_set: u64 = failing_set_of(node) if apart else 0
-    worked: bool = apart and _passes_new_work(run, node, turn)
+    worked: bool = apart and others_work(run.nodes, node, None) > view.turn_before
+    passes: bool = worked and turn.tests is not None and not turn.tests.failing
     if left is not None or turn.tests is not None or turn.errors is not None or turn.progress:
         observe_results(view, rules)
         changed = has_changed_result(turn, node)
@@ -188,19 +189,11 @@ def _observe_results_and_texts(view: View, rules: Rules) -> None:
     told = changed or (found and not told) or _has_unreported_answers(turn)
     if apart:
         told = told and not shows_results(node) and not says_only(turn.node, turn) and not _only_failed(turn)
-        told = brought_results(view, had_tests, failing_set, worked) or told
+        told = brought_results(view, had_tests, failing_set, passes) or told
+        told = told or (worked and run.novelty.last_answer_change == index)  # as from failed to passed
     if told:
         _note_finder(view, changed)
     view.excuse_loops()
-
-
-@cfunc
-def _passes_new_work(run: RunState, node: NodeState, turn: Turn) -> bool:
-    """Return whether all tests pass, and another node has left another artifact since they were last reported."""
-    track: SuiteTrack | None = node.suites.youngest()
-    if turn.tests is None or turn.tests.failing or track is None:
-        return False
-    return others_work(run.nodes, node, None) > track.same.first
 
 
 @cfunc

@@ -51,6 +51,7 @@ class View(Now):
     took_ms: i64  # log time from the start of this turn to its end; 0: not known
     round_before: u64  # the highest round reported before this turn
     kinds: u64  # bits of `kind`
+    turn_before: i32  # of the turn's node; -1: this is its first
     limits: BudgetMarks  # of the budgets in force
     switches: Switches  # of the policy in force
     run: RunState  # state of the run, with this turn or event applied

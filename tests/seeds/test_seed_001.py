@@ -578,3 +578,20 @@ def test_calls_that_fail_with_other_arguments_each_time_are_no_results(worker: s
         raws += [planned(n, worker), {"node": worker, "output": "Nothing found.", "tool_calls": [made]}]
     halt = halts(raws)[0]
     assert (halt.code, edge(halt)) == ("LOOP005", ["planner", worker])
+
+
+def test_a_command_that_fails_or_passes_after_new_work_is_a_result() -> None:
+    # "Consider progress when the primary failing command changes, or pass/fail status flips."
+    def ran(*, passes: bool) -> Raw:
+        how = {"result": "12 passed"} if passes else {"error": "exit 1: 1 failed, 11 passed"}
+        return {"node": "verifier", "tool_calls": [{"name": "bash", "args": {"command": "npm test"}, **how}]}
+
+    raws = [
+        turn
+        for n in range(5)
+        for file, passes in ((f"part_{n}.py", False), (f"fix_{n}.py", True))
+        for turn in (planned(n, "coder"), wrote(file, text=f"x = {n}"), planned(n + 20, "verifier"), ran(passes=passes))
+    ]
+    assert halts(raws) == []
+    halt = halts([*raws, *hops("verifier", [ran(passes=True)] * 6)])[0]  # nothing was written in between
+    assert (halt.code, edge(halt)) == ("LOOP005", ["planner", "verifier"])

@@ -276,10 +276,10 @@ def failing_set_of(node: NodeState) -> u64:
 
 
 @cfunc
-def brought_results(now: Now, had_tests: bool, failing_set: u64, worked: bool) -> bool:
+def brought_results(now: Now, had_tests: bool, failing_set: u64, passes: bool) -> bool:
     """Return whether a turn brought a result of its node's kind that differs: of a node that reports tests or leaves
     artifacts, tests unlike those of its last report (`failing_set`), or a file that is new; of others, another query.
-    That all tests pass is a result where others have `worked` since.
+    That all tests pass (`passes`) is a result where others have worked since.
 
     Of a coder a file is new by its name. Any other artifact counts if its content differs from the last one's, a page
     (`docs`) if its content is new, and so do new answers of calls.
@@ -291,7 +291,7 @@ def brought_results(now: Now, had_tests: bool, failing_set: u64, worked: bool) -
             return False
         return now.novelty.remember(node.query.value ^ node.key << 1)  # not one of a few that are asked in turn
     if turn.tests is not None and (
-        not had_tests or worked or failing_set_of(node) != failing_set or now.novelty.last_progress == now.index
+        not had_tests or passes or failing_set_of(node) != failing_set or now.novelty.last_progress == now.index
     ):
         return True
     if turn.artifact is not None and turn.artifact.about and is_coder(turn.node):
