@@ -16,6 +16,7 @@ def end_cycle(change: BoardChange, event: CycleCompleted) -> None:
         return
     board.cycles += 1
     change.cycled = True
+    board.claimed = [tag for tag in board.claimed if tag in board.tasks and not _has_moved(board, board.tasks[tag])]
     completed = _completed(change, event)
     open_tasks = [task for task in board.tasks.values() if task.state < 0 or not config.done >> task.state & 1]
     if event.completed is not None or event.moved or board.tasks:
@@ -25,7 +26,6 @@ def end_cycle(change: BoardChange, event: CycleCompleted) -> None:
     elif change.completed == 0:
         board.empty_cycles += 1
     board.done = 0
-    board.claimed = [tag for tag in board.claimed if tag in board.tasks]
     forget_deliveries(board)
 
 
@@ -46,14 +46,15 @@ def _completed(change: BoardChange, event: CycleCompleted) -> int:
 
 def _is_listed_first(board: Board, config: BoardConfig, tag: int) -> bool:
     """Whether a task that a cycle lists may have been completed in it. One of which no event tells the moves is
-    believed, and one that the board knows in another state once: a team may report its ends by these lists alone."""
+    believed, and one that the board knows in another state once, and again after it has moved: a team may report its
+    ends by these lists alone."""
     task = board.tasks.get(tag)
     if task is None or task.state < 0 or task.flags & ASSUMED:
         return True
     if task.state == config.initial and sum(task.entered.values()) <= 1:
         return True
     if config.done >> task.state & 1:
-        return bool(config.completed >> task.state & 1) and _was_completed(board, task)
+        return bool(config.completed >> task.state & 1) and _has_moved(board, task)
     if tag in board.claimed:
         return False
     board.claimed.append(tag)
@@ -73,7 +74,7 @@ def _apply_moves(change: BoardChange, event: CycleCompleted) -> tuple[set[str], 
         again = done and task.state >= 0 and bool(config.completed >> task.state & 1)
         if _was_refused(config, task, target):
             refused.add(name)
-        elif done and (not again or name in elsewhere or _was_completed(board, task)):
+        elif done and (not again or name in elsewhere or _has_moved(board, task)):
             completed.add(name)
         if not state:
             continue
@@ -86,8 +87,8 @@ def _apply_moves(change: BoardChange, event: CycleCompleted) -> tuple[set[str], 
     return completed - refused, refused
 
 
-def _was_completed(board: Board, task: Task) -> bool:
-    """Whether a task has entered the state in which it is in the cycle that ends."""
+def _has_moved(board: Board, task: Task) -> bool:
+    """Whether a task has entered its state in the cycle that ends."""
     return task.since >= board.cycles - 1
 
 

@@ -83,7 +83,7 @@ class Board(msgspec.Struct, array_like=True):
     events: int = 0  # events of the board so far
     agents: list[Assignee] = []  # agents that own tasks
     owners: dict[int, int] = {}  # by tag of the task id, oldest first: owner and cycle of delivery (`owners`)
-    claimed: list[int] = []  # tags of tasks that a cycle listed as completed, and that no event has moved there
+    claimed: list[int] = []  # tags of tasks that a cycle listed as completed, and that have not moved since
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -43,6 +43,14 @@ def test_a_task_that_the_board_knows_in_another_state_is_completed_once(work: Ra
     assert codes([created("T3"), work, cycle(["T2"]), cycle(["T2", "T7"])]) == []  # the board does not know the other
 
 
+def test_a_task_that_was_listed_and_is_reworked_is_completed_again() -> None:
+    rework = [move("T2", "IMPLEMENTING", "QA_REVIEW"), move("T2", "QA_REVIEW", "REWORK")]
+    ends = [created("T3"), WORK, cycle(["T2"])]
+    assert codes([*ends, *rework, cycle(["T2"])]) == []
+    assert codes([*ends, *rework, cycle(["T3"]), cycle(["T2"])]) == []  # in a later cycle as well
+    assert codes([*ends, *rework, cycle(["T2"]), cycle(["T2"])]) == ["STALL006"]
+
+
 def test_a_cancelled_task_is_not_completed() -> None:
     assert codes([created("T3"), move("T2", "IMPLEMENTING", "CANCELLED"), cycle(["T2"])]) == ["STALL006"]
 
@@ -95,9 +103,10 @@ def test_tasks_created_done_count_in_the_cycle_in_which_the_board_learns_of_them
     assert codes([WORK, cycle(1), done, cycle(["T1"]), cycle(["T1"])]) == ["STALL006"]
 
 
-def test_a_list_is_judged_alike_after_each_restart() -> None:
+@pytest.mark.parametrize(("move", "task"), [(DONE, "T1"), (WORK, "T2")])
+def test_a_list_is_judged_alike_after_each_restart(move: Raw, task: str) -> None:
     feed, found = Feed(), []
-    for raw in [DONE, WORK, cycle(["T1"]), cycle(["T1"])]:
+    for raw in [created("T3"), move, cycle([task]), cycle([task])]:
         found += feed.raw(raw)
         feed.restart()
     assert [one.code for one in found] == ["STALL006"]
