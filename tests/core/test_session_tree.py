@@ -315,6 +315,22 @@ def test_batching_and_redelivery_change_nothing(drawn: list[tuple[int, bool]], d
     assert dump_account(account) == dump_account(whole)
 
 
+def test_a_run_that_was_dropped_and_is_reported_again_has_its_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trees, "RUNS_MAX", 3)
+
+    def born(name: str, parent: str, state: int = trees.WORKING) -> TreeEntry:
+        return TreeEntry(name, -1, 0, state, True, parent=parent)
+
+    tree = SessionTree()
+    step_tree(
+        tree, "tree:/s", 0, [born("root", ""), born("p", "root", trees.FINISHED), born("c", "p"), born("q", "root")]
+    )
+    assert {run.name: run.depth for run in tree.runs.values()} == {"root": 0, "c": 2, "q": 1}
+    monkeypatch.setattr(trees, "RUNS_MAX", 9)
+    step_tree(tree, "tree:/s", 0, [born("p", "q")])
+    assert {run.name: run.depth for run in tree.runs.values()} == {"root": 0, "c": 3, "q": 1, "p": 2}
+
+
 def test_a_tree_is_bounded() -> None:
     tree = SessionTree()
     for n in range(trees.RUNS_MAX + 500):
