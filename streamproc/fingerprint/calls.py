@@ -113,7 +113,8 @@ def call_of(made: Made, secret: HashKey | None, clean: Callable[[str], str] = re
     marks = marks_of(args, answer) if scan is None or scan.may_have_marks(args, answer) else 0
     if len(answer) >= LONG_MIN:
         marks |= LONG_ANSWER
-    if answer and has_passed(answer, result):
+    has_words = scan is None or type(result) is not str or scan.may_say_passed(answer)
+    if answer and has_passed(answer, result, has_words=has_words):
         marks |= PASSED
     return Call(name, key, exact, norm, ANSWERED, sim, marks)
 

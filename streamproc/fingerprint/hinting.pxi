@@ -1,7 +1,10 @@
-"""Whether a call may have marks: most have none, and then `marks.py` need not be asked. Included by `scan.pyx`."""
+"""Whether a call may have marks: most have none, and then `marks.py` and `passed.py` need not be asked. Included by
+`scan.pyx`."""
 
 cdef enum:
-    HINTS_MAX = 32
+    HINTS_MAX = 64
+    STATES = 0  # the words of a state
+    PASSES = 256  # those of a check that may have passed
     SEARCHED_MAX = 1 << 12  # bytes of an answer that are searched: `marks.SEARCHED` characters
 
 cdef struct Hint:
@@ -11,26 +14,28 @@ cdef struct Hint:
     int next  # the next one with this character; -1 if there is none
 
 cdef Hint hints[HINTS_MAX]
-cdef int hint_of[256]  # by the rarest character, in lower case
+cdef int hint_of[512]  # by the set of words and the rarest character, in lower case
 cdef unsigned char LOWER[256]
-cdef Py_ssize_t searched = SEARCHED, write_min = WRITE_MIN
+cdef Py_ssize_t searched = SEARCHED, write_min = WRITE_MIN, passed_end = PASSED_END
 cdef frozenset told_names = HANDLES | WRITTEN
-cdef str RARE = "zqxjkv_:bpygfwmucldrhsnioate "
+cdef str RARE = "10zqxjkv_:bpygfwmucldrhsnioate "
 
 
 cdef int prepare_hints() except -1:
-    cdef int c, count = 0
+    cdef int c, place, count = 0
     for c in range(256):
-        hint_of[c] = -1
+        hint_of[STATES + c] = hint_of[PASSES + c] = -1
         LOWER[c] = c + 32 if c'A' <= c <= c'Z' else c
-    if len(STATE_WORDS) + len(LAST_WORDS) > HINTS_MAX or SEARCHED * 4 > SEARCHED_MAX:
-        raise ImportError("more words of a state than scan.pyx has places for")
-    for word in (*STATE_WORDS, *LAST_WORDS):
+    words = [(STATES, word) for word in (*STATE_WORDS, *LAST_WORDS)] + [(PASSES, word) for word in PASSED_WORDS]
+    if len(words) > HINTS_MAX or SEARCHED * 4 > SEARCHED_MAX:
+        raise ImportError("more words than scan.pyx has places for")
+    for kind, word in words:
         rarest = min(word, key=RARE.index)
         part = word.encode("ascii")
         _kept.append(part)
-        hints[count] = Hint(<Text><const char *>part, len(part), word.index(rarest), hint_of[<int>ord(rarest)])
-        hint_of[<int>ord(rarest)] = count
+        place = kind + ord(rarest)
+        hints[count] = Hint(<Text><const char *>part, len(part), word.index(rarest), hint_of[place])
+        hint_of[place] = count
         count += 1
     return 0
 
@@ -38,12 +43,12 @@ cdef int prepare_hints() except -1:
 prepare_hints()
 
 
-cdef bint hinted(Text s, Py_ssize_t end) noexcept:
-    """Return whether one of the words is in a text, in any case of its letters."""
+cdef bint hinted(Text s, Py_ssize_t end, int kind) noexcept:
+    """Return whether one of the words of a set is in a text, in any case of its letters."""
     cdef Py_ssize_t i, k, start
     cdef int one
     for i in range(end):
-        one = hint_of[LOWER[s[i]]]
+        one = hint_of[kind + LOWER[s[i]]]
         while one >= 0:
             start = i - hints[one].anchor
             if start >= 0 and start + hints[one].size <= end:
@@ -89,10 +94,21 @@ def may_have_marks(object args, str answer not None):
     read = in_utf8(answer)
     if len(answer) <= searched:
         start = start_of(read, &size)
-        return hinted(start, size)
+        return hinted(start, size, STATES)
     if not answer.isascii():
         return True
     start = start_of(read, &size)
     memcpy(ends, start, half)
     memcpy(ends + half, start + size - half, half)
-    return hinted(ends, 2 * half)
+    return hinted(ends, 2 * half, STATES)
+
+
+def may_say_passed(str answer not None):
+    """Return False if none of `passed.PASSED_WORDS` is at the end of an answer; True if one may be."""
+    cdef Py_ssize_t size, first
+    cdef Text start
+    if not answer.isascii():
+        return True
+    start = start_of(answer, &size)
+    first = max(0, size - passed_end)
+    return hinted(start + first, size - first, PASSES)

@@ -66,24 +66,27 @@ _FRAME: Final = re.compile(
     r"|\W*(?:[\w ]{0,40} )?(?:no|without|any) (?:output|content)\b[\w ]{0,30}\W*"
 )
 _FRAME_WORDS: Final = ("output", "content", "exit ", "returncode", "yarn run", "done in ")
+PASSED_WORDS: Final = (*_WORDS, "ok", *_TROUBLE_WORDS)
+"""One of these is in an answer that says by words how a check went."""
 _OUTPUTS: Final = ("stdout", "stderr", "output")
 _CODES: Final = ("exit_code", "exitCode", "returncode", "return_code", "code")
 
 
-def has_passed(answer: str, result: Any = None) -> bool:
-    """Return whether an answer says that a check has passed; `result` is the answer before it became a text."""
+def has_passed(answer: str, result: Any = None, *, has_words: bool = True) -> bool:
+    """Return whether an answer says that a check has passed; `result` is the answer before it became a text. With
+    `has_words` the caller says whether one of `PASSED_WORDS` may be at its end."""
     if isinstance(result, Mapping) and any(isinstance(result.get(name), str) for name in _OUTPUTS):
         if any(isinstance(code := result.get(name), int) and code for name in _CODES):
             return False
         answer = "\n".join(text for name in _OUTPUTS if isinstance(text := result.get(name), str))
     low = answer[-END:].lower()
     none = False
-    if any(map(low.__contains__, _TROUBLE_WORDS)):
+    if has_words and any(map(low.__contains__, _TROUBLE_WORDS)):
         rest = _NONE.sub(" ", low) if any(map(low.__contains__, _NONE_WORDS)) else low
         if _FAILED.search(rest) is not None:
             return False
         none = rest != low and _TROUBLED.search(rest) is None
-    return none or _says_so(low) or (len(answer) <= END and _says_nothing(low))
+    return none or (has_words and _says_so(low)) or (len(answer) <= END and _says_nothing(low))
 
 
 def _says_so(low: str) -> bool:

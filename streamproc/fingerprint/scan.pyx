@@ -21,6 +21,7 @@ from xxhash import xxh3_64_intdigest
 
 from streamproc.fingerprint.marks import HANDLES, LAST_WORDS, SEARCHED, STATE_WORDS, WRITE_MIN, WRITTEN
 from streamproc.fingerprint.mask import END_MAX as MASKED_MAX, HARNESS, ID_LENGTH, KEY_MAX, without_harness
+from streamproc.fingerprint.passed import END as PASSED_END, PASSED_WORDS
 from streamproc.fingerprint.similarity import END_MAX, FEATURES_MAX, PAGE_MIN, SIZE_MIN, WORDS_MIN
 
 if sys.byteorder != "little":

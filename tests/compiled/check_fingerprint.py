@@ -16,6 +16,7 @@ import xxhash
 
 from streamproc.fingerprint import HashKey, hash as hashes, mask as masks
 from streamproc.fingerprint.marks import LAST_WORDS, STATE_WORDS, marks_of
+from streamproc.fingerprint.passed import PASSED_WORDS, has_passed
 from tests.fingerprint.test_marks import RUNNING
 from tests.fingerprint.texts import hard_texts, long_texts, mutated_texts, sample_texts
 
@@ -127,10 +128,23 @@ def test_no_call_with_marks_is_missed() -> None:
     assert not all(masks.scan.may_have_marks({"command": "ls"}, text) for text in texts)
 
 
+def test_no_answer_that_says_how_a_check_went_is_missed() -> None:
+    assert masks.scan is not None
+    dice, missed, quiet = random.Random(3), [], 0
+    for text in [*sample_texts(), *mutated_texts(seed=5, count=20_000), *long_texts()]:
+        word = dice.choice((*PASSED_WORDS, "12 passed", "Success", "0 errors", "no output", "\u212a", " ", "\n"))
+        for answer in (text, text + dice.choice((word, word.upper())), f"{word} {text}"):
+            has_words = masks.scan.may_say_passed(answer)
+            quiet += not has_words
+            missed += [answer] if has_passed(answer) != has_passed(answer, has_words=has_words) else []
+    assert missed == []
+    assert quiet > 1_000
+
+
 @pytest.mark.parametrize("value", [None, b"text", 7])
 def test_what_is_no_text_is_refused(value: object) -> None:
     assert masks.scan is not None
-    for read in (masks.scan.mask, masks.scan.content, masks.scan.words, masks.scan.features):
+    for read in (masks.scan.mask, masks.scan.content, masks.scan.words, masks.scan.features, masks.scan.may_say_passed):
         with pytest.raises(TypeError):
             read(value)
 
