@@ -20,6 +20,7 @@ from streamproc.kafka.options import connection_options
 from streamproc.model.heartbeat import encode_heartbeat
 from tests.client.records import guarded
 from tests.fleet.heartbeats import heartbeat
+from tests.kafka.deleted_topics import delete_topics
 from tests.waiting import until
 from tests.worker.conftest import settings_for
 from tests.worker.running import Topics, looping_run
@@ -145,13 +146,7 @@ async def test_without_the_topic_or_a_heartbeat_nothing_is_known_and_nothing_wai
 ) -> None:
     settings = settings_for(brokers, topic_prefix)
     await topics.apply(settings)
-    async with topics.administering(settings) as admin:
-        await admin.delete_topics([settings.topic(ROLE)])
-
-    async def is_gone() -> bool:
-        return settings.topic(ROLE) not in await topics.partitions(settings)
-
-    await until(is_gone, what="the topic to be gone")
+    await delete_topics(settings, settings.topic(ROLE))
     async with HaltListener(settings=settings, on_unwatched="pause") as halts:
         seen = Seen(halts)
         assert halts._consumer.follower.missing == (settings.topic(ROLE),)

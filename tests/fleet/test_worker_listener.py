@@ -16,6 +16,7 @@ from streamproc.fleet.worker_listener import WorkerListener, ends_of_turns, list
 from streamproc.fleet.workers import ROLE
 from streamproc.kafka import topics as kafka_topics
 from streamproc.kafka.session import Outage
+from tests.kafka.deleted_topics import delete_topics
 from tests.waiting import until
 from tests.worker.conftest import settings_for
 from tests.worker.running import Topics, honest_run
@@ -149,6 +150,5 @@ async def test_a_listener_without_the_topic_or_without_workers_knows_nothing(bro
     assert (found.state.name, found.level, found.waiting) == ("unknown", "unknown", None)
     assert await ends_of_turns(settings) == dict.fromkeys(range(4), 0)
 
-    async with kafka_topics.administering(settings) as admin:
-        await admin.delete_topics([settings.topic(ROLE)])
+    await delete_topics(settings, settings.topic(ROLE))
     assert await listen_for_workers(settings) is None

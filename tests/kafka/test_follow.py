@@ -26,6 +26,7 @@ from streamproc.kafka.group import GroupFollower
 from streamproc.kafka.reading import committed_offsets
 from streamproc.kafka.session import Outage
 from streamproc.settings import Settings, load_settings
+from tests.kafka.deleted_topics import delete_topics
 from tests.waiting import until
 
 log = logging.getLogger("tests.follow")
@@ -196,9 +197,7 @@ async def test_a_topic_that_was_made_again_is_read_from_its_beginning(settings: 
     async with following(follower):
         await until(lambda: follower.caught_up)
         assert reading.values == ["a", "b", "c"]
-        async with topics.administering(settings) as admin:
-            await admin.delete_topics([settings.topic("one")])
-        await until(lambda: _is_gone(settings, "one"))
+        await delete_topics(settings, settings.topic("one"))
         await create(settings, "one")
         await publish(settings, "one", "d")
         await until(lambda: reading.has("d"), 60)
@@ -207,10 +206,6 @@ async def test_a_topic_that_was_made_again_is_read_from_its_beginning(settings: 
         await until(lambda: reading.has("y"))
     assert reading.values == ["a", "b", "c", "d", "y"]
     assert reading.events == ["caught up after 3", "recreated", "caught up after 4"]
-
-
-async def _is_gone(settings: Settings, name: str) -> bool:
-    return await _partitions(settings, name) == 0
 
 
 async def _partitions(settings: Settings, name: str) -> int:

@@ -25,6 +25,7 @@ from streamproc.read_model.reader import ModelReader
 from streamproc.read_model.rows import DecisionFilter, RunFilter
 from streamproc.report import report_of
 from streamproc.settings import Settings, load_settings
+from tests.kafka.deleted_topics import delete_topics
 from tests.read_model.deployment import PARTITIONS, Deployment, turn
 from tests.read_model.tables import rows_of
 from tests.read_model.test_model import busy, start
@@ -165,9 +166,7 @@ async def test_topics_that_were_made_again_are_read_from_nothing(settings: Setti
     async with reading(settings, model) as reader:
         await until(lambda: reader.caught_up)
     model.close()
-    async with topics.administering(settings) as admin:
-        await admin.delete_topics([one.name for one in topics.specs(settings)])
-    await until(lambda: _gone(settings), every_s=0.2)
+    await delete_topics(settings, *(one.name for one in topics.specs(settings)))
     await topics.apply(settings)
     deployment = Deployment()
     start(deployment, "new")
@@ -179,10 +178,6 @@ async def test_topics_that_were_made_again_are_read_from_nothing(settings: Setti
         assert (ids(model, "halted"), ids(model, "others")) == ([], ["new"])
         assert model.decisions(DecisionFilter()) == ()
     model.close()
-
-
-async def _gone(settings: Settings) -> bool:
-    return not await topics.partitions(settings)
 
 
 @pytest.mark.long

@@ -15,6 +15,7 @@ from streamproc.settings import Settings
 from streamproc.worker.run_limits import RunLimits
 from streamproc.worker.tables import Runs
 from streamproc.worker.turn_processor import TurnProcessor
+from tests.kafka.deleted_topics import delete_topics
 from tests.waiting import until
 from tests.worker.conftest import settings_for
 from tests.worker.records import TOPIC, records_of
@@ -57,8 +58,7 @@ def test_a_run_is_published_once_in_a_round_however_often_it_was_written_and_onl
 
 
 async def test_a_worker_works_on_without_the_topic_and_says_so(settings, topics, start_worker) -> None:
-    async with kafka_topics.administering(settings) as admin:
-        await admin.delete_topics([settings.topic("activity")])
+    await delete_topics(settings, settings.topic("activity"))
 
     worker = start_worker(settings)
     await topics.send(looping_run("stuck", 3))

@@ -20,6 +20,7 @@ from streamproc.model.heartbeat import Heartbeat, encode_heartbeat, read_heartbe
 from streamproc.policy import load_policy
 from streamproc.settings import Settings
 from tests.fleet.heartbeats import heartbeat
+from tests.kafka.deleted_topics import delete_topics
 from tests.waiting import until
 from tests.worker.conftest import settings_for
 from tests.worker.running import Topics, WorkerProcess, honest_run, looping_run
@@ -135,8 +136,7 @@ async def test_a_worker_removes_others_that_were_silent_for_a_day(brokers, topic
 
 
 async def test_a_worker_works_without_the_topic_and_says_so_once(settings, topics, start_worker) -> None:
-    async with kafka_topics.administering(settings) as admin:
-        await admin.delete_topics([settings.topic(ROLE)])
+    await delete_topics(settings, settings.topic(ROLE))
     worker = start_worker(settings)
     await topics.send(looping_run("r"))
     await topics.done()
