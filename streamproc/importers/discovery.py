@@ -102,8 +102,13 @@ def format_of(log: LogFile, formats: Sequence[Format]) -> Format | None:
     for one in formats:
         if one.matches(sample):
             return one
-    if not (sample.rows or sample.damage) or any(isinstance(row, dict) and "run_id" in row for row in sample.rows):
+    if not (sample.rows or sample.damage):
         return None
+    if any(isinstance(row, dict) and "run_id" in row for row in sample.rows):
+        if not isinstance(sample.document, dict):
+            return None
+        remedy = "write a raw turn on one line, as jq -c does, or leave the file out"
+        raise InvalidEvent([Problem("format", f"it is a JSON document {UNKNOWN}", remedy, log.name)])
     if sample.damage:
         raise InvalidEvent([Problem("format", sample.damage, sample.remedy, log.name)])
     if misspelt := _misspelt_run_id(sample.rows):

@@ -158,12 +158,12 @@ class Import:
         """Whether a record was met before, in any file."""
         return id_hash(record_id) in self.seen
 
-    def run_name(self, log: LogFile) -> str:
-        """Return the name of the run of a log without one: its stem, after its directory if another has the same."""
-        if self.is_new(f"run {log.stem}"):
-            return log.stem
-        self.is_new(f"run {log.stem_in_folder}")
-        return log.stem_in_folder
+    def run_name(self, log: LogFile, *, in_folder: bool = False) -> str:
+        """Return the name of the run of a log without one: its stem, after as many of its directories (one at least, if
+        it is `in_folder`) as tell it from logs that were read before."""
+        names = list(log.names())
+        found = names[in_folder:] or names
+        return next((name for name in found if self.is_new(f"run {name}")), found[-1])
 
     def name_of(self, run_id: str) -> str:
         """Return the name by which a person knows a run; empty if its log has none."""

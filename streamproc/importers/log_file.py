@@ -115,16 +115,17 @@ class LogFile:
         name = Path(self.path).resolve().name
         return ENDINGS.sub("", name) or name
 
-    @property
-    def stem_in_folder(self) -> str:
-        """The stem after the name of the directory. A directory of the same name, one for each log, is passed over:
-        `experiment/instance/instance.traj` is `experiment/instance`."""
+    def names(self) -> Iterator[str]:
+        """Yield the stem, then the stem after more and more of its path. A directory of the same name, one for each
+        log, is passed over: after `instance`, `experiment/instance/instance.traj` is `experiment/instance`."""
+        yield self.stem
         if self.path == STDIN:
-            return self.stem
-        folder = Path(self.path).resolve().parent
-        if folder.name == self.stem:
-            folder = folder.parent
-        return f"{folder.name}/{self.stem}" if folder.name else self.stem
+            return
+        folders = list(Path(self.path).resolve().parent.parts[1:])
+        if folders and folders[-1] == self.stem:
+            folders.pop()
+        for place in range(len(folders) - 1, -1, -1):
+            yield "/".join((*folders[place:], self.stem))
 
     @property
     def is_folder(self) -> bool:

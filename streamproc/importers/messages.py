@@ -156,7 +156,7 @@ def _calls(row: dict[str, Any], blocks: Sequence[dict[str, Any]]) -> list[dict[s
     made = [*items(row.get("tool_calls")), *items(row.get("invalid_tool_calls"))]
     listed = [_call(call) for call in made if isinstance(call, dict)]
     in_blocks = [
-        {"name": block.get("name"), "id": string(block.get("id")), "args": block.get("input")}
+        {"name": block.get("name"), "id": first_text(block, "id", "tool_call_id"), "args": block.get("input")}
         for block in blocks
         if _is(block, "tool_use")
     ]

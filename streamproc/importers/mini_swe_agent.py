@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from streamproc.importers.content import at_path, exited, first_text, items, mapping, string, text_of
 from streamproc.importers.event_limits import finished, seconds
-from streamproc.importers.imported import Format, Import, Imported
+from streamproc.importers.imported import Format, Import, Imported, ImportTally
 from streamproc.importers.log_file import LogFile, Sample
 from streamproc.importers.pairing import Pairing
 from streamproc.importers.raw_turns import usage_of
@@ -26,6 +26,7 @@ OUTPUT: Final = re.compile(r"<output>\n?(.*?)\n?</output>\s*\Z", re.DOTALL)
 ELIDED: Final = re.compile(r"(?<!\d)\d++ characters elided")  # this number varies with the output
 PERSON: Final = "UserInterruption"  # the `interrupt_type` of what a person says in between
 UNREADABLE: Final = "FormatError"  # that of a reprimand: the answer had no command, or several in one text
+UNKNOWN: Final = "some answers were refused and are not in these logs: whether they repeat cannot be seen"
 TIMED_OUT: Final = re.compile(r"\s*The last command\b.{1,20000}? timed out\b", re.DOTALL)
 
 
@@ -51,7 +52,7 @@ def read(log: LogFile, reading: Import) -> Iterator[Imported]:
     """Yield a turn for each answer of the model, paired with what its commands returned."""
     document = log.document()
     messages = document if isinstance(document, list) else items(at_path(document, "messages"))
-    run = _Run(reading.run_name(log), mapping(at_path(document, "info")))
+    run = _Run(reading.run_name(log), mapping(at_path(document, "info")), reading.tally(NAME))
     for number, message in enumerate(messages, start=1):
         if isinstance(message, dict):
             yield from run.take(number, message, reading)
@@ -63,7 +64,8 @@ def read(log: LogFile, reading: Import) -> Iterator[Imported]:
 class _Run:
     """The messages of one run."""
 
-    def __init__(self, run_id: str, info: dict[str, Any]) -> None:
+    def __init__(self, run_id: str, info: dict[str, Any], tally: ImportTally) -> None:
+        self._tally = tally
         self._base = {"run_id": run_id, "node": "agent"}
         self._pairing = Pairing()
         self._asked = False  # whether the task was seen
@@ -117,7 +119,8 @@ class _Run:
             self._answer(message, extra)
         elif not interrupt and self._asked and (unread := self._turn_without_command()) is not None:
             # Trajectories of 1.x do not say that an answer could not be parsed. A person is asked after a command only.
-            unread["tool_calls"] = [_refused(unread.get("output") or f"message {number}", message)]
+            if said := unread.get("output"):
+                unread["tool_calls"] = [_refused(said, message)]
         elif interrupt or not self._asked or not extra:
             self._asked = True
             self._pairing.add_person(self._base["run_id"], number, UNIT)
@@ -137,7 +140,10 @@ class _Run:
         said = text_of(at_path(choices[0], "message.content"))
         turn = self._turn(number, extra) | {"output": said}
         if kind == UNREADABLE:
-            turn["tool_calls"] = [_refused(said or f"message {number}", message)]
+            if said:
+                turn["tool_calls"] = [_refused(said, message)]
+            else:  # it may have said something new: nothing is known of it
+                self._tally.notes[UNKNOWN] = None
         else:
             turn["errors"] = [{"message": text_of(message.get("content")), "class": kind}]
         self._pairing.add(turn, number, UNIT)
@@ -169,8 +175,7 @@ def _call(action: Any) -> dict[str, Any]:
 
 
 def _refused(answer: str, reprimand: dict[str, Any]) -> dict[str, Any]:
-    """Return an answer that could not be parsed as a failed call of the tool it should have called. An answer that is
-    not in the log is told from others by its place."""
+    """Return an answer that could not be parsed as a failed call of the tool it should have called."""
     return {"name": "bash", "args": answer, "error": text_of(reprimand.get("content")) or True}
 
 

@@ -29,7 +29,9 @@ FAILED: Final = re.compile(
     re.DOTALL,
 )
 # The tools that write take the text on lines of its own, up to a last line: `edit 3:5`, the text, `end_of_edit`.
-WRITTEN: Final = re.compile(r"(?:edit|insert)\b[ \t]*(?P<place>[^\n]*)\n(?P<text>.*)\nend_of_\w+", re.DOTALL)
+WRITTEN: Final = re.compile(r"(?:edit|insert)\b[ \t]*(?P<place>[^\n]*)\n(?:(?P<text>.*)\n)?end_of_\w+", re.DOTALL)
+# What they say once it is written, perhaps after a complaint of their own linter.
+IS_WRITTEN: Final = re.compile(r"^File updated\b", re.MULTILINE)
 FAILURE_WITHIN: Final = 4_000  # characters of an observation that are looked at
 
 
@@ -59,7 +61,7 @@ def read(log: LogFile, reading: Import) -> Iterator[Imported]:
 
     Raises `InvalidEvent` for a demonstration that has a history and no trajectory.
     """
-    run_id = log.stem_in_folder
+    run_id = reading.run_name(log, in_folder=True)
     for row in log.rows():
         document = mapping(row.data)
         if _is_only_history(document):
@@ -118,11 +120,12 @@ def _call(action: str, observation: Any, state: Any) -> dict[str, Any]:
     call: dict[str, Any] = {"name": action.split(maxsplit=1)[0], "args": action}
     if written := WRITTEN.fullmatch(action):
         file = string(mapping(parsed(state)).get("open_file"))  # after the step; these tools stay in their file
-        call["args"] = {"path": file, "place": written["place"], "new_text": written["text"]}
+        call["args"] = {"path": file, "place": written["place"], "new_text": written["text"] or ""}
     if observation is None:
         return call
     text = text_of(observation).replace("\r\n", "\n")
-    call["error" if FAILED.match(text[:FAILURE_WITHIN].lstrip()) else "result"] = text
+    failed = FAILED.match(text[:FAILURE_WITHIN].lstrip()) and not (written and IS_WRITTEN.search(text))
+    call["error" if failed else "result"] = text
     return call
 
 

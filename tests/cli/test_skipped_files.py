@@ -122,6 +122,12 @@ def test_a_line_with_a_second_record_that_is_cut_off_is_refused_with_its_place(r
     assert "joined.jsonl:1: " in run("scan", joined).stderr
 
 
+def test_a_document_with_a_run_id_is_no_raw_turn(run, tmp_path: Path) -> None:
+    log = tmp_path / "a.json"
+    log.write_text('{\n  "run_id": "a",\n  "results": []\n}\n')
+    assert "it is a JSON document of no format that is known (write a raw turn on one line" in run("scan", log).stderr
+
+
 @pytest.mark.parametrize(("content", "options", "message"), [
     ({"runId": "a", "node": "x"}, (), "it has runId in place of run_id (name it run_id; a turn needs run_id and node)"),
     ({"Run-ID": "a"}, (), "it has Run-ID in place of run_id"),

@@ -96,6 +96,15 @@ def test_two_responses_of_anthropic_are_two_turns(tmp_path: Path) -> None:
     assert len(imported(written(tmp_path / "a.json", [TASK, response, response]))) == 3
 
 
+def test_a_call_that_stands_in_a_block_as_well_counts_once_whatever_its_id_is_called(tmp_path: Path) -> None:
+    block = {"type": "tool_use", "tool_call_id": "t", "name": "look", "input": {"at": 1}}
+    listed = {"id": "t", "function": {"name": "look", "arguments": '{"at": 1}'}}
+    answer = {"role": "assistant", "content": [block], "tool_calls": [listed]}
+    log = written(tmp_path / "a.json", [TASK, answer, returned("t")])
+    (turn,) = [event for event in imported(log) if "tool_calls" in event]
+    assert [(call["name"], call["result"]) for call in turn["tool_calls"]] == [("look", "ok")]
+
+
 def test_images_are_named_and_not_kept() -> None:
     assert "base64" not in json.dumps(imported(SAMPLES / "messages/openai.json"))
 

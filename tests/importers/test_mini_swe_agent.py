@@ -109,10 +109,21 @@ def reprimanded(times: int) -> list[dict[str, Any]]:
 
 def test_answers_that_could_not_be_parsed_halt_late(tmp_path: Path) -> None:
     done = [asked("ls"), returned("a.py")]
-    few = written(tmp_path / "few.json", {"info": {}, "messages": [*FIRST, *reprimanded(3), *done, *reprimanded(3)]})
-    many = written(tmp_path / "many.json", {"info": {}, "messages": [*FIRST, *done, *reprimanded(6)]})
+    said = {"response": {"choices": [{"message": {"content": "I will fix it now."}}]}}
+    kept = [{**message, "extra": message["extra"] | said} for message in reprimanded(6)]
+    few = written(tmp_path / "few.json", {"info": {}, "messages": [*FIRST, *kept[:2], *done, *kept[:2]]})
+    many = written(tmp_path / "many.json", {"info": {}, "messages": [*FIRST, *done, *kept]})
     assert halts(imported(few)) == set()
-    assert halts(imported(many)) == {("many", "ERROR005")}
+    assert {run for run, _ in halts(imported(many))} == {"many"}
+
+
+def test_answers_that_are_not_in_the_log_are_not_judged(tmp_path: Path) -> None:
+    """Only the reprimands are kept. In 45 runs (RussellRyanH/CSCI-635-LiveSWE-Agent), each of 213 such streaks, of up
+    to 40 answers, ended with a command."""
+    reading = Import()
+    log = written(tmp_path / "a.json", {"info": {}, "messages": [*FIRST, asked("ls"), returned("a"), *reprimanded(40)]})
+    assert halts(imported(log, FORMAT, reading)) == set()
+    assert "are not in these logs" in " ".join(reading.sentences())
 
 
 def test_commands_that_exit_with_an_error_and_new_output_are_no_streak(tmp_path: Path) -> None:

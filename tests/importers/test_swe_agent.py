@@ -42,6 +42,14 @@ def test_the_same_instance_of_two_experiments_is_two_runs(tmp_path: Path) -> Non
     assert runs == ["first/a__b-1", "first/c", "second/a__b-1", "second/c"]
 
 
+def test_as_much_of_the_path_is_in_the_name_as_tells_runs_apart(tmp_path: Path) -> None:
+    """Results of a benchmark keep all runs of a model in `MODEL/trajs`."""
+    reading = Import()
+    paths = [trajectory(tmp_path / model / "trajs/a__b-1.traj", step("ls", model)) for model in ("one", "two")]
+    runs = [imported(path, reading=reading)[0]["run_id"] for path in paths]
+    assert runs == ["trajs/a__b-1", "two/trajs/a__b-1"]
+
+
 def test_demonstrations_in_the_history_are_not_turns(tmp_path: Path) -> None:
     history = [
         {"role": "assistant", "content": "ls", "agent": "demo", "is_demo": True, "message_type": "action"},
@@ -120,6 +128,24 @@ def test_a_tool_that_writes_has_its_file_its_place_and_its_text_as_arguments(tmp
     (event,) = imported(trajectory(tmp_path / "a.traj", step("edit 3:5\nx = 1\ny = 2\nend_of_edit", "ok", state=state)))
     args = {"path": "/app/a.py", "place": "3:5", "new_text": "x = 1\ny = 2"}
     assert event["tool_calls"] == [{"name": "edit", "args": args, "result": "ok"}]
+
+
+def test_what_deletes_lines_is_an_edit(tmp_path: Path) -> None:
+    state = {"open_file": "/app/a.py"}
+    (event,) = imported(trajectory(tmp_path / "a.traj", step("edit 22:22\nend_of_edit", "ok", state=state)))
+    assert event["tool_calls"][0]["args"] == {"path": "/app/a.py", "place": "22:22", "new_text": ""}
+
+
+@pytest.mark.parametrize(("said", "failed"), [
+    ("[File: a.py (9 lines total)]\n1:x\nFile updated. Please review the changes.", False),
+    ("Your proposed edit was not applied.", True),
+])  # fmt: skip
+def test_an_edit_is_written_if_its_tool_says_so_whatever_its_linter_says_before(
+    tmp_path: Path, said: str, *, failed: bool
+) -> None:
+    observation = f'Traceback (most recent call last):\n  File "lint", line 3\nValueError: odd\n{said}'
+    (event,) = imported(trajectory(tmp_path / "a.traj", step("edit 1:1\nx\nend_of_edit", observation)))
+    assert ("error" in event["tool_calls"][0]) is failed
 
 
 def test_the_same_edit_that_makes_the_file_longer_each_time_is_halted(tmp_path: Path) -> None:
