@@ -29,6 +29,7 @@ class Now:
     node_tag: u32
     caller: u32  # tag of the node, and of its agent if it names another one
     topic: u32  # what the turn is about: its task, its request, its agent if the node has several; 0: none
+    task: u32  # tag of the task that the turn is an attempt at; 0: none. Only if every error counts
     marks: Marks  # of the policy in force
     names: Names  # tags of names
     tag: Callable[[str], int]  # returns the tag of a name

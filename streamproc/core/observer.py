@@ -28,6 +28,7 @@ from streamproc.core.signals.handovers import (
     gives_work,
     is_round_check,
     name_nodes,
+    only_failed,
     says_only,
     shows_results,
     times_of,
@@ -41,10 +42,10 @@ from streamproc.core.signals.recent_calls import observe_recent_calls
 from streamproc.core.signals.similarity import says_alike
 from streamproc.core.signals.spend import amount_of, counts_of
 from streamproc.core.signals.statements import NO_WORK, USER_NODES
-from streamproc.core.signals.task_attempts import observe_task_attempt
+from streamproc.core.signals.task_attempts import attempted_task, observe_task_attempt
 from streamproc.core.signals.tools import ToolsSeen
 from streamproc.core.view import GAP_MS, View
-from streamproc.model.wire import FAILED, FAILED_RETRYABLE, NO_ANSWER, Call, Content, Turn, Usage
+from streamproc.model.wire import NO_ANSWER, Call, Content, Turn, Usage
 
 AGENT: Final = "agent\0"  # prefix of agents, for the same reason as that of tasks
 TASK: Final = "task\0"  # prefix of task ids: a node is often named for its task, and equal tags would cancel out
@@ -164,6 +165,7 @@ def _observe_results_and_texts(view: View, rules: Rules) -> None:
     failing_set: u64 = failing_set_of(node) if apart else 0
     worked: bool = apart and others_work(run.nodes, node, None) > view.turn_before
     passes: bool = worked and turn.tests is not None and not turn.tests.failing
+    _find_task(view)
     if left is not None or turn.tests is not None or turn.errors is not None or turn.progress:
         observe_results(view, rules)
         changed = has_changed_result(turn, node)
@@ -188,12 +190,22 @@ def _observe_results_and_texts(view: View, rules: Rules) -> None:
     told = output is not None and says_alike(node, output)
     told = changed or (found and not told) or _has_unreported_answers(turn)
     if apart:
-        told = told and not shows_results(node) and not says_only(turn.node, turn) and not _only_failed(turn)
+        told = told and not shows_results(node) and not says_only(turn.node, turn) and not only_failed(turn)
         told = brought_results(view, had_tests, failing_set, passes) or told
         told = told or (worked and run.novelty.last_answer_change == index)  # as from failed to passed
     if told:
         _note_finder(view, changed)
     view.excuse_loops()
+
+
+@cfunc
+def _find_task(view: View) -> None:
+    """Set the task that the turn is an attempt at."""
+    run: RunState = view.run
+    turn: Turn = view.turn
+    view.task = 0
+    if view.switches.every_error and (turn.task_id or turn.errors is not None or turn.call_errors is not None):
+        view.task = attempted_task(view, run.cold.task_attempts if run.cold_raw or run.cold_changed else {})
 
 
 @cfunc
@@ -366,16 +378,6 @@ def _settle_pending_text(view: View) -> None:
     if run.novelty.last_discovery == since and not judged:
         run.handovers.note_finder(author, since)
     run.cycle_memories.enter(None, view.index)
-
-
-@cfunc
-def _only_failed(turn: Turn) -> bool:
-    """Whether a turn made calls that all failed: with other arguments they have found no more."""
-    call: Call
-    for call in turn.calls:
-        if call.outcome not in (FAILED, FAILED_RETRYABLE):
-            return False
-    return bool(turn.calls)
 
 
 @cfunc

@@ -28,6 +28,7 @@ reset `planner_to_coder`".
 
 from __future__ import annotations
 
+from streamproc.core.signals.handovers import is_verifier
 from streamproc.detectors.base import Detector, Example, Finding, Level, RuleSettings, View, call, kind, said, tested
 
 
@@ -49,7 +50,7 @@ class EdgeLoop(Detector):
         hop = view.handover
         if hop is None:
             return None
-        allowed = limits.verifier_halt if "verif" in hop.target.lower() else limits.halt
+        allowed = limits.verifier_halt if is_verifier(hop.target) else limits.halt
         if not 0 < allowed < hop.times:
             return None
         message = f"{hop.source} handed over to {hop.target} {hop.times} times in a row without progress."

@@ -145,15 +145,21 @@ def proofs(evidence: Mapping[str, Any] | None) -> dict[str, Proof] | None:
     if not evidence:
         return None
     found: dict[str, Proof] = {}
+    files: list[str] = []  # of a list of evidence, those that are no reports
     clean = EventNames().redact
     for name, value in list(evidence.items())[:PROOFS_MAX]:
         guard = _guard(str(name), clean)
+        if "/" in name and value == name and guard not in GUARDS.values():
+            files.append(name)
+            continue
         if guard == "init" and _is_file(value):
             continue  # the checklist exists, and may have failed
         made = proof(_with_paths(value) if guard in _DESIGNS else value, clean)
         if made is not None:
             subject = _subject(guard, str(name), value)
             found[guard] = structs.replace(made, subject=subject) if subject else made
+    if files and (made := proof(files, clean)) is not None:
+        found.setdefault("artifacts", made)
     return found or None
 
 

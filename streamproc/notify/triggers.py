@@ -10,6 +10,7 @@ from streamproc.model.controls import ControlEvent, ControlEvidence
 from streamproc.model.notification import SEED_TYPES, Notice, Notification, NotificationType, Urgency, UrgencyName
 
 APPROVAL: Final = ", or record a person's approval"
+APPROVABLE: Final = ("TASK001", "TASK007", "TASK008", "ERROR002")  # what a person's approval opens or releases
 EVIDENCE_MAX: Final = 1_000  # characters; phones and chat windows show fewer
 TASK_TOKENS_PERCENT: Final = 80  # ticket rules: "token budget exceeds 80 % for any task"
 SESSION_PERCENT: Final = 70  # ticket rules: "session budget exceeds 70 %"
@@ -264,7 +265,10 @@ def _opening(control: ControlEvent) -> list[str]:
             return [f"{state}: move it through the states in their order"]
         to = f" to {seen.to_state}" if seen.to_state else ""
         missing = ", ".join(seen.missing)
-        return [f"{state}: move it{to} with {missing}{'' if 'approval' in missing else APPROVAL}"]
+        approval = APPROVAL if control.code in APPROVABLE and "approval" not in missing else ""
+        was_sent_back = seen.last_valid and seen.from_state not in (None, seen.last_valid)
+        way = ", through the states in their order," if was_sent_back else ""
+        return [f"{state}: move it{to}{way} with {missing}{approval}"]
     if control.type == "delegation.rejected" and seen.unit == "tasks":
         return [f"the batch of {seen.count} tasks is rejected: delegate at most {seen.limit} in one cycle"]
     if control.type == "delegation.rejected":

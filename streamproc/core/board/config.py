@@ -158,6 +158,20 @@ class BoardConfig:
             target in self.path and (source not in self.path or self.path.index(target) > self.path.index(source))
         )
 
+    def asks(self, guard: TransitionGuard, source: int, target: int) -> bool:
+        """Whether a guard applies to a move. From a state that is not known, the move passes the guard if the state on
+        the path before its target stands before the guard."""
+        if not guard.targets >> target & 1:
+            return False
+        place = self.path.index(target) if source < 0 and target in self.path else 0
+        before = self.path[place - 1] if place else source
+        return before >= 0 and bool(guard.sources & ~(guard.targets if place else 0) & 1 << before)
+
+    def begins(self, state: int, guard: TransitionGuard) -> bool:
+        """Whether a state of the path stands before those that a guard's moves leave."""
+        places = [place for place, other in enumerate(self.path) if guard.sources >> other & 1]
+        return state in self.path and bool(places) and self.path.index(state) < min(places)
+
     def size(self, phase: str) -> int:
         """Return how many tasks may be delegated at once in a phase; 0: any number."""
         return self.batch.get(state_name(phase)) or self.batch.get("DEFAULT", 0)

@@ -65,7 +65,8 @@ def unmet(
     move: tuple[int, int, int],
     overridden: list[tuple[str, str]],
 ) -> Refusal | None:
-    """Return why a move is refused, or None. `move` is (source, target, target of an earlier refused move or -1).
+    """Return why a move is refused, or None. `move` is (source, target, target of an earlier refused move or -1). A
+    source below 0 is none of the board's, or not known.
     Guards that a person's approval replaces are added to `overridden`, as (code, guard)."""
     source, target, wanted = move
     evidence = event.evidence or {}
@@ -76,16 +77,14 @@ def unmet(
         guard = config.guards[number]
         # However far the team goes on, the gate that refused it is asked first, and those at the same place.
         retried = wanted >= 0 and (guard.targets >> wanted & 1 or guard.targets == behind)
-        if guard.code not in config.enforced or not (
-            retried or (guard.targets >> target & guard.sources >> source & 1)
-        ):
+        if guard.code not in config.enforced or not (retried or config.asks(guard, source, target)):
             continue
         missing = _missing(board, config, task, number, evidence)
         if missing and guard.override and event.approved_by:
             opened.append(number)
         elif missing:
             return Refusal(guard.code, guard.name, missing, number, guard.back)
-    if STATE_SKIP in config.enforced and config.ahead(source, target):
+    if STATE_SKIP in config.enforced and source >= 0 and config.ahead(source, target):
         named = NOT_GUARDS | {guard.name for guard in config.guards}
         for name, proof in evidence.items():
             if not proof.passed and name not in named:

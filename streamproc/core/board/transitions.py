@@ -147,10 +147,13 @@ def _moved(run: RunState, change: BoardChange, task: Task, event: TaskTransition
     change.target = target
     change.to = state_name(event.to)
     if target == UNKNOWN or (target == source and (target >= 0 or _foreign(change, event.to) == task.foreign)):
+        if target >= 0 and task.skipped in task.entered:  # it was said to go back, which was refused, and to return
+            change.source, task.skipped = task.skipped, UNKNOWN
+            _count(change, task, target)
         count_failure(run, change, task, event.failure_class, MOVE)
         return
-    if source < 0:
-        _enter(change, task, target)
+    if source < 0:  # any move is believed, but a guard of the state itself is asked
+        _ask(change, task, event, (source, target, UNKNOWN))
     elif task.flags & HELD:
         _leave(change, task, event, claimed)
     else:
@@ -196,10 +199,14 @@ def _judge(change: BoardChange, task: Task, event: TaskTransition, claimed: int)
                 note_skip(config, task, target)
                 return
             origin, wanted = origin if origin >= 0 else source, UNKNOWN
-    if target < 0:  # no guard protects a state that the board does not know
-        _enter(change, task, target)
-        return
-    refusal = unmet(change.board, config, task, event, (origin, target, wanted), change.overridden)
+    _ask(change, task, event, (origin, target, wanted))
+
+
+def _ask(change: BoardChange, task: Task, event: TaskTransition, move: tuple[int, int, int]) -> None:
+    """Apply a move, or refuse it if a guard is not met (`guards.unmet`). No guard protects a state that the board does
+    not know."""
+    config, target = change.config, change.target
+    refusal = unmet(change.board, config, task, event, move, change.overridden) if target >= 0 else None
     if refusal is None:
         _enter(change, task, target)
         return
@@ -287,9 +294,10 @@ def _waits(change: BoardChange, task: Task) -> bool:
 
 
 def _reset_guards(config: BoardConfig, task: Task, state: int) -> None:
-    """Forget the reports of the guards that need new evidence once a task was sent back to this state."""
+    """Forget the reports of the guards that need new evidence once a task was sent back to this state, or that report
+    of work which begins in it."""
     for number, guard in enumerate(config.guards):
-        if guard.back == state and not guard.when:
+        if not guard.when and (guard.back == state or config.begins(state, guard)):
             task.flags &= ~(PASSED << number)
             task.lacks.pop(number, None)
 

@@ -31,7 +31,7 @@ from streamproc.core.records import (
     u64,
 )
 from streamproc.core.signals.nodes import NodeState, SuiteTrack
-from streamproc.model.wire import Turn
+from streamproc.model.wire import FAILED, FAILED_RETRYABLE, Call, Turn
 
 FRUITLESS_MAX: Final = 8  # edges with fruitless handovers; past it, the least recent is dropped
 _CODER: Final = re.compile("(?<![a-zA-Z])coder|Coder|(?<![A-Z])CODER")  # a node whose work is files
@@ -249,9 +249,27 @@ def says_only(name: str, turn: Turn) -> bool:
     return not turn.calls and turn.artifact is None and not files and is_coder(name)
 
 
+@cfunc
+def only_failed(turn: Turn) -> bool:
+    """Return whether a turn made calls that all failed: with other arguments they have found no more. A verifier that
+    reports failing tests so has another result."""
+    call: Call
+    if is_verifier(turn.node):
+        return False
+    for call in turn.calls:
+        if call.outcome not in (FAILED, FAILED_RETRYABLE):
+            return False
+    return bool(turn.calls)
+
+
 def is_coder(name: str) -> bool:
     """Return whether a node is a coder by a word of its name: `coder`, `py-coder`, `CoderAgent`, but no `decoder`."""
     return _CODER.search(name) is not None
+
+
+def is_verifier(name: str) -> bool:
+    """Return whether a node is a verifier by its name."""
+    return "verif" in name.lower()
 
 
 def is_round_check(name: str) -> bool:

@@ -40,7 +40,7 @@ def failure_of(now: Now, errors: Errors, of_task: bool) -> u32:
     apart how many there are of more than the signature has, as linters and compilers report them."""
     failure: u32 = tag32(hash64(errors.norm))
     if of_task:
-        return failure ^ now.names.tag(now.turn.task_id) if now.turn.task_id else failure
+        return failure ^ now.task
     return failure ^ tag32(hash64(errors.count)) if errors.count > SIGNATURE_MESSAGES else failure
 
 

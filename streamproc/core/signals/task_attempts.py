@@ -70,5 +70,17 @@ def observe_task_attempt(now: Now, kept: dict[int, TaskAttempt], *, failed: bool
     return known if known.count > 1 and not known.alone else None
 
 
+def attempted_task(now: Now, kept: dict[int, TaskAttempt]) -> int:
+    """Return the tag of the task that a turn is an attempt at, while `now.task` is 0; 0: none, or not known. An error
+    that names no task is one of the only task that has failed, and the first task that fails takes over the failure
+    that named none."""
+    turn: Turn = now.turn
+    errors = turn.errors or turn.call_errors
+    if not turn.task_id:
+        return next(iter(kept)) if len(kept) == 1 and errors is not None else 0
+    first = not kept and errors is not None and now.node.attempts.value == failure_of(now, errors, True)
+    return 0 if first else now.names.tag(turn.task_id)
+
+
 def _answers(now: Now, tool: int) -> bool:
     return tool != 0 and any(call.outcome == ANSWERED and now.names.tag(call.name) == tool for call in now.turn.calls)
