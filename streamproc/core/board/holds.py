@@ -110,6 +110,7 @@ def task_of(run: RunState, turn: Turn, config: BoardConfig, tag: Tag) -> Task | 
 
 def _stall(finding: Finding, task: str, state: str, config: BoardConfig) -> None:
     finding.task, finding.task_status = task, "stalled"
+    finding.message = f"{finding.message} {task} is stalled."
     if finding.status == "aborted_stuck":
         finding.status = "stalled"
     states = {"from_state": state or None, "to_state": config.name(config.stalled_state) or None}
