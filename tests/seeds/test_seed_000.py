@@ -236,6 +236,17 @@ def test_a_reviewer_says_the_same_in_a_few_words_while_the_other_side_gets_on(le
     assert where(halted(loop(drafts, long))) == ("LOOP001", 5)
 
 
+@pytest.mark.parametrize("author", ["coder", "DocsWriter", "tech-writer"])
+def test_an_author_that_says_the_same_is_no_reviewer(author: str) -> None:
+    # "Repeated identical outputs": "DocsWriter ↔ DocsReviewer"
+    turns = [
+        turn
+        for n in range(6)
+        for turn in (said(author, "I have updated it."), said("DocsReviewer", f"see {'x' * n}", artifact=f"{'y' * n}"))
+    ]
+    assert where(halted(turns)) == ("LOOP001", 4)
+
+
 @pytest.mark.parametrize("verifier", ["reports", "reads"])
 def test_a_failing_count_that_does_not_decrease(verifier: str) -> None:
     more = [reading(n) if verifier == "reads" else {} for n in range(6)]

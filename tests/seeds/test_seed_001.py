@@ -595,3 +595,14 @@ def test_a_command_that_fails_or_passes_after_new_work_is_a_result() -> None:
     assert halts(raws) == []
     halt = halts([*raws, *hops("verifier", [ran(passes=True)] * 6)])[0]  # nothing was written in between
     assert (halt.code, edge(halt)) == ("LOOP005", ["planner", "verifier"])
+
+
+@pytest.mark.parametrize("report", ["result", "error"])
+def test_failing_calls_of_a_verifier_are_its_test_results(report: str) -> None:
+    # "If `state.testResults` changed command or result, reset `planner_to_verifier`"
+    raws: list[Raw] = []
+    for n in range(12):
+        made = {"name": "bash", "args": {"cmd": f"pytest tests/{'x' * n}"}, "is_error": True}
+        made[report] = f"FAILED tests/{'x' * n}::test"
+        raws += [planned(n, "verifier"), {"node": "verifier", "tool_calls": [made]}]
+    assert [one.code for one in halts(raws) if one.code == "LOOP005"] == []

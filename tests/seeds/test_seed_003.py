@@ -384,3 +384,16 @@ def test_another_signature_goes_on_whatever_else_stands_still(side: Callable[[st
     # "Different signature → Continue trying"; "Genuine repairs still work"
     steps = ["upload", "parse", "merge", "render", "sign", "publish", "notify", "archive", "clean", "close"]
     assert halts(repaired(*(failed(f"Error in step {step}") | side(step) for step in steps))) == []
+
+
+@pytest.mark.parametrize("named", [(0, 2, 4), (2, 4), (4,), (0,)])
+def test_an_attempt_that_names_no_task_is_one_of_the_only_task(named: tuple[int, ...]) -> None:
+    # "Compares with current error signature. If identical, stops repair attempts"
+    raws = repaired(*[failed("API error: channel_not_found")] * 4)
+    tasks = [turn | {"task_id": "T1"} if n in named else turn for n, turn in enumerate(raws)]
+    assert halts(tasks)[0].turn == 2
+
+
+def test_the_error_of_another_task_is_no_repeat_of_one_that_names_none() -> None:
+    first, other = failed("boom") | {"task_id": "T1"}, failed("boom") | {"task_id": "T2"}
+    assert halts(repaired(first, other, failed("boom"))) == []  # of which of the two it is, nothing says

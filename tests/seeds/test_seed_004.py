@@ -1018,3 +1018,77 @@ def test_the_same_words_about_other_findings_are_no_identical_output(reports: li
     said: Raw = {"node": "QA", "output": "Rejected, see findings."}
     assert "LOOP001" not in [one.code for one in played(*(said | report for report in reports))]
     assert "LOOP001" in [one.code for one in played(*[said | reports[0]] * 2)]
+
+
+@pytest.mark.parametrize(("before", "target", "task", "code"), [
+    ("pending", "IMPLEMENTING", {"module": "billing"}, "TASK006"),
+    ("", "IMPLEMENTING", {"module": "billing"}, "TASK006"),
+    ("TODO", "IMPLEMENTING", {"ui_touching": True}, "TASK007"),
+    ("", "IMPLEMENTING", {"ui_touching": True}, "TASK007"),
+    ("TESTING", "VALIDATION", {}, "TASK005"),
+    ("", "VALIDATION", {}, "TASK005"),
+])  # fmt: skip
+def test_a_gate_is_asked_whichever_state_the_ticket_comes_from(before: str, target: str, task: Raw, code: str) -> None:
+    # "Agent enters IMPLEMENTING state for a ticket modifying a module that has no passing initialization checklist"
+    move = {"type": "task.transition", "task_id": "T1", "from": before, "to": target, **task}
+    refused = played(given("Backend", "T1"), move)
+    assert [one.code for one in refused] == [code]
+    assert board_state(given("Backend", "T1"), move) == "REWORK"
+
+
+@pytest.mark.parametrize(("before", "target"), [("pending", "QA_REVIEW"), ("", "CI_REVIEW"), ("TESTING", "DONE")])
+def test_a_board_is_joined_behind_its_gates(before: str, target: str) -> None:
+    assert played({"type": "task.transition", "task_id": "T1", "from": before, "to": target, "module": "m"}) == []
+
+
+@pytest.mark.parametrize("early", [
+    [{"type": "task.transition", "task_id": "T1", "to": "DONE", "dod": APPROVED}],  # a skip that is refused
+    [{"type": "task.transition", "task_id": "T1", "to": "LOCKED", "dod": APPROVED}],  # before any work
+])  # fmt: skip
+def test_a_report_of_no_work_opens_no_gate(early: list[Raw]) -> None:
+    # "no DoD report exists": what came before the work began is none of it
+    found = played(created("T1"), *early, *moves("T1", *PATH[:5]))
+    assert "TASK005" in [one.code for one in found]
+
+
+def test_the_report_of_a_refused_move_is_none_of_the_rework() -> None:
+    refused = {"type": "task.transition", "task_id": "T1", "from": "REWORK", "to": "VALIDATION", "dod": APPROVED}
+    again = moves("T1", "REWORK", "IMPLEMENTING", "QA_REVIEW", "VALIDATION")
+    found = played(*working(), *moves("T1", "IMPLEMENTING", "QA_REVIEW", "REWORK"), refused, *again)
+    assert [one.code for one in found] == ["TASK004", "TASK005"]
+    reviewed = {"type": "task.transition", "task_id": "T1", "to": "QA_REVIEW", "dod": APPROVED}
+    fine = [*moves("T1", "REWORK", "IMPLEMENTING"), reviewed, *moves("T1", "QA_REVIEW", "VALIDATION")]
+    assert played(*working(), *moves("T1", "IMPLEMENTING", "QA_REVIEW", "REWORK"), *fine) == []
+
+
+def test_a_status_that_swings_is_blocked_although_the_board_refuses_the_way_back() -> None:
+    # "Task status oscillates between two states ≥ 3 times"
+    swings = moves("T1", "IMPLEMENTING", *("QA_REVIEW", "IMPLEMENTING") * 3, "QA_REVIEW")
+    blocked = played(*working(), *swings)[-1]
+    assert (blocked.code, blocked.terminal_status) == ("TASK001", "blocked")
+    assert "from IMPLEMENTING to QA_REVIEW for the third time" in blocked.message
+    repeated = [*moves("T1", "IMPLEMENTING", "QA_REVIEW"), *moves("T1", "QA_REVIEW", "IMPLEMENTING") * 5]
+    assert {one.code for one in played(*working(), *repeated)} == {"TASK004"}  # the same attempt again is no swing
+
+
+def test_a_list_of_files_is_the_design() -> None:
+    files = [f"docs/uiux/login/{name}.png" for name in (
+        "mockup", "interaction-spec", "component-hierarchy", "state-variations", "accessibility-checklist",
+    )]  # fmt: skip
+    design = [created("D1", kind="UIDesigner"), *moves("D1", "COMMIT", "DONE")]
+    move = {"type": "task.transition", "task_id": "T1", "to": "IMPLEMENTING", "evidence": files}
+    start = [*design, created("T1", ui_touching=True, depends_on=["D1"]), *moves("T1", "READY", "LOCKED")]
+    assert played(*start, move) == []
+
+
+def test_a_recommendation_says_what_opens_the_gate() -> None:
+    # "recommendation: <suggested action>"
+    refused = played(*working(), *moves("T1", "IMPLEMENTING", "QA_REVIEW", "VALIDATION"))[-1]
+    body = bodies_of(refused)[0]
+    assert "T1 stays in REWORK: move it to VALIDATION, through the states in their order, with dod report" in body
+    assert "approval" not in body  # it would not open this gate
+
+
+def test_a_halt_names_the_task_that_it_stalls() -> None:
+    # "set task status to STALLED": also where only its sentence is read
+    assert played(*[call()] * 3)[-1].message.endswith(" T1 is stalled.")

@@ -36,6 +36,7 @@ from streamproc.model.wire import FAILED, FAILED_RETRYABLE, Call, Turn
 
 FRUITLESS_MAX: Final = 8  # edges with fruitless handovers; past it, the least recent is dropped
 _CODER: Final = re.compile("(?<![a-zA-Z])coder|Coder|(?<![A-Z])CODER")  # a node whose work is files
+_WRITER: Final = re.compile("(?<![a-zA-Z])writer|Writer|(?<![A-Z])WRITER")  # a node whose work is a text
 # Nodes that give work to others.
 _PLANNERS: Final = "planner|supervisor|orchestrator|coordinator|manager|router|boss|lead|director|dispatcher"
 _PLANNER: Final = re.compile(f"(?<![a-zA-Z])(?:{_PLANNERS})|{_PLANNERS.title()}|(?<![A-Z])(?:{_PLANNERS.upper()})")
@@ -267,6 +268,11 @@ def only_failed(now: Now) -> bool:
 def is_coder(name: str) -> bool:
     """Return whether a node is a coder by a word of its name: `coder`, `py-coder`, `CoderAgent`, but no `decoder`."""
     return _CODER.search(name) is not None
+
+
+def is_author(name: str) -> bool:
+    """Return whether the work of a node is a file or a text, by its name: a coder or a writer, such as `DocsWriter`."""
+    return is_coder(name) or _WRITER.search(name) is not None
 
 
 def is_verifier(name: str) -> bool:

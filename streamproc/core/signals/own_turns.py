@@ -14,7 +14,7 @@ from typing import Final
 from streamproc.core.now import Now
 from streamproc.core.records import Table, cfunc, hash64, i32, tag32, u64
 from streamproc.core.signals.cycles import Cycle
-from streamproc.core.signals.handovers import is_coder
+from streamproc.core.signals.handovers import is_author
 from streamproc.core.signals.nodes import NodeState
 from streamproc.core.signals.novelty import Gate
 from streamproc.core.signals.periods import HashWindow, own_stream
@@ -64,8 +64,8 @@ def beside_of(structured: Content | None) -> u64:
 @cfunc
 def _since(now: Now, said: Content | None, since: i32, nodes: Table, cycle: Cycle | None) -> i32:
     """Return the turn that restarts the count of a text or a verdict: of a short one, also the work of others, unless
-    it is a coder that says it. Its own work would show."""
-    if said is None or said.size > PHRASE_CHARS or is_coder(now.turn.node):
+    it is a coder or a writer that says it. Its own work would show."""
+    if said is None or said.size > PHRASE_CHARS or is_author(now.turn.node):
         return since
     return max(since, others_work(nodes, now.node, cycle))
 
