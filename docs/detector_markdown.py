@@ -15,6 +15,8 @@ def markdown(page: Page) -> str:
     for title, text in page.sections:
         parts += [f"## {title}", _sentences(text[:1].upper() + text[1:])]
     parts += ["## Limits", *_limits_table(page)]
+    if rows := "\n".join(f"| `{row.name}` | {row.meaning} |" for row in page.evidence):
+        parts += ["## Evidence", f"Its decisions have, where it is known:\n\n| field | meaning |\n|---|---|\n{rows}"]
     for title, examples in ((FIRES, page.firing), (SILENT, page.silent)):
         parts.append(f"## {title}")
         for example in examples:

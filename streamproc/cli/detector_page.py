@@ -11,10 +11,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_type_hints
+
+from msgspec import Meta
+from msgspec.structs import asdict
 
 from streamproc import detectors
 from streamproc.detectors.base import Detector
+from streamproc.model.controls import ControlEvidence
 from streamproc.policy import Policy, load_policy
 from streamproc.policy.plugins import vars_of
 
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
 
 TURNS_SHOWN: Final = 8  # of an example; turns with a finding are always shown
 TEXT_SHOWN: Final = 60  # characters of an argument, result or output
+# Evidence of every detector: its name, and the run's last hashes in a halt.
+OF_ALL: Final = frozenset(("kind", "output_hashes", "artifact_hashes", "failing_signatures"))
 FIRES: Final = "Must fire"
 SILENT: Final = "Must stay silent"
 
@@ -37,11 +43,19 @@ class LimitRow(NamedTuple):
     reason: str
 
 
+class EvidenceRow(NamedTuple):
+    """A field of the evidence in a detector's decisions, and what it says."""
+
+    name: str
+    meaning: str
+
+
 class PlayedExample(NamedTuple):
-    """An example after its run: its turns and the findings, line by line."""
+    """An example after its run: its turns and the findings, line by line, and the fields of their evidence."""
 
     title: str
     lines: tuple[str, ...]
+    evidence: frozenset[str] = frozenset()
 
 
 class Page(NamedTuple):
@@ -55,6 +69,15 @@ class Page(NamedTuple):
     limits: tuple[LimitRow, ...]
     firing: tuple[PlayedExample, ...]
     silent: tuple[PlayedExample, ...]
+
+    @property
+    def evidence(self) -> Iterator[EvidenceRow]:
+        """The fields of the evidence that the decisions of the examples have."""
+        found = frozenset().union(*(example.evidence for example in self.firing))
+        for name, hint in get_type_hints(ControlEvidence, include_extras=True).items():
+            if name in found:
+                meta = next((one for one in getattr(hint, "__metadata__", ()) if isinstance(one, Meta)), None)
+                yield EvidenceRow(name, (meta.description if meta is not None else None) or "")
 
 
 class PageLine(NamedTuple):
@@ -113,6 +136,10 @@ def plain(page: Page) -> Iterator[PageLine]:
         for limit in page.limits:
             yield PageLine(f"    {limit.name} = {limit.default}{f'  ({limit.reason})' if limit.reason else ''}", hang=8)
         yield PageLine("")
+    if evidence := list(page.evidence):
+        yield PageLine("Evidence in its decisions:")
+        yield from (PageLine(f"    {row.name}{f': {row.meaning}' if row.meaning else ''}", hang=8) for row in evidence)
+        yield PageLine("")
     for title, examples in ((FIRES, page.firing), (SILENT, page.silent)):
         if examples:
             yield PageLine(f"{title}:")
@@ -140,6 +167,7 @@ def _play(code: str, example: Example) -> PlayedExample:
 
     monitor = Monitor(_standard() if example.policy is None else example.policy)
     lines = []
+    evidence: set[str] = set()
     index = -1
     findings = 0
     for number, turn in enumerate(example.turns):
@@ -152,9 +180,12 @@ def _play(code: str, example: Example) -> PlayedExample:
             lines.append("     …")
         lines += [f"     → {control.severity}: {control.message}" for control in controls]
         findings += len(controls)
+        for control in controls:
+            fields = {} if control.evidence is None else asdict(control.evidence)
+            evidence.update(name for name, value in fields.items() if value is not None and name not in OF_ALL)
     if not findings:
         lines.append("     → nothing")
-    return PlayedExample(example.title, tuple(lines))
+    return PlayedExample(example.title, tuple(lines), frozenset(evidence))
 
 
 def _turn(turn: dict[str, Any]) -> str:

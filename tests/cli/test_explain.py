@@ -26,6 +26,13 @@ def test_every_detector_has_a_page_with_examples_that_fire_and_that_do_not(run, 
     assert silent.count("nothing") >= len(BY_CODE[code].HEALTHY)
 
 
+def test_a_page_names_the_evidence_that_decisions_have(run) -> None:
+    page = run("explain", "TASK005").stdout
+
+    assert "\n    missing: items of the guard that are missing or fail\n" in page.partition("Evidence in its")[2]
+    assert "failing_trend" not in page
+
+
 def test_a_detector_is_found_by_name_and_in_lower_case(run) -> None:
     assert (
         run("explain", "repeated_call").stdout == run("explain", "loop003").stdout == run("explain", "LOOP003").stdout

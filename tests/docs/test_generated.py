@@ -75,6 +75,7 @@ def test_the_page_of_a_detector_shows_its_limits_and_the_results_of_its_examples
     played = re.findall(r"^```text\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
     assert "| `halt` | 2 |" in text
+    assert "| `iteration` | iterations of the cycle so far |" in text  # of its evidence
     assert any("→ halt: coder left its artifact unchanged" in text for text in played)
     assert any(text.endswith("→ nothing\n") for text in played)
 
