@@ -190,7 +190,7 @@ def _observe_results_and_texts(view: View, rules: Rules) -> None:
     told = output is not None and says_alike(node, output)
     told = changed or (found and not told) or _has_unreported_answers(turn)
     if apart:
-        told = told and not shows_results(node) and not says_only(turn.node, turn) and not only_failed(view)
+        told = told and not shows_results(node) and not says_only(turn.node, turn) and not only_failed(turn)
         told = brought_results(view, had_tests, failing_set, passes) or told
         told = told or (worked and run.novelty.last_answer_change == index)  # as from failed to passed
     if told:

@@ -169,6 +169,17 @@ def test_two_diffs_in_turn() -> None:
     assert (where(halt), halt.halt_reason) == (("STALL008", 6), "oscillating")  # "alternates between two states"
 
 
+@pytest.mark.parametrize("words", [False, True])
+def test_two_diffs_in_turn_whatever_is_said_or_left_beside_them(*, words: bool) -> None:
+    # "Oscillation — output alternates between two states (A/B/A/B)"
+    turns: list[Raw] = []
+    for n in range(6):
+        about = {"output": f"I followed the review. {'x' * n}"} if words else {}
+        turns += [patched(f"+use a {'list' if n % 2 else 'set'}", **about)]
+        turns += [{"node": "tester", "artifact": {f"test_{n}.py": f"def test_{'y' * n}(): pass"}}]
+    assert where(halted(turns)) == ("LOOP002", 6)
+
+
 @pytest.mark.parametrize("verifier", ["reports", "reads", "fails in another way"])
 def test_the_same_test_failures(verifier: str) -> None:
     more: dict[str, Callable[[int], Raw]] = {

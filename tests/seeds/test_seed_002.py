@@ -396,3 +396,18 @@ def test_a_deliberation_that_does_not_converge_ends_by_its_rounds(side: Raw) -> 
     halts = [one for one in decisions(turns, DELIBERATION) if one.severity == "halt"]
     assert [(one.code, one.stop_reason) for one in halts[:1]] == [("BUDGET005", "max_rounds")]
     assert short(halts[0]).at >= 6
+
+
+@pytest.mark.parametrize("side", [
+    {"tool_calls": [{"name": "read_brief", "args": {}, "result": "The brief."}]},
+    {"tool_calls": [{"name": "search", "args": {}, "error": "search is not available"}]},
+    {"errors": ["search is not available"]},
+])  # fmt: skip
+def test_what_a_persona_looks_up_each_round_is_no_loop(side: Raw) -> None:
+    # "Convergence never reached → Layer 3 catches it"
+    turns = [
+        {"node": name, "output": f"{name} holds {'x' * n}", "round": n, **side}
+        for n in range(1, 10) for name in ("lawyer", "skeptic", "check_convergence")
+    ]  # fmt: skip
+    halts = [one for one in decisions(turns, DELIBERATION) if one.severity == "halt"]
+    assert [(one.code, one.stop_reason) for one in halts[:1]] == [("BUDGET005", "max_rounds")]

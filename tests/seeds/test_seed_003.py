@@ -397,3 +397,20 @@ def test_an_attempt_that_names_no_task_is_one_of_the_only_task(named: tuple[int,
 def test_the_error_of_another_task_is_no_repeat_of_one_that_names_none() -> None:
     first, other = failed("boom") | {"task_id": "T1"}, failed("boom") | {"task_id": "T2"}
     assert halts(repaired(first, other, failed("boom"))) == []  # of which of the two it is, nothing says
+
+
+def test_of_several_nodes_that_failed_one_fails_otherwise() -> None:
+    # "Multiple nodes fail with different errors", "Different signature → Continue trying"
+    def attempt(fetched: str, sent: str) -> list[Raw]:
+        return [{"node": "fetch", "errors": [fetched]}, {"node": "send", "errors": [sent]}, EDIT]
+
+    first = attempt("no input", "no channel")
+    assert halts([*first, *attempt("no table", "no channel")]) == []
+    assert halts([*first, *attempt("no input", "no token")]) == []
+    assert halts([*first, *attempt("no table", "no channel") * 2])[0].turn == 7  # the same as in the attempt before
+
+
+def test_one_failing_test_does_not_hide_that_the_errors_change() -> None:
+    # "Genuine repairs still work: Different errors allow continuation"
+    tested = {"node": "tester", "tests": {"failed": ["test_end_to_end"], "passed": 3, "total": 4}}
+    assert halts([turn for n in range(9) for turn in (failed(f"error {'x' * n}"), EDIT, tested)]) == []

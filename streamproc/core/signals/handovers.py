@@ -30,7 +30,6 @@ from streamproc.core.records import (
     u32,
     u64,
 )
-from streamproc.core.signals.node_errors import failure_of
 from streamproc.core.signals.nodes import NodeState, SuiteTrack
 from streamproc.model.wire import FAILED, FAILED_RETRYABLE, Call, Turn
 
@@ -252,17 +251,14 @@ def says_only(name: str, turn: Turn) -> bool:
 
 
 @cfunc
-def only_failed(now: Now) -> bool:
-    """Return whether a turn made calls that all failed: with other arguments they have found no more. Other failures of
-    a verifier are another result of its tests."""
-    turn: Turn = now.turn
+def only_failed(turn: Turn) -> bool:
+    """Return whether a turn made calls that all failed: with other arguments they have found no more. Another command
+    of a verifier is another result of its tests, also if it fails."""
     call: Call
     for call in turn.calls:
         if call.outcome not in (FAILED, FAILED_RETRYABLE):
             return False
-    if not turn.calls or turn.call_errors is None or not is_verifier(turn.node):
-        return bool(turn.calls)
-    return not now.novelty.remember(failure_of(now, turn.call_errors, False) ^ now.node.key << 2)
+    return bool(turn.calls) and not is_verifier(turn.node)
 
 
 def is_coder(name: str) -> bool:

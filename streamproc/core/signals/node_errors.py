@@ -85,7 +85,7 @@ def observe_attempt(now: Now, attempts: Table, nodes: Table, previous: str) -> b
     same attempt if its tool has not succeeded since, or if its arguments are the same. A success ends the streak, also
     as an empty list of errors. A retryable error right after the same one is a retry, not an attempt, unless the turn
     brings an artifact: no other turn has come in between, so nothing was repaired. If other nodes had failed beside
-    this one, the attempt counts once the last of them has failed again: one of them may be repaired.
+    this one, the attempt counts once the last of them has failed again, and all as before: one may be repaired.
     """
     turn: Turn = now.turn
     node: NodeState = now.node
@@ -121,7 +121,7 @@ def observe_attempt(now: Now, attempts: Table, nodes: Table, previous: str) -> b
     waits = beside is not None and beside.attempts.stamp < now.index - 1  # a turn came in between: perhaps a repair
     waits = waits or (same and _is_interrupted(now, attempts, nodes))
     _count_attempt(now, attempts, value, tool, retried or not (same or _tries_again(now.turn, previous)), waits)
-    same = same and now.novelty.last_progress <= node.attempts.first
+    same = same and now.novelty.last_progress <= node.attempts.first and not _fails_anew_beside(now, nodes)
     if same and node.attempted and called and node.attempted_tool != tool and node.attempted_call != made:
         same = False  # two failures of calls are the same attempt only if the tool or the call is
     if not same:
@@ -163,6 +163,20 @@ def _failed_beside(now: Now, nodes: Table) -> NodeState | None:
         if node.attempts.count and node.attempts.value != own.attempts.value and -1 <= node.attempts.stamp - at <= 1:
             return node
     return None
+
+
+@cfunc
+def _fails_anew_beside(now: Now, nodes: Table) -> bool:
+    """Return whether another node has failed right before this one as it had not failed before: together, their errors
+    are others than in the attempt before."""
+    own: NodeState = now.node
+    node: NodeState
+    if own.attempts.stamp >= now.index - 2:  # they failed beside each other before
+        return False
+    for node in nodes.rows:
+        if node.key != own.key and node.attempts.count == 1 and node.attempts.first == now.index - 1:
+            return True
+    return False
 
 
 @cfunc

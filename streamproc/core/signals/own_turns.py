@@ -95,8 +95,8 @@ def observe_own_period(now: Now, topic: u64, gate: Gate) -> None:
     """Add what a turn says or leaves to the stream of its node, and report the period with which that repeats."""
     turn: Turn = now.turn
     stated = turn.structured if turn.structured is not None and turn.structured.size else None
-    # A page or an answer in a structure is the work; the text beside it sums it up in other words each time.
-    content = turn.docs or stated or turn.output or turn.structured or turn.artifact
+    # A page, an answer in a structure or a patch is the work; the text beside it sums it up in other words each time.
+    content = turn.docs or stated or turn.artifact or turn.output or turn.structured
     left = turn.artifact or turn.docs
     value: u64
     stream: u64
