@@ -229,7 +229,9 @@ async def _topics(settings: Settings) -> AsyncIterator[DoctorCheck]:
             todo = f"kafka-configs.sh --alter --topic {drift.topic} --add-config {drift.setting}={drift.wanted}"
             yield DoctorCheck("fail", f"topic differs: {drift}; until then {drift.danger}", todo)
             continue
-        yield DoctorCheck("warn", f"topic differs: {drift}", "change it with your Kafka tools")
+        added = drift.setting == "partitions" and int(drift.found) > int(drift.wanted)
+        todo = "create topics under a new prefix: runs have other homes" if added else "change it with your Kafka tools"
+        yield DoctorCheck("warn", f"topic differs: {drift}", todo)
 
 
 async def _workers(settings: Settings) -> AsyncIterator[DoctorCheck]:

@@ -156,7 +156,10 @@ def _export(path: Path, found: RunStatus, decisions: list[Decision]) -> None:
     import msgspec
 
     value = {"status": found, "decisions": decisions}
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+    from streamproc.cli.output import written_file
+
+    with written_file(path, "--export"):
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
     note(f"wrote {path}")
 
 
@@ -204,6 +207,13 @@ def _spent(status: RunStatus) -> str:
     return f"{grouped(status.total_tokens)} tokens" if status.total_tokens else ""
 
 
+def lifting_command(halt: Decision | None) -> str:
+    """Return the command that lifts the kill by which a run is halted; empty for other halts."""
+    from streamproc.model.fleet_command import lifting
+
+    return lifting(halt.evidence.reason or "") if halt is not None and halt.evidence is not None else ""
+
+
 def _lines(found: RunStatus, decisions: list[Decision]) -> Iterator[str]:
     halt = found.halt
     head = paint(found.status.upper(), COLOURS["halt"] if found.status == "halted" else "green", bold=True)
@@ -232,4 +242,5 @@ def _lines(found: RunStatus, decisions: list[Decision]) -> Iterator[str]:
         yield fold(f"  {severity}  {place}{clean(decision.code)}  {clean(decision.message)}", 8)
     run = clean(found.run_id)
     if found.status == "halted":
-        yield fold(f"  next: streamproc report {run}; streamproc resume {run} --turns 10 --why REASON", 4)
+        lift = f"{clean(lifting_command(halt))}; " if lifting_command(halt) else ""
+        yield fold(f"  next: streamproc report {run}; {lift}streamproc resume {run} --turns 10 --why REASON", 4)

@@ -19,7 +19,7 @@ from streamproc.core.accounts import (
     tree_name,
 )
 from streamproc.core.run_state import RunState
-from streamproc.core.scope import short_name
+from streamproc.core.scope import short_name, user_name
 from streamproc.core.session_tree import NO_RULES, TreeEntry, TreeRules, rules_as_stored
 from streamproc.model.wire import Usage
 
@@ -162,9 +162,7 @@ def _user(one: Charge) -> Paid:
     marks = rules.users.get(one.user, rules.user) if rules.users else rules.user
     if not one.user or not marks or not rules.percents:
         return _NONE
-    # Users are unique within a tenant: two customers may each have an "admin".
-    name = f"{one.tenant}/{one.user}" if one.tenant else one.user
-    return f"user:{name}", marks, (), rules.percents
+    return f"user:{user_name(one.tenant, one.user)}", marks, (), rules.percents
 
 
 def _tenant(one: Charge) -> Paid:

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, cast
 
-from xxhash import xxh3_64_intdigest
-
 from streamproc.core import kind
 from streamproc.core.accounts import CLOSED
 from streamproc.core.board.change import BoardChange
@@ -24,14 +22,14 @@ from streamproc.core.decision import Decision, Finding, Level
 from streamproc.core.episodes import admit
 from streamproc.core.marks import InForce
 from streamproc.core.membership import name_session, tell_tree
-from streamproc.core.names import Names
+from streamproc.core.names import Names, digest_of_id
 from streamproc.core.noted_events import LATE, NOTED
 from streamproc.core.observer import observe_turn
 from streamproc.core.outcome import Outcome
 from streamproc.core.packed_states import Held, PackedStates
 from streamproc.core.prices import priced
 from streamproc.core.records import Values, ccall, cclass, cfunc, final, i64, u64
-from streamproc.core.refusal import KNOWN, STRANGER, is_stranger, refuse_command
+from streamproc.core.refusal import KNOWN, NOT_PUBLISHED, STRANGER, is_stranger, refuse_command
 from streamproc.core.resume import pass_probation, restart_counts, resume, strictly
 from streamproc.core.rules import OnFault, Pairs, Rules, RulesOf
 from streamproc.core.run_scope import declare_budgets, set_scope, settle_tier
@@ -155,10 +153,7 @@ class Engine:
             return []
         run.stub = False
         if event.event_id:
-            try:
-                digest = xxh3_64_intdigest(event.event_id.encode())  # an `errors` argument would cost 150 ns
-            except UnicodeEncodeError:
-                digest = xxh3_64_intdigest(event.event_id.encode("utf-8", "surrogatepass"))
+            digest = digest_of_id(event.event_id, type(event) not in NOT_PUBLISHED)
             if ids.has(digest):
                 run.duplicates += 1
                 return []

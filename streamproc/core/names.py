@@ -5,11 +5,25 @@ from __future__ import annotations
 from typing import Any, Final
 
 import xxhash
+from xxhash import xxh3_64_intdigest
 
-from streamproc.core.records import TAG, ccall, cclass, final, u32
+from streamproc.core.records import TAG, ccall, cclass, final, u32, u64
 
 NAME_SEED: Final = 1  # keeps tags of names apart from hashes of texts that consist of a name
+COMMANDS: Final = 0x5BD1E995A3C59AC3  # keeps ids of commands and of workers' events apart from those of publishers
 CACHED_NAMES_MAX: Final = 16_384  # names with cached tags, at most 1 KB each; past it, the cache is cleared
+
+
+@ccall
+def digest_of_id(event_id: str, published: bool) -> u64:
+    """Return the hash by which a run knows an event. One that a publisher has not sent has a hash of its own: else a
+    publisher could send its id first, and the event would be skipped as a duplicate."""
+    digest: u64
+    try:
+        digest = xxh3_64_intdigest(event_id.encode())  # an `errors` argument would cost 150 ns
+    except UnicodeEncodeError:
+        digest = xxh3_64_intdigest(event_id.encode("utf-8", "surrogatepass"))
+    return digest if published else digest ^ COMMANDS
 
 
 @final

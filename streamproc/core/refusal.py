@@ -26,6 +26,7 @@ from streamproc.model.wire import BudgetReached, Deadline, Event, HaltAcknowledg
 COMMANDS_MAX: Final = 32  # ids of operators' commands: few people command one run within the validity of a signature
 EXEMPT: Final = (OperatorStop, OperatorResume, HaltAcknowledged, Deadline, BudgetReached)
 """People and workers: they know no token, and their events are verified elsewhere."""
+NOT_PUBLISHED: Final = frozenset(EXEMPT) - {HaltAcknowledged}
 
 STRANGER: Final = Problem(
     "token",

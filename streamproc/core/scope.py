@@ -89,6 +89,12 @@ def capped_budgets(scope: Scope) -> list[str]:
     return [name for name, bit in BUDGET_BITS.items() if scope.capped & bit] if scope.capped else []
 
 
+def user_name(tenant: str, user: str) -> str:
+    """Return the name of a user, who is unique within a tenant: two customers may each have an "admin"."""
+    name = user.replace("%", "%25").replace("/", "%2F")
+    return f"{tenant.replace('%', '%25').replace('/', '%2F')}/{name}" if tenant else name
+
+
 def short_name(name: str) -> str:
     """Return a session's name as a state holds it: long names as their hash."""
     return name if len(name) <= SESSION_NAME_MAX else xxhash.xxh3_64_hexdigest(name.encode("utf-8", "surrogatepass"))

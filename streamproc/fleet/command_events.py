@@ -8,6 +8,7 @@ import xxhash
 
 from streamproc.core.decision import USER_STOP, Decision, Evidence, Trigger
 from streamproc.model.controls import Severity
+from streamproc.model.fleet_command import FLEET
 from streamproc.model.log_time import rfc3339
 from streamproc.model.wire import WIRE_VERSION, OperatorStop
 
@@ -50,6 +51,7 @@ def state_event(
         evidence=Evidence(
             kind="run_stop" if announces else f"fleet_{command.status.lower()}",
             by=command.by or None, reason=command.why or None,
+            account=None if command.scope == FLEET else command.scope,
         ),
         trigger=trigger or Trigger(event_id=command.id),
         at=rfc3339(command.at if at_ms is None else at_ms),

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 from pydantic import SecretStr
 
-from streamproc.errors import AccessDenied, InvalidEvent, Problem, StreamprocError
+from streamproc.errors import AccessDenied, InvalidEvent, InvalidSettings, Problem, StreamprocError
 from streamproc.fingerprint import fingerprint
 from streamproc.fleet.issuing import StoredAt, issue_command, read_fleet, scope_of, store
 from streamproc.fleet.signing import command_signer
@@ -282,8 +282,13 @@ def read_scope(user: str, tenant: str, session: str = "") -> str:
 async def issue(settings: Settings, command: Command) -> None:
     """Sign a command and send it; return once the broker has stored it.
 
-    Raises `InvalidSettings` if every receiver would refuse it, `InvalidEvent` and `Unavailable`.
+    Raises `InvalidSettings` if every receiver would refuse it, or for the settings of a shadow, whose workers share
+    commands with the real ones and answer none; `InvalidEvent` and `Unavailable`.
     """
+    if settings.shadow:
+        raise InvalidSettings(
+            f"STREAMPROC_SHADOW is {settings.shadow}: a command acts on the real workers; unset it here"
+        )
     status = command.rule.status
     if status is None:
         await _issue_event(settings, command)

@@ -70,7 +70,7 @@ def text_of(content: Any) -> str:
     if isinstance(content, dict):
         content = [content]
     if not isinstance(content, list):
-        return orjson.dumps(content, default=str).decode()
+        return _as_json(content)
     return "\n".join(map(_block_text, content))
 
 
@@ -85,7 +85,14 @@ def _block_text(block: Any) -> str:
     if isinstance(block.get("content"), list):
         return text_of(block["content"])
     kind = block.get("type")
-    return f"[{kind}]" if isinstance(kind, str) else orjson.dumps(block, default=str).decode()
+    return f"[{kind}]" if isinstance(kind, str) else _as_json(block)
+
+
+def _as_json(value: Any) -> str:
+    try:
+        return orjson.dumps(value, default=str).decode()
+    except TypeError:  # a lone surrogate, or nested too deeply
+        return str(value)
 
 
 def exited(text: str, code: Any) -> str:

@@ -44,7 +44,9 @@ def main(cli: str, path: str, folder: str) -> None:
 
 
 def exchange(path: str, cli: str, event: bytes) -> bytes:
-    """Return the whole answer to a request."""
+    """Return the whole answer to a request. In a folder of another user, anybody may listen."""
+    if posix.lstat(path.rpartition("/")[0]).st_uid != posix.getuid():
+        raise PermissionError("the folder of the socket belongs to another user: remove it, or set STREAMPROC_HOME")
     peer = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     peer.settimeout(ANSWER_S)
     peer.connect(path)
@@ -90,8 +92,8 @@ def start(folder: str) -> None:
     posix.closerange(3, 256)
     try:
         posix.chdir("/")
-        # -P: no code of the folder that it was started in
-        posix.execv(sys.executable, [sys.executable, "-P", "-m", "streamproc.live", folder])
+        # No code of the folder that it was started in (-P), nor of what its project puts into the environment (-E).
+        posix.execv(sys.executable, [sys.executable, "-P", "-E", "-m", "streamproc.live", folder])
     except OSError:
         posix._exit(127)
 

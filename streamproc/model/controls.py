@@ -91,7 +91,7 @@ class ControlEvidence(PublishedRecord, kw_only=True, frozen=True):
         None
     )
     rung: Annotated[str | None, about("the level of a budget's escalation, such as restrict")] = None
-    account: Annotated[str | None, about("whose budget: session:ID, user:ID or tenant:ID")] = None
+    account: Annotated[str | None, about("whose budget, or who is killed: session:ID, user:ID or tenant:ID")] = None
     window: Annotated[str | None, about("total, or the last hour, day or month")] = None
     per_minute: Annotated[int | None, about("current rate of spending, in `unit`")] = None
     unpriced: Annotated[int | None, about("turns without a known price; `used` lacks their cost")] = None

@@ -5,6 +5,7 @@ The record key is the scope, so compaction keeps the latest command of each scop
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -111,6 +112,19 @@ class FleetCommand(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True
         what = {"STOP": "stopped", "PAUSE": "paused", "CLEAR": "cleared"}[self.status]
         by, why = " ".join(self.by.split()), " ".join(self.why.split())
         return f"{' '.join(self.target.split())} is {what} by {by or 'an unnamed operator'}{': ' if why else ''}{why}"
+
+
+_KILLED: Final = re.compile(r"(?:(user|tenant|session) (\S+)|user (\S+) of tenant (\S+)) is killed\b")
+
+
+def lifting(reason: str) -> str:
+    """Return the command that lifts the kill which a run's halt gives as its `reason`; empty for other reasons. The run
+    is halted again after a resume, as long as the kill stands."""
+    killed = _KILLED.match(reason)
+    if killed is None:
+        return ""
+    part, name, user, tenant = killed.groups()
+    return f"streamproc clear --{part} {name}" if part else f"streamproc clear --user {user} --tenant {tenant}"
 
 
 _decoder: Final = msgspec.json.Decoder(FleetCommand)

@@ -43,7 +43,7 @@ class PublishedRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         """Read it from JSON. Raises `ValueError`."""
         try:
             return msgspec.json.decode(raw, type=cls)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ValueError(f"no {cls.__name__}: {error}") from None
 
     @classmethod

@@ -201,10 +201,10 @@ def notice_of(control: ControlEvent, trigger: NotificationTrigger, urgency: Urge
 
 def subject_of(control: ControlEvent) -> str:
     """Return the subject of a series of notifications: a fleet command, a shared budget, or else the run."""
-    if control.evidence is not None and control.evidence.account:
-        return control.evidence.account
     if control.type == "fleet.state" and control.trigger is not None and control.trigger.event_id:
         return control.trigger.event_id
+    if control.evidence is not None and control.evidence.account:
+        return control.evidence.account
     return control.run_id
 
 
@@ -238,8 +238,8 @@ _ADVICE_BY_TRIGGER: Final[dict[str, str]] = {
     "partition_unwatched": "read the logs of the workers; `streamproc doctor` names the partitions",
     "disconnected": "check Kafka, and the network of the notifier; publishers keep turns until it answers",
     "watched": "nothing: workers decide on what has waited",
-    "stop": "find the cause, then run `streamproc clear`",
-    "pause": "run `streamproc clear` when work may start again",
+    "stop": "find the cause, then run `{clear}`",
+    "pause": "run `{clear}` when work may start again",
     "clear": "nothing: work continues",
     "order_refused": "check the issuer and its key",
     "failures": "find what the failed tasks have in common before you start more",
@@ -248,6 +248,16 @@ _ADVICE_BY_TRIGGER: Final[dict[str, str]] = {
     "task_tokens_urgent": "accept its partial result, or raise max_token_budget now",
     "task_tokens": "let it finish, or raise max_token_budget",
 }
+
+
+def _clear(control: ControlEvent) -> str:
+    """Return the command that ends a stop or a pause of the fleet, or a kill of a part of it."""
+    account = control.evidence.account if control.evidence is not None else None
+    kind, _, name = (account or "").partition(":")
+    if kind == "member":
+        tenant, _, user = name.partition("/")
+        return f"streamproc clear --tenant {tenant} --user {user}"
+    return f"streamproc clear --{kind} {name}" if kind and name else "streamproc clear"
 
 
 def _opening(control: ControlEvent) -> list[str]:
@@ -278,7 +288,7 @@ def _opening(control: ControlEvent) -> list[str]:
 
 def _recommendation(control: ControlEvent, trigger: NotificationTrigger) -> str:
     if trigger.name in _ADVICE_BY_TRIGGER:
-        return _ADVICE_BY_TRIGGER[trigger.name]
+        return _ADVICE_BY_TRIGGER[trigger.name].format(clear=_clear(control))
     actions = [action for action in (control.action, *control.suggested_actions) if action]
     opening = _opening(control)
     advice = [ADVICE.get(action, action) for action in dict.fromkeys(actions) if not opening or action != "warn"]

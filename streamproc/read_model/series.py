@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import exp2, floor, log2
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
+from streamproc.fleet.command_events import ISSUED
 from streamproc.read_model.rows import DELIBERATE
 from streamproc.read_model.run_facts import AMOUNT_MAX, RunFacts, scope_of
 
@@ -111,7 +112,7 @@ class SeriesTable:
         """Count decisions, by the broker's time."""
         for one in added:
             slot, severity = one.time_ms // FINEST_MS, one.severity
-            if severity == "halt":
+            if severity == "halt" and one.code != ISSUED:  # of a command to the fleet, the halts of runs follow
                 self._sums[slot][STOPS if one.code in DELIBERATE else HALTS] += 1
             elif severity == "warn":
                 self._sums[slot][WARNINGS] += 1

@@ -82,6 +82,7 @@ class ReportBuilder:
             first_at=history.at[0] if history.turns else 0,
             last_at=history.at[-1] if history.turns else 0,
             finished=history.finished,
+            resumed=facts.resumed(history),
             began=facts.moment(history, onset),
             warned=facts.moment(history, facts.first_warning(history, onset, decided)),
             halted=facts.moment(history, decided if history.halt is not None else None),

@@ -55,6 +55,12 @@ def sentence(history: RunHistory, main: Decision | None) -> str:
     return f"The run took {plural(history.turns, 'turn')}, and no detector had anything to report."
 
 
+def resumed(history: RunHistory) -> str:
+    """Return that and why an operator has resumed a halted run the last time; empty if nobody has."""
+    found = [one for one in history.decisions if one.type == "run.resumed"] if history.halt is not None else []
+    return f"after turn {found[-1].turn or 0}: {found[-1].message}" if found else ""
+
+
 def moment(history: RunHistory, turn: int | None) -> Moment | None:
     """Return when a turn happened; None for no turn."""
     if turn is None or not 0 <= turn < history.turns:

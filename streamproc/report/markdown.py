@@ -118,7 +118,9 @@ def _facts(report: RunReport) -> Iterator[str]:
             yield f"- {name}: turn {moment.turn} of {report.turns_total}" + (f" ({more})" if more else "")
     if report.code:
         yield f"- By: {report.code} {prose(report.detector)}, decision {code(report.decision_id)}"
-        if report.terminal_status:
+        if report.resumed:
+            yield f"- Resumed {prose(report.resumed)}"
+        elif report.terminal_status:
             yield f"- Ends as: {code(report.terminal_status)}, stop reason {code(report.stop_reason)}"
         yield f"- Before: {spent(report.before)}; until the decision: {spent(report.during)}"
         if report.after.turns:

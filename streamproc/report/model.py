@@ -209,6 +209,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     detector: str = ""
     decision_id: str = ""
     terminal_status: str = ""  # as which the run ends; empty if it was not halted
+    resumed: str = ""  # that and why an operator has resumed it after the halt, and at which turn
     stop_reason: str = ""
     node: str = ""
     badge: str = ""

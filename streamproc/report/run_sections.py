@@ -49,7 +49,9 @@ def _lead(report: RunReport) -> Html:
         parts.append(f", {plural(report.during.turns, 'turn')} after the loop began")
     name = f" ({report.detector.replace('_', ' ')})" if report.detector else ""
     ends: list[Any] = []
-    if report.terminal_status:
+    if report.resumed:
+        ends = [" Resumed ", foreign(report.resumed)]
+    elif report.terminal_status:
         ends = [" It ends as ", tag("code", report.terminal_status)]
         ends += [", stop reason ", tag("code", report.stop_reason), "."] if report.stop_reason else ["."]
     return tag("p", *parts, f", by {report.code}{name}.", *ends, class_="lead")

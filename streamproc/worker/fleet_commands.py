@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from aiokafka import TopicPartition
 
 from streamproc.core.decision import Decision, Trigger
-from streamproc.errors import InvalidSettings
+from streamproc.errors import InvalidSettings, Unavailable
 from streamproc.fleet import command_events
 from streamproc.fleet.issuing import apply_record, restatement, send
 from streamproc.fleet.record_signing import record_signer
@@ -144,6 +144,11 @@ class FleetCommands:
             on_caught_up=self.caught_up.set, on_recreated=self._forget, poll_ms=COMMANDS_POLL_MS,
             group_id=f"{settings.worker_group}-orders",
         )  # fmt: skip
+
+    @property
+    def trouble(self) -> Unavailable | None:
+        """Why no commands are read, mostly because Kafka is away; None while the connection works."""
+        return self._follower.trouble
 
     # Ownership of partitions.
 

@@ -37,7 +37,8 @@ class WorkerMetrics:
         if worker is None:
             return ["waiting for the broker and its topics"]
         fleet = [] if worker.fleet_commands.caught_up.is_set() else ["reading the fleet commands"]
-        return [*worker.lag.missing(), *fleet]
+        trouble = worker.fleet_commands.trouble
+        return [*worker.lag.missing(), *fleet, *([str(trouble)] if trouble is not None else [])]
 
     def read(self) -> Iterator[Reading]:
         """Yield all metrics; none before there is a worker."""

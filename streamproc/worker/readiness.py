@@ -80,6 +80,12 @@ async def _ready(settings: Settings) -> Ready:
     turns = settings.topic("turns")
     holds = ("the states of running runs", "the accounts of spend", "the statements of spend")
     for other, what in zip((*changelogs, settings.topic("spend")), holds, strict=True):
+        if found[turns] > found[other]:
+            raise InvalidSettings(
+                f"{turns} has {found[turns]} partitions and {other} has {found[other]}: partitions were added, so "
+                "runs have other homes: create topics under a new prefix (STREAMPROC_TOPIC_PREFIX), or delete "
+                f"{other} ({what}) and run `streamproc topics apply` to start from nothing"
+            )
         if found[turns] != found[other]:
             raise InvalidSettings(
                 f"{turns} has {found[turns]} partitions and {other} has {found[other]}; they must be equal: "

@@ -28,6 +28,7 @@ from streamproc.core.charges import Charge, statements
 from streamproc.core.local_providers import provider_event
 from streamproc.core.providers import (
     BREAKER_VERSION,
+    CLOSED,
     OPEN,
     Breaker,
     CallStatement,
@@ -98,6 +99,7 @@ class AccountPartition:
         """The keys of the breakers that may have to change without a call."""
         # Changed and not taken yet, oldest first, with the steps that were made since they were stored.
         self._dirty: dict[bytes, list[tuple[int, Step]]] = {}
+        self._reached: set[bytes] = set()  # accounts that have reached a limit, and breakers that hold calls back
         self.overwritten: set[bytes] = set()  # accounts whose last record in the changelog is older than their state
         self._restored: set[bytes] = set()
         self._ends: dict[int, int] = {}
@@ -167,6 +169,7 @@ class AccountPartition:
             self._stored[key] = raw  # only `load` reads it, so it may precede the acknowledgement
             changes.append((key, raw))
             self._age(key)
+            self._rank(key, self._active[key])
         again = self.overwritten.difference(self._dirty)
         changes += [(key, self._stored[key]) for key in again if key in self._stored]
         self.overwritten.clear()
@@ -192,10 +195,12 @@ class AccountPartition:
         self._active.pop(key, None)
         self._stored.pop(key, None)
         self._touched.pop(key, None)
+        self._reached.discard(key)
         self.breakers.pop(key, None)
         if raw is not None and account is not None:
             self._stored[key] = raw
             self._age(key)
+            self._rank(key, account)
             if isinstance(account, Breaker):
                 self.breakers[key] = None
 
@@ -213,17 +218,28 @@ class AccountPartition:
         self._touched.pop(key, None)
         self._touched[key] = self._now_ms()
 
+    def _rank(self, key: bytes, account: Account | Breaker) -> None:
+        """Note whether an account has a limit to remember: it is not dropped for others, as long as there are any."""
+        if isinstance(account, Breaker):
+            reached = account.state != CLOSED
+        else:
+            closed = account.tree is not None and bool(account.tree.closed)
+            reached = closed or any(rung for rung, _ in account.rungs.values())
+        (self._reached.add if reached else self._reached.discard)(key)
+
     def _expired(self) -> list[bytes]:
         """Remove accounts that are idle for long or exceed the limit, by this machine's clock."""
+        spared = self._reached if len(self._reached) < self.share else frozenset[bytes]()
         oldest_ms, surplus = self._now_ms() - ACCOUNT_KEEP_MS, len(self._stored) - self.share
         gone: list[bytes] = []
         for key, touched_ms in self._touched.items():
             if len(gone) >= SWEEP_RUNS_MAX or (touched_ms > oldest_ms and len(gone) >= surplus):
                 break
-            if key not in self._dirty:
+            if key not in self._dirty and (touched_ms <= oldest_ms or key not in spared):
                 gone.append(key)
         for key in gone:
             del self._touched[key]
+            self._reached.discard(key)
             self._stored.pop(key, None)
             self._active.pop(key, None)
             self.breakers.pop(key, None)

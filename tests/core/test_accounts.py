@@ -193,6 +193,26 @@ def test_users_of_the_same_name_in_two_tenants_have_separate_accounts() -> None:
     assert controls_of(raws, policy) == []
 
 
+def test_names_with_a_slash_are_users_of_their_own() -> None:
+    policy = {"budgets": {"maxUserTokensPerHour": 1_000}}
+    others = [("acme", "team/ada"), ("acme/team", "ada"), ("", "acme/team/ada"), ("acme", "team%2Fada")]
+    raws = [spent(f"r{n}", 600, tenant=tenant, user=user) for n, (tenant, user) in enumerate(others)]
+    assert controls_of(raws, policy) == []
+
+
+@pytest.mark.parametrize(("scope", "limit"), [
+    ({"session_id": "s"}, "maxSessionTokens"), ({"user": "u"}, "maxUserTokensPerDay"),
+])  # fmt: skip
+def test_a_run_that_sends_the_ids_of_events_to_come_is_halted_all_the_same(scope: dict[str, str], limit: str) -> None:
+    """The ids of budget.reached can be computed: a publisher's event of the same id is another event."""
+    policy = {"budgets": {limit: 1_000}}
+    raws = [spent("r", 400, at=START_MS + n, output=f"step {n}", **scope) for n in range(4)]
+    [halt] = [one for one in controls_of(raws, policy) if one.halts]
+    assert halt.trigger is not None
+    forged = spent("r", 1, at=START_MS, event_id=halt.trigger.event_id, **scope)
+    assert [one.code for one in controls_of([forged, *raws], policy) if one.halts] == [halt.code]
+
+
 def test_a_user_may_have_limits_of_its_own() -> None:
     policy = {
         "budgets": {"maxUserTokensPerHour": 1_000},

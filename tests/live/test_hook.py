@@ -110,6 +110,37 @@ def test_a_folder_named_like_us_in_a_repository_is_not_run(up: Up, tmp_path: Pat
         subprocess.run(["kill", up.places.lock.read_text().strip()], check=True)
 
 
+def test_what_a_project_puts_on_the_path_of_python_is_not_run(up: Up, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("open('/dev/stderr', 'w').write('hostile')\n")
+    command = [sys.executable, "-I", "-S", str(HOOK_FILE), "claude", str(up.places.socket)]
+    try:
+        subprocess.run(
+            command, input=json.dumps(batch(0)), capture_output=True, text=True, check=True,
+            env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        )  # fmt: skip
+        assert "hostile" not in up.places.output.read_text()
+        assert up.listens()
+    finally:
+        subprocess.run(["kill", up.places.lock.read_text().strip()], check=True)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to another user")
+def test_a_socket_in_a_folder_of_another_user_gets_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    with socket.socket(socket.AF_UNIX) as theirs:
+        theirs.bind(str(folder / "up.sock"))
+        theirs.listen()
+        os.chown(folder, 65_534, 65_534)
+        command = [sys.executable, "-I", "-S", str(HOOK_FILE), "claude", str(folder / "up.sock"), str(tmp_path)]
+        done = subprocess.run(command, input=json.dumps(batch(0)), capture_output=True, text=True, check=True)
+        theirs.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            theirs.accept()
+    assert done.stdout == ""
+    assert "belongs to another user" in (tmp_path / "unprotected.log").read_text()
+
+
 def test_an_event_that_is_refused_leaves_a_line_and_stops_nothing(up: Up) -> None:
     up.start()
     done = hook(up, "no JSON")

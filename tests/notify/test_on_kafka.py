@@ -196,14 +196,16 @@ async def test_an_unreadable_control_event_is_skipped(settings: Settings, start:
     await until(lambda: notifier.logged("partitions="), 60)
     async with AIOKafkaProducer(bootstrap_servers=settings.brokers) as producer:
         await producer.send_and_wait(settings.topic("control"), b"nonsense", key=b"r1")
+        nested = b'{"id": "c", "odd": ' + b"[" * 3_000 + b"]" * 3_000 + b"}"
+        await producer.send_and_wait(settings.topic("control"), nested, key=b"r1")
     await publish(settings, control(1))
 
     await until(lambda: receiver.notices(), 60)
 
     async def all_committed() -> bool:
-        return await committed(settings) == 2
+        return await committed(settings) == 3
 
-    await until(all_committed, 60, "both to be committed", every_s=0.2)
+    await until(all_committed, 60, "all to be committed", every_s=0.2)
     assert notifier.logged("skipped an unreadable control event")
     assert notifier.end() == 0
 

@@ -154,3 +154,15 @@ def test_evidence_is_one_paragraph_of_a_bounded_length() -> None:
 def test_rows_have_unique_names_and_reasons() -> None:
     assert len({trigger.name for trigger in TRIGGERS}) == len(TRIGGERS)
     assert all(len(trigger.reason) > 10 for trigger in TRIGGERS)
+
+
+@pytest.mark.parametrize(("scope", "command"), [
+    (None, "streamproc clear`"), ("user:zoe", "streamproc clear --user zoe`"),
+    ("session:s1", "streamproc clear --session s1`"), ("member:acme/zoe", "streamproc clear --tenant acme --user zoe`"),
+])  # fmt: skip
+def test_a_stop_recommends_the_command_that_ends_it(scope: str | None, command: str) -> None:
+    stopped = {"kind": "fleet_stop", "account": scope}
+    event = control(type="fleet.state", run_id="*", code="FLEET001", evidence=stopped)
+    trigger = trigger_of(event)
+    assert trigger is not None
+    assert command in notice_of(event, trigger, trigger.urgency).notification.recommendation

@@ -266,3 +266,12 @@ def test_sessions_are_named_in_the_report_of_all_runs_and_in_their_own(tmp_path:
     assert [one.name for one in report.runs] == [report.reports[0].name] == ['"Fix the login.", shop']
     assert "Fix the login." in html_of(report)
     assert "Fix the login." in markdown_of(report)
+
+
+def test_a_report_says_that_a_halted_run_was_resumed(tmp_path: Path) -> None:
+    resume = {"type": "operator.resume", "run_id": "loop", "by": "ada", "reason": "second try"}
+    recording = recorded(written(tmp_path, [*looping(after=0), resume, turn(20), turn(21)]))
+    made = markdown_of(report_of(recording, "loop"))
+    assert "- Resumed after turn 7: Resumed by ada: second try." in made
+    assert "Ends as" not in made
+    assert "Resumed after turn 7" in re.sub(r"<[^>]+>", "", html_of(report_of(recording, "loop")))

@@ -17,10 +17,11 @@ import pytest
 import streamproc
 from streamproc.client.halt_records import ControlNews, Halt, StatusNews
 from streamproc.client.halts import IDS_MAX, Halts
-from streamproc.core.accounts import ACCOUNT_VERSION, AccountRef, SpendEntry, Statement, write_statement
+from streamproc.core.accounts import ACCOUNT_VERSION, AccountRef, Mark, SpendEntry, Statement, write_statement
 from streamproc.core.rules import KINDS_MAX
 from streamproc.core.scope import SCOPES_MAX
 from streamproc.fleet.state import Fleet, new_command
+from streamproc.model import wire
 from streamproc.model.fleet_command import member_scope
 from streamproc.model.raw_events import parse_raw
 from streamproc.model.unknown_fields import UnknownFields
@@ -222,6 +223,29 @@ def test_accounts_of_a_partition_stay_within_its_share() -> None:
         mine.take()
     assert largest([mine._stored, mine._active, mine._touched, mine._dirty, mine._restored]) <= 1_500
     assert len(mine) == 1_000
+
+
+def test_made_up_sessions_do_not_displace_a_budget_that_is_used_up() -> None:
+    mine, book = AccountPartition(0, lambda: 0), AccountProcessor("spend", version="1", dead_letter_bytes=1_024)
+    mine.share, mine.active_share = 1_000, 100
+
+    def spends(name: str, offset: int, tokens: int) -> list[str]:
+        payer = AccountRef("r", 0, False, [Mark("day", "tokens", 1_000)] if name == "user:u" else [], [], [80])
+        entry = SpendEntry(0, offset, 1_700_000_000_000, tokens, 0, 0, first=True)
+        statement = write_statement(Statement(ACCOUNT_VERSION, name, 0, [payer], [entry]))
+        told = book.accept(mine, records_of([(name.encode(), statement)], first=offset))
+        mine.take()
+        return [wire.decode(one.value or b"").rung for one in told]
+
+    assert spends("user:u", 0, 1_201) == ["exceeded"]
+    for n in range(1, 2_500):
+        spends(f"session:made-up-{n}", n, 1)
+    assert b"user:u" in mine._stored
+    assert len(mine) == 1_000
+    mine.restore(b"user:u", mine._stored[b"user:u"], 1)  # by another worker, later
+    for n in range(2_500, 4_000):
+        spends(f"session:made-up-{n}", n, 1)
+    assert b"user:u" in mine._stored
 
 
 def test_partitions_divide_the_accounts_of_a_worker() -> None:
