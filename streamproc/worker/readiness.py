@@ -44,9 +44,12 @@ class Patience:
     def next_pause_s(self, problem: Exception) -> float:
         """Return how long to wait now; raise the problem once the time limit is reached."""
         pause_s, self._pause_s = self._pause_s, min(RETRY_MAX_S, self._pause_s * 2)
-        if self._until is not None and time.monotonic() + pause_s > self._until:
+        if self._until is None:
+            return pause_s
+        left_s = self._until - time.monotonic()
+        if left_s <= 0:
             raise problem
-        return pause_s
+        return min(pause_s, left_s)
 
 
 async def wait_until_ready(settings: Settings, give_up_after_s: float | None) -> Ready:

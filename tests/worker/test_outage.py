@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 
 import pytest
 
 from deploy.local.kafka import free_port
 from streamproc.errors import Unavailable
 from streamproc.kafka import topics as kafka_topics
+from streamproc.worker.readiness import Patience
+from tests.metrics.scraped import probe
 from tests.waiting import until
 from tests.worker.conftest import settings_for
 
@@ -30,6 +33,17 @@ async def test_a_worker_that_waits_for_its_broker_can_be_stopped(start_worker) -
     assert worker.end() == 0
 
 
+def test_it_waits_until_the_time_limit_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    patience, away = Patience(10), Unavailable("away")
+    while now[0] < 110:
+        now[0] += patience.next_pause_s(away)
+    assert now[0] == 110
+    with pytest.raises(Unavailable, match="away"):
+        patience.next_pause_s(away)
+
+
 @pytest.mark.parametrize("ask", [kafka_topics.apply, kafka_topics.check])
 async def test_topic_commands_report_an_absent_broker_with_a_remedy(ask) -> None:
     with pytest.raises(Unavailable, match=r"no Kafka broker answers at .* refuses connections, .*: start Kafka"):
@@ -38,7 +52,8 @@ async def test_topic_commands_report_an_absent_broker_with_a_remedy(ask) -> None
 
 @pytest.mark.long
 async def test_a_worker_logs_a_few_lines_of_an_outage(own_broker, start_worker) -> None:
-    settings = settings_for(f"127.0.0.1:{free_port()}", "quiet")
+    metrics = f"127.0.0.1:{free_port()}"
+    settings = settings_for(f"127.0.0.1:{free_port()}", "quiet").model_copy(update={"metrics": metrics})
     port = int(settings.brokers.rpartition(":")[2])
     await asyncio.to_thread(own_broker.start, port)
     await kafka_topics.apply(settings)
@@ -47,6 +62,8 @@ async def test_a_worker_logs_a_few_lines_of_an_outage(own_broker, start_worker) 
 
     own_broker.kill()
     await until(lambda: worker.said("receiving no fleet commands for now; reconnecting: "), 60)
+    status, why = await probe(f"http://{metrics}/readyz")
+    assert (status, "no broker answers" in why) == (503, True)
     await asyncio.to_thread(own_broker.start, port)
     await until(lambda: worker.said("receiving fleet commands again"), 60)
 
