@@ -1,8 +1,8 @@
 """What a hook starts: `streamproc up` for a folder, without the command line's libraries and, unless something is sent
 elsewhere, without OpenSSL, which together take a fifth of its memory: it serves a unix socket.
 
-Projects choose the environment of a CLI and so of its hooks. Where turns and notifications are sent is read from the
-file `settings.env` in the folder alone.
+Projects choose the environment of a CLI and so of its hooks. The policy, and where turns and notifications are sent,
+are read from the file `settings.env` in the folder alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from streamproc.live.places import LivePlaces
 
 PLACES: Final = LivePlaces(Path(sys.argv[1]))
-OWN: Final = ("STREAMPROC_CORE", "STREAMPROC_HOME", "STREAMPROC_POLICY")
+OWN: Final = ("STREAMPROC_CORE", "STREAMPROC_HOME")
 
 for name in [name for name in os.environ if name.startswith("STREAMPROC_") and name not in OWN]:
     del os.environ[name]
@@ -36,7 +36,7 @@ if __name__ == "__main__":
     log_to_stderr("info", "text")
     try:
         settings = settings_of(PLACES, os.environ)
-        policy = settings.policy if settings is not None else os.environ.get("STREAMPROC_POLICY")
+        policy = settings.policy if settings is not None else None
         asyncio.run(
             serve(PLACES, load_policy(policy or "standard"), LiveOptions(idle_s=IDLE_S), print, settings)
         )  # fmt: skip

@@ -13,7 +13,7 @@ import sys
 from time import monotonic, sleep, strftime
 
 WAIT = posix.environ.get(b"STREAMPROC_HOOK_WAIT_S", b"1")
-ANSWER_S = float(WAIT) if WAIT.isdigit() else 1.0  # an answer that takes longer is not waited for
+ANSWER_S = min(60.0, float(WAIT)) if WAIT.strip(b"0").isdigit() else 1.0  # one that takes longer is not waited for
 START_S = 3.5 * ANSWER_S  # for `streamproc up` to listen, where it was not running; the CLIs wait for five
 PARENTS_MAX = 12  # processes above this one, among which the CLI is looked for
 APPEND = posix.O_WRONLY | posix.O_CREAT | posix.O_APPEND

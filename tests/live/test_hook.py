@@ -124,6 +124,18 @@ def test_what_a_project_puts_on_the_path_of_python_is_not_run(up: Up, tmp_path: 
         subprocess.run(["kill", up.places.lock.read_text().strip()], check=True)
 
 
+def test_the_environment_of_a_project_turns_no_detector_off(up: Up, tmp_path: Path) -> None:
+    lenient = tmp_path / "lenient.yaml"
+    lenient.write_text("name: lenient\nversion: 1\npresets: [standard]\ndetectors: {LOOP003: false, LOOP009: false}\n")
+    project = {"STREAMPROC_POLICY": str(lenient), "STREAMPROC_HOOK_WAIT_S": "9" * 23}
+    try:
+        told = [hook(up, batch(number), **project).stdout for number in range(3)]
+        assert json.loads(told[2])["continue"] is False
+        assert not up.places.faults.exists()
+    finally:
+        subprocess.run(["kill", up.places.lock.read_text().strip()], check=True)
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to another user")
 def test_a_socket_in_a_folder_of_another_user_gets_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "theirs"
