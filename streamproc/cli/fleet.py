@@ -19,7 +19,7 @@ import typer
 from streamproc.cli.command_answer import AnswerOutput, runs_at_work
 from streamproc.cli.completion import complete_runs
 from streamproc.cli.options import Brokers, Quiet, TopicPrefix, kafka_settings, log_settings
-from streamproc.cli.runs import lifting_command, unknown_run
+from streamproc.cli.runs import note_kill, unknown_run
 from streamproc.cli.terminal import clean, examples, fail, json_line, line, note
 from streamproc.errors import StreamprocError, plural
 from streamproc.model.addresses import local_log
@@ -373,8 +373,7 @@ async def _known(settings: Settings, command: Command, *, force: bool) -> RunSta
     if status is not None and (status.status == "halted" or not status.unpublished):
         if status.status != "running" and not status.unpublished:
             note(f"run {clean(command.run_id)} is {status.status}, after {plural(status.turns, 'turn')}")
-        if command.verb == "resume" and (lift := lifting_command(status.halt)):
-            note(f"the kill that has halted it stands: lift it with `{clean(lift)}`, or the run is halted again")
+        note_kill(command.verb, status)
         return status
     unknown = unknown_run(settings, command.run_id)
     if force:

@@ -214,6 +214,12 @@ def lifting_command(halt: Decision | None) -> str:
     return lifting(halt.evidence.reason or "") if halt is not None and halt.evidence is not None else ""
 
 
+def note_kill(verb: str, found: RunStatus) -> None:
+    """Say before a resume that the run was halted by a kill of its user, tenant or session."""
+    if verb == "resume" and (lift := lifting_command(found.halt)):
+        note(f"a kill has halted it: as long as that stands, the run is halted again; lift it with `{clean(lift)}`")
+
+
 def _lines(found: RunStatus, decisions: list[Decision]) -> Iterator[str]:
     halt = found.halt
     head = paint(found.status.upper(), COLOURS["halt"] if found.status == "halted" else "green", bold=True)

@@ -73,6 +73,16 @@ def test_a_session_is_killed_until_it_is_cleared(run, settings: Settings) -> Non
     assert run("kill", "--session", "nightly", "--user", "eve").exit_code == 2
 
 
+def test_a_command_with_the_settings_of_a_shadow_is_refused(run, settings: Settings, monkeypatch) -> None:
+    """Its workers would answer nothing, and the real ones act on it."""
+    monkeypatch.setenv("STREAMPROC_SHADOW", "stricter")
+    refused = run("pause-all", "--why", "in shadow", "--wait", 0)
+    assert refused.exit_code == 2
+    assert "STREAMPROC_SHADOW is stricter: a command acts on the real workers; unset it here" in refused.stderr
+    monkeypatch.delenv("STREAMPROC_SHADOW")
+    assert asyncio.run(read_fleet(settings)).latest("fleet") is None
+
+
 def test_a_run_is_resumed_with_a_grant(run, settings: Settings) -> None:
     result = run(
         "resume",

@@ -12,7 +12,7 @@ from streamproc.errors import InvalidEvent, InvalidSettings
 from streamproc.fingerprint import read_event
 from streamproc.fleet.keyring import Keyring
 from streamproc.fleet.signing import AGE_MS_MAX, CommandSigner, command_signer
-from streamproc.model.fleet_command import FleetCommand, encode_command, read_command
+from streamproc.model.fleet_command import FleetCommand, encode_command, lifting, read_command
 from streamproc.model.signing_keys import read_signing_keys
 from streamproc.model.wire import Feedback, OperatorResume, OperatorStop, encode
 from streamproc.settings import load_settings
@@ -175,3 +175,13 @@ def test_an_invalid_key_is_not_shown(key: str) -> None:
 
 def test_a_signer_does_not_show_its_secrets() -> None:
     assert "0123456789abcdef" not in repr(OPS) + str(vars(load_settings(command_key=KEY)))
+
+
+@pytest.mark.parametrize(("reason", "command"), [
+    ("user zoe is killed: it loops", "streamproc clear --user zoe"),
+    ("user zoe of tenant acme is killed", "streamproc clear --user zoe --tenant acme"),
+    ("session s1 is killed: it spawns", "streamproc clear --session s1"),
+    ("the tests fail", ""),
+])  # fmt: skip
+def test_the_halt_of_a_kill_says_how_it_is_lifted(reason: str, command: str) -> None:
+    assert lifting(reason) == command
