@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -92,7 +93,9 @@ def _as_json(value: Any) -> str:
     try:
         return orjson.dumps(value, default=str).decode()
     except TypeError:  # a lone surrogate, or nested too deeply
-        return str(value)
+        with suppress(RecursionError):
+            return str(value)
+        return "[nested]"
 
 
 def exited(text: str, code: Any) -> str:
