@@ -8,10 +8,13 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
+from aiokafka.admin import NewPartitions
 
 from streamproc.cli import checks
+from streamproc.errors import InvalidSettings
 from streamproc.kafka import topics
 from streamproc.settings import load_settings
+from streamproc.worker.readiness import wait_until_ready
 
 
 def test_an_unreachable_broker_is_a_failure_with_a_remedy(run, nowhere: str) -> None:
@@ -91,3 +94,20 @@ def test_missing_topics_are_a_failure_until_they_are_created(run, brokers: str, 
     assert "streamproc topics apply" in before.stdout
     assert after.exit_code == 0
     assert "topics" in next(line for line in after.stdout.splitlines() if "right configuration" in line)
+
+
+def test_partitions_that_were_added_need_a_new_prefix(run, brokers: str, topic_prefix: str) -> None:
+    settings = load_settings(brokers=brokers, topic_prefix=topic_prefix)
+
+    async def added() -> None:
+        await topics.apply(settings)
+        async with topics.administering(settings) as admin:
+            await admin.create_partitions({settings.topic("turns"): NewPartitions(settings.partitions + 1)})
+
+    asyncio.run(added())
+    seen = run("doctor", "--brokers", brokers, "--topic-prefix", topic_prefix).stdout
+    assert "create topics under a new prefix: runs have other homes" in " ".join(seen.split())
+    with pytest.raises(
+        InvalidSettings, match="partitions were added, so runs have other homes: create topics under a new"
+    ):
+        asyncio.run(wait_until_ready(settings, 5))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from pathlib import Path
 
@@ -9,10 +10,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from streamproc.model import wire
+from streamproc.model.controls import ControlEvent
 from streamproc.model.time_range import address_time, time_or_age_ms
+from streamproc.read_model.decision_table import decision_news
 from streamproc.read_model.model import ReadModel
 from streamproc.read_model.rows import DecisionFilter, RunFilter
-from streamproc.read_model.series import NAMES_MAX, SPARE, WINDOWS, delay_class
+from streamproc.read_model.series import HALTS, NAMES_MAX, SPARE, STOPS, WINDOWS, SeriesTable, delay_class
 from tests.read_model.deployment import NOON_MS, Deployment, filled, spend, turn
 
 
@@ -44,6 +47,14 @@ def test_turns_halts_and_spend_are_counted_in_the_bucket_of_their_time() -> None
     assert buckets[-1].start_ms <= made.now_ms < buckets[-1].end_ms
     assert sum(one.turns for one in model.series("24h", now_ms=made.now_ms)) == 11
     assert sum(one.turns for one in model.series("15m", now_ms=made.now_ms + 3_600_000)) == 0
+
+
+def test_a_command_to_the_fleet_is_no_halt_of_a_run() -> None:
+    series = SeriesTable(sqlite3.connect(":memory:"))
+    for code in ("FLEET001", "LOOP003"):
+        control = ControlEvent(id=code, type="fleet.state", run_id="*", code=code, severity="halt", message="")
+        series.note_decisions([decision_news(control, b"{}", NOON_MS)])
+    assert [(sums[HALTS], sums[STOPS]) for sums in series._sums.values()] == [(1, 0)]
 
 
 def test_decided_after_is_a_median_and_what_nearly_all_need() -> None:
