@@ -108,8 +108,12 @@ class StatusFile:
                 await self.sync()
                 logged = ""
             except (OSError, KafkaError, Unavailable) as problem:
-                if str(problem) != logged:
-                    logged = str(problem)
+                what = str(problem)
+                if isinstance(problem, OSError):  # which may name a temporary file: another one each time
+                    what = f"{self._path}: {problem.strerror or what}; let the worker write there, or unset "
+                    what += "STREAMPROC_STATUS_FILE"
+                if what != logged:
+                    logged = what
                     log.error("the status file cannot be synchronised with the standing command: %s", logged)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(STATUS_FILE_POLL_S):

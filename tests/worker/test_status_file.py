@@ -12,6 +12,7 @@ from streamproc.fleet.issuing import restatement
 from streamproc.fleet.state import Fleet, new_command
 from streamproc.model.controls import ControlEvent
 from streamproc.model.fleet_command import FleetCommand, Status
+from streamproc.worker import guarded_file
 from streamproc.worker.status_file import StatusEntry, StatusFile, parse, render
 
 NOON_MS = 1_769_860_800_000
@@ -156,6 +157,29 @@ def test_the_file_keeps_its_rights_and_leaves_nothing_behind(tmp_path: Path) -> 
     assert path.read_text().startswith("PAUSE 2026")
     assert path.stat().st_mode & 0o777 == 0o664
     assert [entry.name for entry in tmp_path.iterdir()] == ["STOP_ALL"]
+
+
+async def test_a_file_that_cannot_be_written_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tried: list[int] = []
+
+    def refuse(path: Path, _: str) -> None:
+        tried.append(1)
+        raise PermissionError(13, "Permission denied", f"{path}.{len(tried)}")  # a temporary file beside it
+
+    monkeypatch.setattr(guarded_file, "replace", refuse)
+    mirror, ready, changed = Mirror(tmp_path / "STOP_ALL"), asyncio.Event(), asyncio.Event()
+    ready.set()
+    running = asyncio.ensure_future(mirror.file.run(ready, changed))
+    while len(tried) < 4:
+        changed.set()
+        await asyncio.sleep(0.01)
+    running.cancel()
+    [line] = [one.getMessage() for one in caplog.records]
+    assert line.endswith(
+        f"{tmp_path}/STOP_ALL: Permission denied; let the worker write there, or unset STREAMPROC_STATUS_FILE"
+    )
 
 
 def test_a_missing_directory_is_reported_at_the_start(tmp_path: Path) -> None:
