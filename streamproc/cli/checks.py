@@ -256,6 +256,12 @@ async def _workers(settings: Settings) -> AsyncIterator[DoctorCheck]:
         named = ", ".join(f"{row.heartbeat.worker} {row_words(row)}" for row in living[:WORKERS_NAMED])
         more = f", and {len(living) - WORKERS_NAMED} more" if len(living) > WORKERS_NAMED else ""
         yield DoctorCheck("ok", f"{plural(len(living), 'worker')}: {named}{more}")
+        policies = {row.heartbeat.policy_hash: row.heartbeat for row in living}
+        if len(policies) > 1:
+            shown = ", ".join(f"{one.policy} {one.policy_hash[:8]} ({one.worker})" for one in policies.values())
+            yield DoctorCheck(
+                "warn", f"workers decide by different policies: {shown}", "restart those with the old one"
+            )
     if found.level == "fail":
         remedy = "start workers (`streamproc worker`), or read their logs"
         yield DoctorCheck("fail", sentence, remedy)

@@ -12,9 +12,15 @@ from aiokafka.admin import NewPartitions
 
 from streamproc.cli import checks
 from streamproc.errors import InvalidSettings
+from streamproc.fleet import worker_listener
+from streamproc.fleet.keyring import Keyring
+from streamproc.fleet.record_signing import RecordSigner
+from streamproc.fleet.watching import Watching, watching_of
+from streamproc.fleet.workers import Workers
 from streamproc.kafka import topics
-from streamproc.settings import load_settings
+from streamproc.settings import Settings, load_settings
 from streamproc.worker.readiness import wait_until_ready
+from tests.fleet.heartbeats import as_record, heartbeat
 
 
 def test_an_unreachable_broker_is_a_failure_with_a_remedy(run, nowhere: str) -> None:
@@ -111,3 +117,25 @@ def test_partitions_that_were_added_need_a_new_prefix(run, brokers: str, topic_p
         InvalidSettings, match="partitions were added, so runs have other homes: create topics under a new"
     ):
         asyncio.run(wait_until_ready(settings, 5))
+
+
+@pytest.mark.parametrize(("hashes", "said"), [(("aa11", "aa11"), False), (("aa11", "bb22"), True)])
+def test_workers_that_decide_by_different_policies_are_named(
+    monkeypatch: pytest.MonkeyPatch, hashes: tuple[str, str], *, said: bool
+) -> None:
+    workers = Workers(RecordSigner(Keyring(), "streamproc", required=False), "")
+    workers.contact(1_000.0)
+    for number, policy_hash in enumerate(hashes):
+        beat = heartbeat(f"w{number}", owned=(2 * number, 2 * number + 1), policy="night", policy_hash=policy_hash)
+        workers.apply(as_record(beat), 1_000.0)
+
+    async def listen(_: Settings) -> Watching:
+        return watching_of(workers, 1_000.0, lag_warn_s=30)
+
+    monkeypatch.setattr(worker_listener, "listen_for_workers", listen)
+
+    async def lines() -> list[str]:
+        return [check.what async for check in checks._workers(load_settings())]
+
+    different = [line for line in asyncio.run(lines()) if "different policies" in line]
+    assert different == ["workers decide by different policies: night aa11 (w0), night bb22 (w1)"] * said
