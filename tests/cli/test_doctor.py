@@ -21,6 +21,7 @@ from streamproc.kafka import topics
 from streamproc.settings import Settings, load_settings
 from streamproc.worker.readiness import wait_until_ready
 from tests.fleet.heartbeats import as_record, heartbeat
+from tests.waiting import until
 
 
 def test_an_unreachable_broker_is_a_failure_with_a_remedy(run, nowhere: str) -> None:
@@ -109,6 +110,11 @@ def test_partitions_that_were_added_need_a_new_prefix(run, brokers: str, topic_p
         await topics.apply(settings)
         async with topics.administering(settings) as admin:
             await admin.create_partitions({settings.topic("turns"): NewPartitions(settings.partitions + 1)})
+
+        async def known() -> bool:
+            return (await topics.partitions(settings))[settings.topic("turns")] > settings.partitions
+
+        await until(known, 30, "the broker to know its new partition")
 
     asyncio.run(added())
     seen = run("doctor", "--brokers", brokers, "--topic-prefix", topic_prefix).stdout

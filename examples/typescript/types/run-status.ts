@@ -248,7 +248,7 @@ export interface ControlEvidence {
    */
   rung?: string | null;
   /**
-   * whose budget: session:ID, user:ID or tenant:ID
+   * whose budget, or who is killed: session:ID, user:ID or tenant:ID
    */
   account?: string | null;
   /**
