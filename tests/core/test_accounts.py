@@ -18,6 +18,7 @@ from streamproc.core.accounts import (
     write_statement,
 )
 from streamproc.core.charges import statements
+from streamproc.core.scope import user_name
 from streamproc.model.controls import ControlEvent
 from streamproc.model.wire import BudgetReached
 from streamproc.monitor import Monitor
@@ -25,6 +26,7 @@ from streamproc.policy import load_policy
 from tests.feeding import decisions, event_of
 from tests.laws.traces import BRIEF, START_MS
 
+NAMES = st.text("a/%2F", max_size=6)
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 TENANT = {"budgets": {"maxTenantTokensPerDay": 1_000}}
@@ -191,6 +193,11 @@ def test_users_of_the_same_name_in_two_tenants_have_separate_accounts() -> None:
     policy = {"budgets": {"maxUserTokensPerHour": 1_000}}
     raws = [spent(tenant, 600, tenant=tenant, user="admin") for tenant in ("one", "two")]
     assert controls_of(raws, policy) == []
+
+
+@given(st.lists(st.tuples(NAMES, NAMES.filter(bool)), max_size=8, unique=True))
+def test_no_two_users_share_a_name(users: list[tuple[str, str]]) -> None:
+    assert len({user_name(*user) for user in users}) == len(users)
 
 
 def test_names_with_a_slash_are_users_of_their_own() -> None:

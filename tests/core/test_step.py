@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from streamproc.core.records import StateError
 from streamproc.core.refusal import STRANGER
-from streamproc.model.wire import Event
+from streamproc.model.wire import WIRE_VERSION, BudgetReached, Event, OperatorStop
 from streamproc.policy import load_policy
 from tests.feeding import STANDARD, Feed, Raw, event_of, written
 from tests.laws.traces import LONGER, boards, clocks, traces
@@ -147,3 +147,28 @@ def test_a_refused_event_says_why() -> None:
         outcome = engine.step(state, turn(1, token="another"), AT_MS)
         assert (outcome.decisions, outcome.charges, outcome.refused) == ([], [], STRANGER)
     assert engine.step(bound, turn(1, token="mine"), AT_MS).refused is None
+
+
+@given(
+    event_id=st.text(min_size=1, max_size=40),
+    first=st.sampled_from([
+        {"node": "coder", "output": "x"}, {"type": "run.started"}, {"type": "user.message"},
+        {"type": "turn.started", "node": "coder"}, {"type": "halt.acknowledged"},
+        {"type": "task.created", "task_id": "T1"},
+    ]),
+    closed=st.sampled_from(["exceeded", "stop"]),
+)  # fmt: skip
+def test_no_id_that_a_publisher_sends_hides_a_command_or_an_event_of_a_worker(
+    event_id: str, first: Raw, closed: str
+) -> None:
+    engine = POLICIES[0].engine()
+    command: Event = OperatorStop(w=WIRE_VERSION, run_id="r", event_id=event_id, by="ann")
+    if closed == "exceeded":
+        command = BudgetReached(
+            w=WIRE_VERSION, run_id="r", event_id=event_id, account="user:u", window="day", unit="tokens",
+            used=2, limit=1, rung="exceeded",
+        )  # fmt: skip
+    state = engine.step(b"", event_of({"run_id": "r", "event_id": event_id, **first}), AT_MS).state
+    outcome = engine.step(state, command, AT_MS + 1)
+    assert [one.severity for one in outcome.decisions] == ["halt"]
+    assert engine.step(outcome.state, command, AT_MS + 2).decisions == []  # delivered twice
