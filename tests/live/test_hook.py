@@ -134,6 +134,12 @@ def test_the_environment_of_a_project_turns_no_detector_off(up: Up, tmp_path: Pa
         assert not up.places.faults.exists()
     finally:
         subprocess.run(["kill", up.places.lock.read_text().strip()], check=True)
+    wait_until(lambda: not up.listens(), what="the end of the process")
+    (up.places.folder / "settings.env").write_text(f"STREAMPROC_POLICY={lenient}\n")  # which its user writes
+    try:
+        assert [hook(up, batch(number) | {"session_id": "s2"}).stdout for number in range(3)] == ["", "", ""]
+    finally:
+        subprocess.run(["kill", up.places.lock.read_text().strip()], check=True)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to another user")

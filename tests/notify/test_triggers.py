@@ -7,6 +7,7 @@ import pytest
 
 from streamproc.detectors import MODULES
 from streamproc.fleet import command_events
+from streamproc.fleet.state import Fleet, new_command
 from streamproc.model.controls import ControlEvent
 from streamproc.model.fleet_command import read_command
 from streamproc.model.notification import Notification
@@ -157,12 +158,11 @@ def test_rows_have_unique_names_and_reasons() -> None:
 
 
 @pytest.mark.parametrize(("scope", "command"), [
-    (None, "streamproc clear`"), ("user:zoe", "streamproc clear --user zoe`"),
+    ("fleet", "streamproc clear`"), ("user:zoe", "streamproc clear --user zoe`"),
     ("session:s1", "streamproc clear --session s1`"), ("member:acme/zoe", "streamproc clear --tenant acme --user zoe`"),
 ])  # fmt: skip
-def test_a_stop_recommends_the_command_that_ends_it(scope: str | None, command: str) -> None:
-    stopped = {"kind": "fleet_stop", "account": scope}
-    event = control(type="fleet.state", run_id="*", code="FLEET001", evidence=stopped)
+def test_a_stop_recommends_the_command_that_ends_it(scope: str, command: str) -> None:
+    event = command_events.state_event(new_command(Fleet(), "STOP", scope, "ann", "it loops"))
     trigger = trigger_of(event)
     assert trigger is not None
     assert command in notice_of(event, trigger, trigger.urgency).notification.recommendation
