@@ -163,9 +163,10 @@ class BoardConfig:
         the path before its target stands before the guard."""
         if not guard.targets >> target & 1:
             return False
-        place = self.path.index(target) if source < 0 and target in self.path else 0
-        before = self.path[place - 1] if place else source
-        return before >= 0 and bool(guard.sources & ~(guard.targets if place else 0) & 1 << before)
+        if source >= 0:
+            return bool(guard.sources >> source & 1)
+        place = self.path.index(target) if target in self.path else 0
+        return place > 0 and bool((guard.sources & ~guard.targets) >> self.path[place - 1] & 1)
 
     def begins(self, state: int, guard: TransitionGuard) -> bool:
         """Whether a state of the path stands before those that a guard's moves leave."""
