@@ -27,6 +27,8 @@ T = TypeVar("T")
 ACCOUNT_VERSION: Final = 1
 # Active runs of an account that are notified at once; any other is notified when it next spends.
 RUNS_MAX: Final = 128
+# Entries of a statement, which is one record on Kafka: with the longest names, 128 are two thirds of a mebibyte.
+ENTRIES_MAX: Final = 128
 # Partitions of the turns topic with a known last booked offset: more than most topics have.
 SOURCES_MAX: Final = 512
 
@@ -96,6 +98,19 @@ class Statement(msgspec.Struct, array_like=True, gc=False):
     payers: list[AccountRef]
     entries: list[SpendEntry]
     tree: list[TreeEntry] = []  # of a tree, which has no other entries
+    rules: msgspec.Raw = NO_RULES  # of these runs, which are of one scope
+
+
+class _EarlierEntry(TreeEntry, gc=False):
+    """An entry of earlier versions, with the rules of its run."""
+
+    rules: msgspec.Raw = NO_RULES
+
+
+class _EarlierStatement(Statement, gc=False):
+    """A statement of earlier versions, which names rules with each entry."""
+
+    tree: list[_EarlierEntry] = []  # type: ignore[assignment]
 
 
 class SpendWindow(msgspec.Struct, array_like=True, gc=False):
@@ -142,7 +157,7 @@ def step_account(account: Account, statement: Statement) -> list[tuple[int, Budg
             members.append(member)
     if members:
         account.tree = account.tree or SessionTree()
-        reached = step_tree(account.tree, statement.account, statement.source, members)
+        reached = step_tree(account.tree, statement.account, statement.source, members, statement.rules)
     for entry in statement.entries:
         if entry.offset <= last:
             continue
@@ -331,6 +346,7 @@ dump_account: Final = msgspec.msgpack.Encoder().encode
 write_statement: Final = msgspec.json.Encoder().encode
 _load_account: Final = msgspec.msgpack.Decoder(Account).decode
 _read_statement: Final = msgspec.json.Decoder(Statement).decode
+_read_earlier: Final = msgspec.json.Decoder(_EarlierStatement).decode
 
 
 def decoded(decode: Callable[[bytes], T], raw: bytes) -> T:
@@ -365,10 +381,9 @@ def read_statement(raw: bytes) -> Statement:
         raise msgspec.ValidationError(f"account: {statement.account[:80]!r} is no {', '.join(_WINDOWS_OF)}")
     if (kind == TREE and statement.entries) or (kind != TREE and statement.tree):
         raise msgspec.ValidationError(f"account: {statement.account[:80]!r} has entries of another kind")
-    rules = NO_RULES
-    for entry in statement.tree:  # all of a statement can be booked, or nothing
+    if statement.tree and statement.rules == NO_RULES:
+        statement.rules = _read_earlier(raw).tree[-1].rules
+    decoded(read_rules, bytes(statement.rules))  # all of a statement can be booked, or nothing
+    for entry in statement.tree:
         entry.check()
-        if entry.stored_rules != rules:
-            rules = entry.stored_rules
-            decoded(read_rules, bytes(rules))
     return statement

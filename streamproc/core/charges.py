@@ -10,6 +10,7 @@ import msgspec
 
 from streamproc.core.accounts import (
     ACCOUNT_VERSION,
+    ENTRIES_MAX,
     TOTAL,
     AccountRef,
     Mark,
@@ -38,7 +39,7 @@ class AccountRules:
     tenant: Sequence[Mark] = ()
     percents: Sequence[int] = ()  # marks of the rungs of users and tenants
     tree: TreeRules | None = None  # of the runs of a session; None: nothing watches them
-    stored_tree: msgspec.Raw = field(init=False)  # the same, as entries carry them
+    stored_tree: msgspec.Raw = field(init=False)  # the same, as statements carry them
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stored_tree", NO_RULES if self.tree is None else rules_as_stored(self.tree))
@@ -109,28 +110,35 @@ def closes_own_session(run: RunState, rules: AccountRules) -> bool:
 
 
 def statements(charges: Iterable[Charge], source: int) -> list[Statement]:
-    """Return the charges of one partition, in log order, as one statement for each account, and for each tree."""
-    found: dict[str, Statement] = {}
-    payers: dict[tuple[str, str], int] = {}
+    """Return the charges of one partition, in log order, as one statement for each account, and for each tree; several
+    of one with more than `ENTRIES_MAX` entries, or whose runs are of different scopes."""
+    spends: list[Statement] = []
+    births: list[Statement] = []
+    spending: dict[str, tuple[Statement, dict[str, int]]] = {}
     trees: dict[str, Statement] = {}
     for one in charges:
         if one.member is not None:
-            tree = tree_name(one.session or short_name(one.run_id), one.proof)
-            if tree not in trees:
-                trees[tree] = Statement(ACCOUNT_VERSION, tree, source, [], [])
-            trees[tree].tree.append(one.member)
+            name = tree_name(one.session or short_name(one.run_id), one.proof)
+            tree = trees.get(name)
+            rules = one.rules.stored_tree
+            if tree is None or tree.rules != rules or len(tree.tree) >= ENTRIES_MAX:
+                tree = trees[name] = Statement(ACCOUNT_VERSION, name, source, [], [], [], rules)
+                births.append(tree)
+            tree.tree.append(one.member)
         if not one.spends:
             continue
         for account_of in (_session, _user, _tenant):
             account, marks, declared, percents = account_of(one)
             if not account:
                 continue
-            statement = found.get(account)
-            if statement is None:
-                statement = found[account] = Statement(ACCOUNT_VERSION, account, source, [], [])
-            index = payers.get((account, one.run_id))
+            known = spending.get(account)
+            if known is None or len(known[0].entries) >= ENTRIES_MAX:
+                known = spending[account] = Statement(ACCOUNT_VERSION, account, source, [], []), {}
+                spends.append(known[0])
+            statement, payers = known
+            index = payers.get(one.run_id)
             if index is None:
-                index = payers[account, one.run_id] = len(statement.payers)
+                index = payers[one.run_id] = len(payers)
                 overridable = list(one.rules.session_overridable) if account_of is _session else []
                 payer = AccountRef(
                     one.run_id, source, one.child, list(marks), list(declared), list(percents), overridable
@@ -139,7 +147,7 @@ def statements(charges: Iterable[Charge], source: int) -> list[Statement]:
             statement.entries.append(
                 SpendEntry(index, one.offset, one.at_ms, one.tokens, one.micro_usd, one.unpriced, one.first, one.left)
             )
-    return [*found.values(), *trees.values()]
+    return spends + births
 
 
 Paid = tuple[str, Sequence[Mark], Sequence[Mark], Sequence[int]]

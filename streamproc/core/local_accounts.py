@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from streamproc.core.decision import Decision
     from streamproc.core.kept_runs import KeptRuns
     from streamproc.core.local_providers import LocalProviders
-    from streamproc.core.session_tree import TreeEntry
+    from streamproc.core.session_tree import TreeEntry, TreeRules
     from streamproc.model.wire import Event
 
 ACCOUNTS_MAX: Final = 100_000  # accounts kept; past it, the least recently charged one is dropped
@@ -50,10 +50,10 @@ class LocalAccounts:
         decisions = outcome.decisions + self._book(outcome.charges) if outcome.charges else outcome.decisions
         return decisions + states if states else decisions
 
-    def spawn_refusal(self, session: str, entry: TreeEntry, pending: int = 0) -> str:
+    def spawn_refusal(self, session: str, entry: TreeEntry, rules: TreeRules, pending: int = 0) -> str:
         """Return why a session, whose runs show no proof, may not start a run now; empty if it may."""
         account = self.known.get(tree_name(short_name(session), 0))
-        return "" if account is None or account.tree is None else refusal_of(account.tree, entry, pending)
+        return "" if account is None or account.tree is None else refusal_of(account.tree, entry, rules, pending)
 
     def _book(self, charges: list[Charge]) -> list[Decision]:
         found: list[Decision] = []

@@ -11,8 +11,6 @@ from streamproc.core.session_tree import BUDGETS, FINISHED, HALTED, SILENT, WORK
 from streamproc.model.wire import Deadline, OperatorResume, RunStarted, Turn
 
 if TYPE_CHECKING:
-    import msgspec
-
     from streamproc.core.decision import Decision
     from streamproc.core.run_state import RunState
     from streamproc.model.wire import Event
@@ -34,7 +32,7 @@ def tell_tree(
     """Report to the tree of the run's session, by the charges, what this event has made of the run."""
     if accounts.tree is None or not (run.scope.session or accounts.tree.limits):
         return
-    member = member_of(run, event, decisions, charges, accounts.stored_tree, position)
+    member = member_of(run, event, decisions, charges, position)
     if member is not None and not charges:
         charges.append(charge(run, event.run_id, accounts, None, position))
         charges[-1].spends = False
@@ -43,7 +41,7 @@ def tell_tree(
 
 
 def member_of(
-    run: RunState, event: Event, decisions: list[Decision], charges: list[Charge], rules: msgspec.Raw, position: int
+    run: RunState, event: Event, decisions: list[Decision], charges: list[Charge], position: int
 ) -> TreeEntry | None:
     """Return what a run's worker reports of an event; None: nothing that concerns the tree. Other events of a run that
     was silent say nothing: it works again with its next birth, end or halt."""
@@ -74,7 +72,6 @@ def member_of(
         digest=outputs[-1] if outputs else 0,
         reason=halts[0] if halts else SILENCE if silent else "",
         declared={unit: budgets[name] for unit, name in BUDGETS.items() if name in budgets} if budgets else {},
-        stored_rules=rules,
     )
     member.check()
     return member

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from xxhash import xxh3_64_intdigest
 
+from streamproc.core.accounts import ENTRIES_MAX
 from streamproc.core.providers import ASK, BREAKER_VERSION, OK, UNAVAILABLE, CallEntry, CallStatement
 from streamproc.model.provider_state import NAME_MAX, PREFIX, provider_name
 from streamproc.model.wire import FAILED_RETRYABLE, Event, ModelCalled, Turn
@@ -23,7 +24,8 @@ class CallCollector:
 
     def __init__(self, *, enabled: bool = True) -> None:
         self._enabled = enabled
-        self._found: dict[str, CallStatement] = {}
+        self._found: list[CallStatement] = []
+        self._latest: dict[str, CallStatement] = {}
 
     def add(self, event: Event, at_ms: int | None, offset: int) -> None:
         """Take an event. One without a time says nothing about a window of time."""
@@ -38,10 +40,10 @@ class CallCollector:
         if not at_ms or not self._enabled or (entry := make(event, at_ms, offset)) is None:
             return
         name = provider_name(event.provider, event.model)[:NAME_MAX]
-        statement = self._found.get(name)
-        if statement is None:
-            statement = CallStatement(BREAKER_VERSION, PREFIX + name, 0, [])
-            self._found[name] = statement
+        statement = self._latest.get(name)
+        if statement is None or len(statement.entries) >= ENTRIES_MAX:
+            statement = self._latest[name] = CallStatement(BREAKER_VERSION, PREFIX + name, 0, [])
+            self._found.append(statement)
         last = statement.entries[-1] if statement.entries else None
         if last is not None and last.outcome == entry.outcome == OK and 0 <= entry.at_ms - last.at_ms < SPAN_MS:
             last.last, last.count = entry.last, last.count + 1
@@ -51,7 +53,8 @@ class CallCollector:
 
     def take(self, partition: int = 0) -> list[CallStatement]:
         """Return the statements as of a partition, and forget them."""
-        found, self._found = list(self._found.values()), {}
+        found, self._found = self._found, []
+        self._latest.clear()
         for statement in found:
             statement.source = partition
         return found

@@ -70,7 +70,7 @@ read_rules: Final = lru_cache(maxsize=256)(msgspec.json.Decoder(TreeRules).decod
 
 
 def rules_as_stored(rules: TreeRules) -> msgspec.Raw:
-    """Return rules as entries carry them. Those of a scope are written once, and read once, for all its runs."""
+    """Return rules as statements carry them. Those of a scope are written once, and read once, for all its runs."""
     return msgspec.Raw(msgspec.json.encode(rules))
 
 
@@ -93,12 +93,6 @@ class TreeEntry(msgspec.Struct, array_like=True, gc=False):
     digest: Hash = 0  # of the last text; 0: none
     reason: str = ""  # code of the detector that halted it, or that reports it as silent
     declared: dict[str, Whole] = {}  # limits that the run declared, by unit
-    stored_rules: msgspec.Raw = NO_RULES
-
-    @property
-    def rules(self) -> TreeRules:
-        """The rules of the run's scope. Raises `msgspec.DecodeError` if these are none."""
-        return read_rules(bytes(self.stored_rules))
 
     def check(self) -> None:
         """Raise `msgspec.ValidationError` if it says what no worker reports."""

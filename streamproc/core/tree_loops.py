@@ -36,10 +36,12 @@ def note_end(loops: Loops, run: TreeRun, digest: int, limits: list[int]) -> str:
     """Note how a run has ended; return the level that is new: `warning`, `exceeded`, or nothing."""
     step = _hash(f"{run.agent}\0{run.prompt}\0{digest}")
     if step not in loops.known:
-        _append(loops.known, step, KNOWN_MAX)
+        loops.known.append(step)
+        del loops.known[:-KNOWN_MAX]
         loops.edges.clear()
-    _append(loops.steps, step, STEPS_MAX)
-    _append(loops.agents, _hash_of_agent(run.agent), STEPS_MAX)
+    loops.steps.append(step)
+    loops.agents.append(_hash_of_agent(run.agent))
+    del loops.steps[:-STEPS_MAX], loops.agents[:-STEPS_MAX]
     loops.times, loops.period = _period(loops)
     warn, halt, same_warn, same_halt, _ = limits
     if loops.period == 1:
@@ -67,12 +69,6 @@ def _period(loops: Loops) -> tuple[int, int]:
         if times >= 2 and (period == 1 or len(set(agents[-period:])) > 1):
             return times, period
     return 0, 0
-
-
-def _append(numbers: list[int], number: int, most: int) -> None:
-    numbers.append(number)
-    if len(numbers) > most:
-        del numbers[:-most]
 
 
 def _hash(text: str) -> int:

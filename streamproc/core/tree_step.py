@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
 import xxhash
 
 from streamproc.core.session_tree import (
@@ -21,8 +22,6 @@ from streamproc.core.session_tree import (
     HOP_MS,
     LIVING,
     NEAR_BITS,
-    NO_RULES,
-    NOTHING,
     PACE,
     PARENT,
     PERIODS,
@@ -51,6 +50,7 @@ from streamproc.core.session_tree import (
     descendants,
     forget,
     make_room,
+    read_rules,
     tag_of,
 )
 from streamproc.core.tree_loops import hand_over, note_end
@@ -60,32 +60,32 @@ Told = list[tuple[int, BudgetReached]]
 """Events, each with the partition of the log that it belongs into."""
 
 
-def step_tree(tree: SessionTree, account: str, source: int, entries: Iterable[TreeEntry]) -> Told:
+def step_tree(
+    tree: SessionTree, account: str, source: int, entries: Iterable[TreeEntry], stored_rules: msgspec.Raw
+) -> Told:
     """Apply what is reported of runs, oldest first, and return the events for the runs that it concerns."""
-    told = _Events(tree, account)
-    stored, rules = NO_RULES, NOTHING
+    told, rules = _Events(tree, account), read_rules(bytes(stored_rules))
     for entry in entries:
         tree.at_ms = max(tree.at_ms, entry.at_ms)
         for unit, limit in entry.declared.items():
             tree.declared[unit] = min(limit, tree.declared.get(unit, limit))
-        if entry.stored_rules != stored:
-            stored, rules = entry.stored_rules, entry.rules
         if entry.born:
             _birth(tree, told, source, entry, rules)
-        run = tree.runs.get(tag_of(entry.run_id))
-        if run is not None:
-            _change(tree, told, run, entry, rules)
+        if not entry.born or entry.state != WORKING:
+            run = tree.runs.get(tag_of(entry.run_id))
+            if run is not None:
+                _change(tree, told, run, entry, rules)
     return told.found
 
 
-def refusal_of(tree: SessionTree, entry: TreeEntry, pending: int = 0) -> str:
+def refusal_of(tree: SessionTree, entry: TreeEntry, rules: TreeRules, pending: int = 0) -> str:
     """Return why a birth would be refused now, as a sentence; empty if it would be taken. `pending` are other runs that
     are about to be born. It changes nothing."""
     above = tree.runs.get(tag_of(entry.parent))
     run = TreeRun(entry.run_id, 0, tag_of(entry.parent), 1 if above is None else above.depth + 1)
     counts = _counts(tree, run, entry)
     counts |= {unit: counts[unit] + pending for unit in (RUNS, ALIVE, BIRTHS) if counts[unit]}
-    refusal = _refusal(tree, run, counts, _in_force(tree, entry.rules))
+    refusal = _refusal(tree, run, counts, _in_force(tree, rules))
     if refusal is None:
         return ""
     unit, used, limit, about = refusal

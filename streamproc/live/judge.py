@@ -239,12 +239,11 @@ class Judge(BaseJudge):
             return "The session is killed, and may start no other run."
         rules = self.policy.rules("", "", "") if state is None else self._engine.rules_of(state)
         asked = content(prompt, self.key).norm if prompt else 0
-        if rules.accounts.tree is None:
+        tree = rules.accounts.tree
+        if tree is None:
             return ""
-        entry = TreeEntry(
-            "", -1, now_ms, WORKING, born=True, parent=parent, prompt=asked, stored_rules=rules.accounts.stored_tree
-        )
-        return self._accounts.spawn_refusal(session_id, entry, pending)
+        entry = TreeEntry("", -1, now_ms, WORKING, born=True, parent=parent, prompt=asked)
+        return self._accounts.spawn_refusal(session_id, entry, tree, pending)
 
     def expire(self, now_ms: int) -> list[ControlEvent]:
         """Decide on the runs whose deadline is reached, for instance because nothing was heard of them."""

@@ -28,6 +28,8 @@ BACKLOG_RECORDS_MAX: Final = 20_000
 STORE_LINGER_S: Final = 0.2
 # The same for accounts: many runs change one, and statements that are read again book nothing twice.
 ACCOUNT_LINGER_S: Final = 1.0
+# Charges to accounts that a lagging partition holds back until its states are stored: 15 ms of statements.
+HELD_CHARGES_MAX: Final = 5_000
 BATCH_BYTES: Final = 262_144  # of one batch to the broker: a full slice of states in a few requests
 FETCH_BYTES_MAX: Final = 4_194_304  # of one partition in one fetch: about 10 000 turns
 FETCH_WAIT_MS: Final = 250  # how long a partition left out of a running fetch waits for the next one

@@ -9,6 +9,9 @@
 A decision leaves the moment it is made, and a state that changes often is written once. Still, no state is stored
 before its decisions are published, and no offset is committed before its states are stored. A crash at any point
 repeats steps and never skips one, and a decision that is published again carries the same id.
+
+While a partition lags, what its turns charge to accounts leaves only before the states do: many turns of a session then
+make one statement.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from streamproc.worker.limits import BACKLOG_RECORDS_MAX, STORE_LINGER_S, STORE_RECORDS_MAX
+from streamproc.worker.limits import BACKLOG_RECORDS_MAX, SLICE_RECORDS_MAX, STORE_LINGER_S, STORE_RECORDS_MAX
 from streamproc.worker.timed_records import TimedRecords
 
 if TYPE_CHECKING:
@@ -67,7 +70,7 @@ class PartitionPipeline:
         if self.position < 0:
             self.position = self.committable = records[0].offset
         timed = TimedRecords(records)
-        outgoing = self._processor.accept(self._runs, timed)
+        outgoing = self._processor.accept(self._runs, timed, more=len(records) >= SLICE_RECORDS_MAX)
         last = records[len(timed) - 1]
         self.stepped_ms = last.timestamp or 0
         self._accepted(last.offset + 1, outgoing)
@@ -167,6 +170,8 @@ class PartitionPipeline:
 
     async def _store_some(self) -> None:
         """Write the states that changed first. They may be newer than at the start of `store`."""
+        if due := self._processor.due(self._runs):
+            self.give(due)
         given, changes = self._given, self._runs.take(STORE_RECORDS_MAX)
         await self._until(lambda: self._sent >= given)
         last = await self._publisher.store(self._table, self.partition, changes) if changes else None

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
+from streamproc.errors import Problem
 from streamproc.fleet.record_signing import SignedRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from streamproc.model.wire import Event
+
+NO_VALUE: Final = Problem("event", "the record has no value", "publish an event as JSON")
+UNREADABLE: Final = "publish one JSON object with run_id and node; `streamproc schema export` shows the fields"
 
 
 class Fetched(SignedRecord, Protocol):
@@ -48,3 +54,15 @@ def placed_record(record: Fetched, topic: str, partition: int) -> PlacedRecord:
         topic, partition, record.offset, record.timestamp, record.key, record.value, record.timestamp_type,
         record.headers,
     )  # fmt: skip
+
+
+def too_large(value: bytes, bytes_max: int) -> Problem:
+    """Return what is wrong with a record of this size."""
+    what = f"{len(value)} bytes, more than {bytes_max}"
+    return Problem("event", what, "publish fingerprints instead of content, or raise STREAMPROC_EVENT_BYTES_MAX")
+
+
+def wrong_key(event: Event, key: bytes | None) -> Problem:
+    """Return what is wrong with a record that has this key."""
+    shown = "no key" if key is None else repr(key[:64])
+    return Problem("key", f"{shown}, but the event's run_id is {event.run_id[:64]!r}", "set the record key to run_id")

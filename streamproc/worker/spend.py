@@ -63,7 +63,7 @@ NOT_OURS: Final = "let only the workers write to this topic"
 
 
 def spend_records(charges: Iterable[Charge], partition: int) -> list[OutgoingRecord]:
-    """Return the charges of one partition's turns as records of the spend topic, one for each account."""
+    """Return the charges of one partition's turns as records of the spend topic."""
     return [
         OutgoingRecord(
             "spend", statement.account.encode("utf-8", "replace"), write_statement(statement), partition=BY_KEY
@@ -321,7 +321,13 @@ class AccountProcessor:
     def __str__(self) -> str:
         return f"statements={self.records} refused={self.refused} published={self.published}"
 
-    def accept(self, accounts: AccountPartition, records: Records[Fetched]) -> list[OutgoingRecord]:
+    def accept(
+        self,
+        accounts: AccountPartition,
+        records: Records[Fetched],
+        *,
+        more: bool = False,  # noqa: ARG002 (as turns are)
+    ) -> list[OutgoingRecord]:
         """Book statements, oldest first; return events about reached budgets for the turns topic."""
         outgoing: list[OutgoingRecord] = []
         for record in records:
@@ -331,6 +337,10 @@ class AccountProcessor:
             except Exception as problem:  # noqa: BLE001 (a statement that cannot be booked affects no other)
                 outgoing.append(self._refused(placed_record(record, self._topic, accounts.partition), problem))
         return outgoing
+
+    def due(self, accounts: AccountPartition) -> list[OutgoingRecord]:  # noqa: ARG002 (as that of turns)
+        """Return nothing: `accept` holds nothing back."""
+        return []
 
     def refuse(self, partition: int, record: Fetched) -> OutgoingRecord:
         """Return the dead letter of a statement that crashes the process. It is not booked."""

@@ -41,6 +41,7 @@ from streamproc.worker.run_limits import RunLimits
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from streamproc.core.charges import Charge
     from streamproc.worker.records import Fetched
 
 log = logging.getLogger("streamproc.worker")
@@ -55,6 +56,7 @@ class Runs:
         self.active: dict[bytes, Held] = {}
         self.dirty: dict[bytes, list[Fetched]] = {}  # changed states, with the records applied since the last `take`
         self.deadline_queue = DeadlineQueue()
+        self.charges: list[Charge] = []  # to accounts, not published yet
         self.halts: dict[bytes, bytes] = {}  # by run: the decision that halted it, or the event that resumed it
         self.applied = -1  # the last offset of the turns topic that any restored run has applied
         self.changelog_offset: int | None = None  # the last record of the changelog that is in memory
@@ -300,6 +302,7 @@ class Runs:
         self._limits.runs -= len(self._stored)
         self._stored.clear()
         self.active.clear()
+        self.charges.clear()
 
     def _set(self, key: bytes, raw: bytes | None) -> None:
         if raw is None:

@@ -43,6 +43,7 @@ from streamproc.model.wire import (
 from streamproc.tracing.trace_context import TURN_HEADER, find_traceparent
 from streamproc.worker.counts import ProcessorCounts, WorkerCounts
 from streamproc.worker.decision_log import log_decisions
+from streamproc.worker.limits import HELD_CHARGES_MAX
 from streamproc.worker.new_runs import too_many_new_runs
 from streamproc.worker.publishing import (
     NO_HEADERS,
@@ -52,7 +53,7 @@ from streamproc.worker.publishing import (
     dead_letter_record,
     kept_halt,
 )
-from streamproc.worker.records import placed_record
+from streamproc.worker.records import NO_VALUE, UNREADABLE, placed_record, too_large, wrong_key
 from streamproc.worker.resumes import note_lifted, resumed_by
 from streamproc.worker.slice_effects import SliceEffects
 from streamproc.worker.spend import call_records, spend_records
@@ -73,9 +74,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 limited = LogLimit(log)
 FIELD: Final = re.compile(r"[.\[]")  # ends the name of a field that leads into it
-
-NO_VALUE: Final = Problem("event", "the record has no value", "publish an event as JSON")
-UNREADABLE: Final = "publish one JSON object with run_id and node; `streamproc schema export` shows the fields"
 
 STATUS_EVENTS: Final = frozenset({RunStarted, RunFinished, OperatorStop, OperatorResume, HaltAcknowledged})
 """Events after which the status is published without a decision: they change it, or a person waits for the answer."""
@@ -118,10 +116,11 @@ class TurnProcessor:
         self._dead_letter_bytes = dead_letter_bytes
         self._version = version
 
-    def accept(self, runs: Runs, records: Records[Fetched]) -> list[OutgoingRecord]:
+    def accept(self, runs: Runs, records: Records[Fetched], *, more: bool = False) -> list[OutgoingRecord]:
         """Step records of one partition, oldest first; return the records to publish.
 
-        A record that its run has already applied, by offset, is skipped.
+        A record that its run has already applied, by offset, is skipped. If `more` records are waiting, the
+        charges of these are published with theirs, or by `due`.
         """
         began_s = time.perf_counter()
         effects = SliceEffects(self._calls)
@@ -129,7 +128,10 @@ class TurnProcessor:
             self._step_piece(runs, piece, effects)
             effects.end_piece(len(piece))
         self.counts.records += effects.records
-        outgoing = [*effects.outgoing, *spend_records(effects.charges, runs.partition)]
+        runs.charges += effects.charges
+        outgoing = effects.outgoing
+        if not more or len(runs.charges) >= HELD_CHARGES_MAX:
+            outgoing += self.due(runs)
         outgoing += call_records(self._calls.take(runs.partition))
         outgoing += self._statuses(runs, effects.changed, effects.again)
         self._traceparents.clear()
@@ -138,6 +140,11 @@ class TurnProcessor:
             self.soon(log_decisions, to_log)
         self._seen.stepped(runs.partition, effects.records, time.perf_counter() - began_s)
         return outgoing
+
+    def due(self, runs: Runs) -> list[OutgoingRecord]:
+        """Return what has to be published before the states of these runs are stored."""
+        charges, runs.charges = runs.charges, []
+        return spend_records(charges, runs.partition)
 
     def _step_piece(self, runs: Runs, records: Sequence[Fetched], effects: SliceEffects) -> None:
         """Step records, those of one run after the other; what follows from them is in the order of the records."""
@@ -250,11 +257,11 @@ class TurnProcessor:
                 raise InvalidEvent((NO_VALUE,))
             if len(value) > self._event_bytes_max:
                 why = "too_large"
-                raise InvalidEvent((self._too_large(value),))
+                raise InvalidEvent((too_large(value, self._event_bytes_max),))
             event = known if known is not None else read_event(value)
             if event.run_id.encode() != record.key:
                 why = "key"
-                raise InvalidEvent((_wrong_key(event, record.key),))
+                raise InvalidEvent((wrong_key(event, record.key),))
             if type(event) is not Turn:
                 why = "signature"
                 self._check(event, record, partition)
@@ -300,10 +307,6 @@ class TurnProcessor:
         stop = self._fleet_commands.stop_of(command, event.run_id, f"{command.id}@{offset}")
         outgoing.append(OutgoingRecord("turns", event.run_id.encode(), encode(stop)))
         return (event.run_id.encode(),)
-
-    def _too_large(self, value: bytes) -> Problem:
-        what = f"{len(value)} bytes, more than {self._event_bytes_max}"
-        return Problem("event", what, "publish fingerprints instead of content, or raise STREAMPROC_EVENT_BYTES_MAX")
 
     def _refused(self, why: str, refused: Fetched, partition: int, *problems: Problem) -> OutgoingRecord:
         record, first = placed_record(refused, self._topic, partition), problems[0]
@@ -393,8 +396,3 @@ class TurnProcessor:
         if decision is not None and (traceparent := self._traceparents.get(key)):
             headers = [(TURN_HEADER, traceparent.encode())]
         return OutgoingRecord("runs", key, value, headers, offset=state.offset)
-
-
-def _wrong_key(event: Event, key: bytes | None) -> Problem:
-    shown = "no key" if key is None else repr(key[:64])
-    return Problem("key", f"{shown}, but the event's run_id is {event.run_id[:64]!r}", "set the record key to run_id")

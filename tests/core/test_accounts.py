@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from streamproc.core.accounts import (
+    ENTRIES_MAX,
     RUNS_MAX,
     Account,
     Statement,
@@ -286,6 +287,24 @@ def test_batching_and_redelivery_change_nothing(drawn: list[tuple[int, int, int]
         position = end
     assert got == wanted
     assert dump_account(account) == dump_account(whole)
+
+
+def test_the_largest_statements_fit_into_a_record_of_kafka() -> None:
+    """By default, a broker takes 1,048,588 bytes; JSON writes each of these characters in six."""
+    session, worst = "\x01" * 128, []
+    for n in range(3 * ENTRIES_MAX):
+        run_id, parent = f"{n:04}".ljust(256, "\x01"), f"p{n:03}".ljust(256, "\x01")
+        birth = started(run_id, session_id=session, parent_run_id=parent, agent="\x01" * 128, user="\x01" * 128)
+        worst += [birth | {"budgets": {"maxSessionTokens": 10**15, "maxSessionRuns": 10**9}}, spent(run_id, 2**52)]
+    budgets = {"maxSessionTokens": 10**12, "maxUserTokensPerHour": 10**12, "maxUserCostUsdPerDay": 10**9}
+    made = statements(charges_of(worst, {"budgets": budgets}), 9)
+    assert {one.account.partition(":")[0] for one in made} == {"session", "tree", "user"}
+    assert max(len(one.entries) + len(one.tree) for one in made) == ENTRIES_MAX
+    assert max(len(write_statement(one)) + 6 * 128 for one in made) < 900_000
+    booked = {one.account: 0 for one in made}
+    for one in made:
+        booked[one.account] += len(one.entries) + len(one.tree)
+    assert sorted(booked.values()) == [3 * ENTRIES_MAX, 6 * ENTRIES_MAX, 6 * ENTRIES_MAX]
 
 
 def test_a_statement_that_is_read_again_leaves_the_account_byte_for_byte() -> None:

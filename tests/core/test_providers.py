@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from streamproc.core import local_providers
+from streamproc.core.accounts import ENTRIES_MAX
+from streamproc.core.provider_calls import CallCollector
 from streamproc.core.providers import (
     ASK,
     ASK_KEEP_MS,
@@ -331,3 +333,16 @@ def test_the_state_stays_bounded_whatever_comes() -> None:
         calls(chance.choice([UNAVAILABLE, ASK]), chance.getrandbits(60), at_s, f"ask{number}", 60)
     assert len(dump_breaker(calls.breaker)) < 32_000
     assert ASK_KEEP_MS > 0
+
+
+def test_the_largest_statements_of_calls_fit_into_a_record_of_kafka() -> None:
+    """By default, a broker takes 1,048,588 bytes; JSON writes each of these characters in six."""
+    calls = CallCollector()
+    for n in range(3 * ENTRIES_MAX):
+        worst = {"provider": "\x01" * 128, "model": "\x01" * 128, "error_class": "\x01" * 256, "permit": "\x01" * 128}
+        call = ModelCalled(w=1, run_id=f"r{n}", outcome=FAILED_RETRYABLE, **worst)
+        calls.add(call, NOW + n, n)
+    made = calls.take()
+    assert [len(one.entries) for one in made] == [ENTRIES_MAX] * 3
+    assert max(len(write_calls(one)) for one in made) + 6 * 256 < 900_000
+    assert calls.take() == []

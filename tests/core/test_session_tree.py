@@ -213,12 +213,12 @@ def test_no_descendant_survives_a_stop_whatever_the_order(order: list[int], at: 
     tree, told = SessionTree(), set[str]()
     reports = [entries[f"c{n}"] for n in order]
     rules = policy.rules("", "", "").accounts.stored_tree
-    reports.insert(at, TreeEntry("root", -1, 0, trees.HALTED, False, stored_rules=rules))
+    reports.insert(at, TreeEntry("root", -1, 0, trees.HALTED, False))
     for number, entry in enumerate([entries["root"], *reports]):
         if number in upgrades:
             stored = msgspec.to_builtins(tree)[:-1]
             tree = msgspec.convert(stored, SessionTree, strict=False)
-        events = step_tree(tree, "tree:/s", 0, [entry])
+        events = step_tree(tree, "tree:/s", 0, [entry], rules)
         told |= {event.run_id for _, event in events if event.rung in ("rejected", "exceeded")}
     assert told == {f"c{n}" for n in range(6)}
 
@@ -322,12 +322,11 @@ def test_a_run_that_was_dropped_and_is_reported_again_has_its_children(monkeypat
         return TreeEntry(name, -1, 0, state, True, parent=parent)
 
     tree = SessionTree()
-    step_tree(
-        tree, "tree:/s", 0, [born("root", ""), born("p", "root", trees.FINISHED), born("c", "p"), born("q", "root")]
-    )
+    born_first = [born("root", ""), born("p", "root", trees.FINISHED), born("c", "p"), born("q", "root")]
+    step_tree(tree, "tree:/s", 0, born_first, trees.NO_RULES)
     assert {run.name: run.depth for run in tree.runs.values()} == {"root": 0, "c": 2, "q": 1}
     monkeypatch.setattr(trees, "RUNS_MAX", 9)
-    step_tree(tree, "tree:/s", 0, [born("p", "q")])
+    step_tree(tree, "tree:/s", 0, [born("p", "q")], trees.NO_RULES)
     assert {run.name: run.depth for run in tree.runs.values()} == {"root": 0, "c": 3, "q": 1, "p": 2}
 
 
@@ -335,9 +334,31 @@ def test_a_tree_is_bounded() -> None:
     tree = SessionTree()
     for n in range(trees.RUNS_MAX + 500):
         entry = TreeEntry(f"run-{n:0250}", n, START_MS + n, trees.WORKING, True, parent="root", prompt=n)
-        step_tree(tree, "tree:/s", 0, [entry])
+        step_tree(tree, "tree:/s", 0, [entry], trees.NO_RULES)
     assert len(tree.runs) <= trees.RUNS_MAX
     assert len(tree.prompts) <= trees.PROMPTS_MAX
     assert tree.evicted > 0
     assert tree.born == trees.RUNS_MAX + 500
     assert len(dump_account(Account(tree=tree))) < 900_000
+
+
+def test_a_tree_whose_runs_are_of_different_scopes_judges_each_birth_by_its_own_limits() -> None:
+    """A statement has the limits of one scope, so such runs make several."""
+    policy = {"budgets": {"maxSessionRuns": 2}, "tenants": {"big": {"budgets": {"maxSessionRuns": 9}}}}
+    raws = [started("root", session_id="s")]
+    raws += [started(f"c{n}", session_id="s", parent_run_id="root", tenant="big" if n < 3 else "") for n in range(5)]
+    made = [one for one in statements(charges_of(raws, policy), 0) if one.tree]
+    assert [[entry.run_id for entry in one.tree] for one in made] == [["root"], ["c0", "c1", "c2"], ["c3", "c4"]]
+    account = Account()
+    told = [event for one in made for _, event in step_account(account, read_statement(write_statement(one)))]
+    assert {event.run_id for event in told if event.rung == "rejected"} == {"c3", "c4"}
+
+
+def test_a_statement_of_an_earlier_version_names_the_limits_with_each_birth() -> None:
+    raws = [started("root", session_id="s"), started("c", session_id="s", parent_run_id="root")]
+    [made] = [one for one in statements(charges_of(raws, {"budgets": {"maxSessionRuns": 1}}), 0) if one.tree]
+    now = msgspec.json.decode(write_statement(made))
+    earlier = [*now[:5], [[*entry, now[6]] for entry in now[5]]]
+    assert read_statement(msgspec.json.encode(earlier)) == read_statement(write_statement(made))
+    with pytest.raises(msgspec.DecodeError):
+        read_statement(msgspec.json.encode([*now[:5], [[*entry, 3] for entry in now[5]]]))

@@ -236,6 +236,7 @@ def _small(schedule: Schedule) -> Iterator[None]:
     clock = SimpleNamespace(monotonic=loop.time)
     changes: list[tuple[Any, str, Any]] = [
         (consumer, "SLICE_RECORDS_MAX", script.slice_most),
+        (partition_pipeline, "SLICE_RECORDS_MAX", script.slice_most),
         (consumer, "IDLE_S", 0.5),  # waits for a rebalance are most of a schedule's steps otherwise
         (partition_pipeline, "BACKLOG_RECORDS_MAX", script.backlog),
         (partition_pipeline, "STORE_RECORDS_MAX", script.store_most),

@@ -36,13 +36,13 @@ from streamproc.worker import app
 from streamproc.worker.turn_processor import TurnProcessor
 app.RETRY_FIRST_S = 0.01
 honest, failed = TurnProcessor.accept, []
-def accept(self, runs, timed):
+def accept(self, runs, timed, **how):
     records = list(timed)
     if not failed and any(record.offset == 5 for record in records):
         failed.append(True)
-        honest(self, runs, records[: len(records) // 2 + 1])
+        honest(self, runs, records[: len(records) // 2 + 1], **how)
         raise RuntimeError("a bug in the processor")
-    return honest(self, runs, records)
+    return honest(self, runs, records, **how)
 TurnProcessor.accept = accept
 """
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
+from streamproc.model.wire import Turn, Usage, encode
 from streamproc.policy import load_policy
-from streamproc.worker import partition_pipeline as pipeline_module
+from streamproc.worker import partition_pipeline as pipeline_module, turn_processor as processor_module
 from streamproc.worker.codec import decode_run
 from streamproc.worker.limits import BACKLOG_RECORDS_MAX, SLICE_RECORDS_MAX
 from streamproc.worker.partition_pipeline import PartitionPipeline, PartitionPipelines
@@ -175,6 +178,55 @@ async def test_a_partition_waits_when_the_broker_does_not_keep_up(pipelines, bro
     broker.may_store.set()
     await waiting
     assert pipeline.backlog < BACKLOG_RECORDS_MAX
+
+
+def of_a_session(turns: int, first: int = 0) -> list[Any]:
+    raws = [Turn(w=1, run_id="r", node="a", session_id="s", usage=Usage(total_tokens=7)) for _ in range(turns)]
+    return records_of([(b"r", encode(raw)) for raw in raws], first=first)
+
+
+async def test_a_partition_that_lags_makes_one_statement_of_many_slices_and_publishes_it_before_its_states(
+    pipelines, broker, monkeypatch
+) -> None:
+    monkeypatch.setattr(pipeline_module, "SLICE_RECORDS_MAX", 4)
+    broker.may_publish.set()
+    pipeline = pipelines[0]
+    for first in range(0, 12, 4):
+        pipeline.accept(of_a_session(4, first))
+    await until(lambda: broker.outgoing, 5, "the status of the run")
+    assert "spend" not in {record.topic for record in broker.outgoing}, "more turns are waiting"
+
+    settling = asyncio.ensure_future(pipeline.settle())
+    await until(lambda: "storing" in broker.order, 5, "the states to be stored")
+    sessions = [json.loads(one.value) for one in broker.outgoing if (one.key or b"").startswith(b"session:")]
+    assert [len(statement[4]) for statement in sessions] == [12]
+    assert pipeline.committable == 0
+    broker.may_store.set()
+    await settling
+    assert pipeline.committable == 12
+
+
+async def test_a_partition_that_has_caught_up_charges_accounts_at_once(pipelines, broker, monkeypatch) -> None:
+    monkeypatch.setattr(pipeline_module, "SLICE_RECORDS_MAX", 4)
+    broker.may_publish.set()
+    for first, count in ((0, 4), (4, 3)):
+        pipelines[0].accept(of_a_session(count, first))
+    await until(lambda: any(one.topic == "spend" for one in broker.outgoing), 5, "the statement")
+    assert "storing" not in broker.order
+    sessions = [json.loads(one.value) for one in broker.outgoing if (one.key or b"").startswith(b"session:")]
+    assert [len(statement[4]) for statement in sessions] == [7]
+
+
+async def test_a_partition_holds_back_so_many_charges_and_no_more(pipelines, broker, monkeypatch) -> None:
+    monkeypatch.setattr(pipeline_module, "SLICE_RECORDS_MAX", 4)
+    monkeypatch.setattr(processor_module, "HELD_CHARGES_MAX", 8)
+    broker.may_publish.set()
+    pipelines[0].accept(of_a_session(4))
+    await asyncio.sleep(0)
+    assert "spend" not in {record.topic for record in broker.outgoing}
+    pipelines[0].accept(of_a_session(4, 4))
+    await until(lambda: any(one.topic == "spend" for one in broker.outgoing), 5, "the statement")
+    assert "storing" not in broker.order
 
 
 async def test_closing_a_pipeline_wakes_up_a_consumer_that_waits_for_room(pipelines, broker, monkeypatch) -> None:
