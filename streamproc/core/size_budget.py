@@ -68,7 +68,7 @@ def _all(find: Find) -> Drop:
 
 
 def _of_cold(drop: Callable[[RunState], object]) -> Drop:
-    return RunState.size_of_cold, drop
+    return lambda run: run.size_of_cold(), drop
 
 
 def _old_occurrences(run: RunState) -> None:
