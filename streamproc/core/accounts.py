@@ -17,7 +17,7 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 import xxhash
 
-from streamproc.core.session_tree import NO_RULES, SessionTree, TreeEntry, read_rules
+from streamproc.core.session_tree import NO_RULES, SessionTree, TreeEntry, make_room, read_rules
 from streamproc.core.signals.spend import SPEND_MAX
 from streamproc.core.tree_step import step_tree
 from streamproc.model.wire import WIRE_VERSION, BudgetReached
@@ -27,6 +27,8 @@ T = TypeVar("T")
 ACCOUNT_VERSION: Final = 1
 # Active runs of an account that are notified at once; any other is notified when it next spends.
 RUNS_MAX: Final = 128
+# Of a stored account, which is one record on Kafka, too: a broker takes 1,048,588 bytes by default.
+STATE_BYTES_MAX: Final = 900_000
 # Entries of a statement, which is one record on Kafka: with the longest names, 128 are two thirds of a mebibyte.
 ENTRIES_MAX: Final = 128
 # Partitions of the turns topic with a known last booked offset: more than most topics have.
@@ -342,7 +344,7 @@ def _event_id(event: BudgetReached) -> str:
     return xxhash.xxh3_128_hexdigest(text.encode("utf-8", "surrogatepass"))
 
 
-dump_account: Final = msgspec.msgpack.Encoder().encode
+_dump_account: Final = msgspec.msgpack.Encoder().encode
 write_statement: Final = msgspec.json.Encoder().encode
 _load_account: Final = msgspec.msgpack.Decoder(Account).decode
 _read_statement: Final = msgspec.json.Decoder(Statement).decode
@@ -355,6 +357,15 @@ def decoded(decode: Callable[[bytes], T], raw: bytes) -> T:
         return decode(raw)
     except (UnicodeDecodeError, RecursionError) as error:
         raise msgspec.DecodeError(str(error)) from None
+
+
+def dump_account(account: Account) -> bytes:
+    """Encode an account. A tree whose names are so long that no record holds it forgets its oldest runs."""
+    raw = _dump_account(account)
+    while len(raw) > STATE_BYTES_MAX and account.tree is not None and account.tree.runs:
+        make_room(account.tree, len(account.tree.runs) * 3 // 4)
+        raw = _dump_account(account)
+    return raw
 
 
 def load_account(raw: bytes) -> Account:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from streamproc.core.charges import SESSION_BUDGETS, AccountRules, Charge, charge
+from streamproc.core.records import HASH
 from streamproc.core.run_scope import change_scope
 from streamproc.core.scope import short_name
 from streamproc.core.session_tree import BUDGETS, FINISHED, HALTED, SILENT, WORKING, TreeEntry
@@ -59,7 +60,7 @@ def member_of(
     scope = run.scope
     prompt = event.prompt if type(event) is RunStarted else None
     outputs = run.evidence.outputs.listed() if state == FINISHED else []  # only ends are compared
-    member = TreeEntry(
+    return TreeEntry(
         event.run_id,
         position,
         run.at_ms,
@@ -67,11 +68,9 @@ def member_of(
         born,
         parent=scope.parent,
         agent=event.agent or event.node or run.handovers.previous_name.get(),
-        prompt=prompt.norm if prompt is not None else event.request if type(event) is Turn else 0,
-        sim=prompt.sim if prompt is not None else 0,
+        prompt=(prompt.norm if prompt is not None else event.request if type(event) is Turn else 0) & HASH,
+        sim=(prompt.sim if prompt is not None else 0) & HASH,
         digest=outputs[-1] if outputs else 0,
         reason=halts[0] if halts else SILENCE if silent else "",
         declared={unit: budgets[name] for unit, name in BUDGETS.items() if name in budgets} if budgets else {},
     )
-    member.check()
-    return member

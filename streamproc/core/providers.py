@@ -131,6 +131,11 @@ class Breaker(msgspec.Struct, array_like=True):
     applied: dict[Whole, Whole] = {}  # by source partition: the last offset booked
     offset: int = -1  # of the last statement applied; -1: statements are not on Kafka
 
+    @property
+    def held_since_ms(self) -> int:
+        """Since when it holds calls back (log time); 0: it holds none."""
+        return 0 if self.state == CLOSED and self.retries_left else max(1, self.since_ms)
+
 
 class _Window:
     """What the window of a breaker adds up to, under some rules."""

@@ -116,6 +116,7 @@ class TreeRun(msgspec.Struct, array_like=True, gc=False):
     fate: str = ""  # of its descendants, once it is halted
     told: int = 0  # children whose halt or silence it was told of
     reason: str | None = None  # of its own halt or silence, if that concerns its parent
+    stopped: bool = False  # whether it was told to halt with an ancestor
 
 
 class Loops(msgspec.Struct, array_like=True, gc=False):
@@ -203,10 +204,12 @@ def awaited_births(tree: SessionTree) -> list[int]:
     return tree.awaited
 
 
-def make_room(tree: SessionTree) -> None:
+def make_room(tree: SessionTree, runs_max: int | None = None) -> None:
     """Drop the oldest runs that are over, then the oldest ones, while there are too many."""
-    while len(tree.runs) > RUNS_MAX or tree.names_bytes > NAMES_BYTES_MAX:
-        over = (tag for tag, run in tree.runs.items() if run.state not in LIVING)
+    most = RUNS_MAX if runs_max is None else runs_max
+    while len(tree.runs) > most or tree.names_bytes > NAMES_BYTES_MAX:
+        some_over = tree.alive < len(tree.runs)
+        over = (tag for tag, run in tree.runs.items() if run.state not in LIVING) if some_over else iter(())
         tag = next(over, next(iter(tree.runs)))
         forget(tree, tag)
         tree.evicted += 1

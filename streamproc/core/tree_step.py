@@ -127,12 +127,11 @@ def _birth(tree: SessionTree, told: _Events, source: int, entry: TreeEntry, rule
     above = tree.runs.get(parent)
     depth = 0 if not parent or parent == tag else above.depth + 1 if above is not None else 1
     run = TreeRun(entry.run_id, source, parent, depth, WORKING, entry.agent, entry.prompt, entry.at_ms)
-    awaited = awaited_births(tree)
-    known = tag in tree.runs
-    has_children = known or tag in awaited
-    if known:
+    before, awaited = tree.runs.get(tag), awaited_births(tree)
+    moves = tag in awaited if before is None else (before.parent, before.depth) != (parent, depth)
+    if before is not None:
         forget(tree, tag)
-    elif has_children:
+    elif moves:
         awaited.remove(tag)
     if parent and above is None and parent != tag:
         await_birth(tree, parent)
@@ -156,8 +155,8 @@ def _birth(tree: SessionTree, told: _Events, source: int, entry: TreeEntry, rule
         if tree.loops.level and not tree.loops.told:
             tree.loops.told = True
             told.tell(run, PERIODS, WARNING, tree.loops.times, tree.loops.period)
-    if has_children:
-        _adopt(tree, told, run, rules, known=known)
+    if moves:  # its children, if it has any
+        _adopt(tree, told, run, rules, known=before is not None)
     make_room(tree)
 
 
@@ -327,7 +326,7 @@ def _adopt(tree: SessionTree, told: _Events, run: TreeRun, rules: TreeRules, *, 
         _tell_descendants(tree, told, halted, run)
     limit = _in_force(tree, rules).get(DEPTH)
     for one in tuple(descendants(tree, run)):
-        one.depth = sum(1 for _ in ancestors(tree, one)) + (run.depth - sum(1 for _ in ancestors(tree, run)))
+        one.depth = tree.runs[one.parent].depth + 1  # that of the parent is corrected first
         if limit is not None and one.depth > limit and one.state in LIVING:
             tree.alive -= 1
             tree.born -= 1
@@ -347,7 +346,7 @@ def _change(tree: SessionTree, told: _Events, run: TreeRun, entry: TreeEntry, ru
     tree.alive += (now in LIVING) - (before in LIVING)
     run.state = now
     if now in LIVING and before == HALTED:  # an operator has resumed it
-        tree.closed, run.fate = "", ""
+        tree.closed, run.fate, run.stopped = "", "", False
         tree.refused.clear()
     if now == HALTED:
         _stop_children(tree, told, run, rules.children)
@@ -366,9 +365,10 @@ def _stop_children(tree: SessionTree, told: _Events, run: TreeRun, children: str
 
 
 def _tell_descendants(tree: SessionTree, told: _Events, halted: TreeRun, above: TreeRun) -> None:
-    """Halt the runs below one, if they halt with an ancestor that is halted. If they may finish, they learn nothing."""
+    """Halt the runs below one, each once, if they halt with their ancestor. If they may finish, they learn nothing."""
     for one in descendants(tree, above) if halted.fate == STOP else ():
-        if one.state in LIVING:
+        if one.state in LIVING and not one.stopped:
+            one.stopped = True
             told.tell(one, PARENT, EXCEEDED, about=halted.name)
 
 
@@ -379,10 +379,10 @@ def _finish(tree: SessionTree, told: _Events, run: TreeRun, rules: TreeRules, di
     level = note_end(tree.loops, run, digest, rules.loops)
     if level == EXCEEDED and not tree.closed:
         _close(tree, told, PERIODS, tree.loops.times, tree.loops.period)
-    elif level == WARNING:
+    elif level == WARNING and (again := f"{PERIODS} {tree.loops.period}") not in tree.warned:  # it may end and begin
         for one in tree.runs.values():
             if one.state in LIVING:
-                tree.loops.told = True
+                tree.loops.told, tree.warned[again] = True, tree.at_ms
                 told.tell(one, PERIODS, WARNING, tree.loops.times, tree.loops.period)
 
 

@@ -71,7 +71,18 @@ class Heartbeat(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
 
 
 _decoder: Final = msgspec.json.Decoder(Heartbeat)
-encode_heartbeat: Final = msgspec.json.Encoder().encode
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def encode_heartbeat(heartbeat: Heartbeat) -> bytes:
+    """Return a heartbeat as its record. Of providers whose names are so long that no reader would take it, the latest
+    stay."""
+    raw = _encode(heartbeat)
+    while len(raw) > HEARTBEAT_BYTES_MAX and heartbeat.providers:
+        latest = heartbeat.providers[: len(heartbeat.providers) // 2]
+        heartbeat = msgspec.structs.replace(heartbeat, providers=latest)
+        raw = _encode(heartbeat)
+    return raw
 
 
 def read_heartbeat(value: bytes | None, key: bytes | None = None) -> Heartbeat:

@@ -16,7 +16,8 @@ SLICE_PAUSE_S: Final = 0.005
 # Between two looks at the clock, with the compiled core: 800 common turns, 7 ms. The records of a run in them are
 # stepped one after the other, and its state is read and written once.
 PIECE_BYTES_MAX: Final = 262_144
-SLICE_CHECK_RECORDS: Final = 16  # ... and in pure Python: at most 1 ms each
+# ... in pure Python, and of other records than turns: at most 1 ms each, or what one statement of a full tree takes.
+SLICE_CHECK_RECORDS: Final = 16
 LARGE_RECORD_BYTES: Final = 4_096  # a record after which the clock is looked at in any case; a turn has about 400
 # States encoded and stored at once: about 20 ms. All states that changed while the broker was away would take half a
 # second.
@@ -28,8 +29,10 @@ BACKLOG_RECORDS_MAX: Final = 20_000
 STORE_LINGER_S: Final = 0.2
 # The same for accounts: many runs change one, and statements that are read again book nothing twice.
 ACCOUNT_LINGER_S: Final = 1.0
-# Charges to accounts that a lagging partition holds back until its states are stored: 15 ms of statements.
+# Charges that a lagging partition holds back until its states are stored, and of how many sessions and users: 15 ms of
+# statements.
 HELD_CHARGES_MAX: Final = 5_000
+HELD_PAYERS_MAX: Final = 500
 BATCH_BYTES: Final = 262_144  # of one batch to the broker: a full slice of states in a few requests
 FETCH_BYTES_MAX: Final = 4_194_304  # of one partition in one fetch: about 10 000 turns
 FETCH_WAIT_MS: Final = 250  # how long a partition left out of a running fetch waits for the next one

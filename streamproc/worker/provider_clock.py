@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from heapq import nlargest
 from typing import TYPE_CHECKING, Any
 
-from streamproc.core.providers import BREAKER_VERSION, CLOSED, CallStatement, due_ms, state_of
+from streamproc.core.providers import BREAKER_VERSION, CallStatement, due_ms, state_of
 from streamproc.model.heartbeat import PROVIDERS_MAX
 from streamproc.model.provider_state import PREFIX, ProviderState
 from streamproc.worker.limits import PROVIDER_AGAIN_MS, PROVIDER_TICK_S
 from streamproc.worker.spend import call_records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from streamproc.core.providers import Breaker, ProviderRules
+    from streamproc.core.providers import ProviderRules
     from streamproc.worker.partition_pipeline import PartitionPipelines
-    from streamproc.worker.spend import AccountPartition, AccountStore
+    from streamproc.worker.spend import AccountStore
 
 log = logging.getLogger(__name__)
 
@@ -52,33 +53,34 @@ class ProviderClock:
         """Append what is due, and what was not heard back for a while."""
         now_ms, told = self._now_ms(), self._told
         self._told = {}
-        for part, key, breaker in list(self._breakers()):
-            due = due_ms(breaker, self._rules)
-            if not due:
-                part.breakers.pop(key, None)
-                continue
-            before = told.get(key)
-            if before is not None and before[0] == due and now_ms - before[1] < PROVIDER_AGAIN_MS:
-                self._told[key] = before
-            elif due <= now_ms:
-                self._told[key] = due, now_ms
-                tick = CallStatement(BREAKER_VERSION, key.decode(), 0, [], due)
-                self._pipelines[part.partition].give(call_records([tick]))
+        for part in list(self._store.partitions.values()):
+            for key in [key for key, (due, _) in part.breakers.items() if due <= now_ms]:
+                breaker = part.peek(key)
+                due = due_ms(breaker, self._rules) if breaker is not None else 0
+                if breaker is None or not due:
+                    part.breakers.pop(key, None)
+                    continue
+                part.breakers[key] = due, breaker.held_since_ms
+                before = told.get(key)
+                if before is not None and before[0] == due and now_ms - before[1] < PROVIDER_AGAIN_MS:
+                    self._told[key] = before
+                elif due <= now_ms:
+                    self._told[key] = due, now_ms
+                    tick = CallStatement(BREAKER_VERSION, key.decode(), 0, [], due)
+                    self._pipelines[part.partition].give(call_records([tick]))
 
     def states(self) -> list[ProviderState]:
         """Return the states of the breakers that hold calls back, the latest first: at most those of a heartbeat."""
-        found = [
-            state_of(breaker, self._rules, key.decode().removeprefix(PREFIX))
-            for _, key, breaker in self._breakers()
-            if breaker.state != CLOSED or not breaker.retries_left
+        held = [
+            (since_ms, key, part)
+            for part in list(self._store.partitions.values())
+            for key, (_, since_ms) in list(part.breakers.items())
+            if since_ms
         ]
-        return sorted(found, key=lambda state: -state.since_ms)[:PROVIDERS_MAX]
-
-    def _breakers(self) -> Iterator[tuple[AccountPartition, bytes, Breaker]]:
-        for part in list(self._store.partitions.values()):
-            for key in list(part.breakers):
-                breaker = part.peek(key)
-                if breaker is None:
-                    part.breakers.pop(key, None)
-                else:
-                    yield part, key, breaker
+        latest = nlargest(PROVIDERS_MAX, held, key=lambda one: one[0])
+        found = [(key, part.peek(key)) for _, key, part in latest]
+        return [
+            state_of(breaker, self._rules, key.decode().removeprefix(PREFIX))
+            for key, breaker in found
+            if breaker is not None
+        ]

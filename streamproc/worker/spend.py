@@ -95,8 +95,9 @@ class AccountPartition:
         self._now_ms = now_ms
         self._stored: dict[bytes, bytes] = {}
         self._active: dict[bytes, Account | Breaker] = {}
-        self.breakers: dict[bytes, None] = {}
-        """The keys of the breakers that may have to change without a call."""
+        self.breakers: dict[bytes, tuple[int, int]] = {}
+        """The breakers that may have to change without a call: when (log time; 0: not known), and since when they hold
+        calls back (0: they do not)."""
         # Changed and not taken yet, oldest first, with the steps that were made since they were stored.
         self._dirty: dict[bytes, list[tuple[int, Step]]] = {}
         self._reached: set[bytes] = set()  # accounts that have reached a limit, and breakers that hold calls back
@@ -202,7 +203,7 @@ class AccountPartition:
             self._age(key)
             self._rank(key, account)
             if isinstance(account, Breaker):
-                self.breakers[key] = None
+                self.breakers[key] = 0, account.held_since_ms
 
     def restore_batch(self, records: Iterable[Fetched]) -> None:
         """Apply records of the changelog, oldest first."""
@@ -364,8 +365,8 @@ class AccountProcessor:
         permits = set(cast(Breaker, accounts.load(key)).permits)
         states = accounts.book(key, record.offset, lambda one: step_provider(cast(Breaker, one), self.rules, statement))
         breaker = cast(Breaker, accounts.load(key))
-        if due_ms(breaker, self.rules):
-            accounts.breakers[key] = None
+        if due := due_ms(breaker, self.rules):
+            accounts.breakers[key] = due, breaker.held_since_ms
         else:
             accounts.breakers.pop(key, None)
         for state in states:

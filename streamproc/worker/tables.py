@@ -57,6 +57,7 @@ class Runs:
         self.dirty: dict[bytes, list[Fetched]] = {}  # changed states, with the records applied since the last `take`
         self.deadline_queue = DeadlineQueue()
         self.charges: list[Charge] = []  # to accounts, not published yet
+        self.payers: set[tuple[str, str]] = set()  # the sessions and users that these are of
         self.halts: dict[bytes, bytes] = {}  # by run: the decision that halted it, or the event that resumed it
         self.applied = -1  # the last offset of the turns topic that any restored run has applied
         self.changelog_offset: int | None = None  # the last record of the changelog that is in memory

@@ -44,14 +44,15 @@ class TimedRecords(Generic[R]):
         return self._taken
 
     def __iter__(self) -> Iterator[R]:
-        return chain.from_iterable(self.pieces())
+        return chain.from_iterable(self.pieces(SLICE_CHECK_RECORDS))
 
-    def pieces(self) -> Iterator[Sequence[R]]:
-        """Yield the records in pieces."""
+    def pieces(self, records_max: int | None = None) -> Iterator[Sequence[R]]:
+        """Yield the records in pieces of at most `records_max`."""
+        most = PIECE_RECORDS_MAX if records_max is None else records_max
         records, end_s = self._records, time.monotonic() + SLICE_S
         while self._taken < len(records):
             begin = self._taken
-            self._taken = piece_end(records, begin, PIECE_RECORDS_MAX, PIECE_BYTES_MAX, LARGE_RECORD_BYTES)
+            self._taken = piece_end(records, begin, most, PIECE_BYTES_MAX, LARGE_RECORD_BYTES)
             yield records[begin : self._taken]
             if time.monotonic() >= end_s:
                 return

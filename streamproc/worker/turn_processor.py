@@ -43,7 +43,7 @@ from streamproc.model.wire import (
 from streamproc.tracing.trace_context import TURN_HEADER, find_traceparent
 from streamproc.worker.counts import ProcessorCounts, WorkerCounts
 from streamproc.worker.decision_log import log_decisions
-from streamproc.worker.limits import HELD_CHARGES_MAX
+from streamproc.worker.limits import HELD_CHARGES_MAX, HELD_PAYERS_MAX
 from streamproc.worker.new_runs import too_many_new_runs
 from streamproc.worker.publishing import (
     NO_HEADERS,
@@ -129,8 +129,9 @@ class TurnProcessor:
             effects.end_piece(len(piece))
         self.counts.records += effects.records
         runs.charges += effects.charges
+        runs.payers.update((one.session or one.run_id, one.user) for one in effects.charges)
         outgoing = effects.outgoing
-        if not more or len(runs.charges) >= HELD_CHARGES_MAX:
+        if not more or len(runs.charges) >= HELD_CHARGES_MAX or len(runs.payers) >= HELD_PAYERS_MAX:
             outgoing += self.due(runs)
         outgoing += call_records(self._calls.take(runs.partition))
         outgoing += self._statuses(runs, effects.changed, effects.again)
@@ -144,6 +145,7 @@ class TurnProcessor:
     def due(self, runs: Runs) -> list[OutgoingRecord]:
         """Return what has to be published before the states of these runs are stored."""
         charges, runs.charges = runs.charges, []
+        runs.payers.clear()
         return spend_records(charges, runs.partition)
 
     def _step_piece(self, runs: Runs, records: Sequence[Fetched], effects: SliceEffects) -> None:

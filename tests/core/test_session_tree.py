@@ -16,7 +16,7 @@ from streamproc.core.accounts import Account, dump_account, load_account, read_s
 from streamproc.core.charges import statements
 from streamproc.core.session_tree import SessionTree, TreeEntry
 from streamproc.core.tree_step import step_tree
-from streamproc.model.wire import RunStarted
+from streamproc.model.wire import RunStarted, Turn
 from streamproc.model.wire_parts import Content
 from streamproc.policy import load_policy
 from tests.core.test_accounts import charges_of, controls_of, started
@@ -284,10 +284,21 @@ def test_a_statement_that_could_not_be_stored_is_refused() -> None:
         line = msgspec.json.encode([1, "tree:/s", 0, [], [], [["r", 0, *rest]]])
         with pytest.raises(msgspec.DecodeError):
             read_statement(line)
-    engine = load_policy("standard").engine()
-    with pytest.raises(ValueError, match="64 bits"):  # the worker puts it into the dead-letter topic
-        engine.step(b"", RunStarted(w=1, run_id="r", session_id="s", prompt=Content(1, large)), START_MS, 0)
-    assert engine.step(b"", RunStarted(w=1, run_id="r", session_id="s"), START_MS, 1).charges
+
+
+@pytest.mark.parametrize("large", [1 << 64, (1 << 300) + 5])
+def test_hashes_of_more_than_64_bits_undo_no_halt(large: int) -> None:
+    """Publishers in other languages may send them. What a run reports to its tree has 64."""
+    engine, kept, halts = load_policy("standard").engine(), b"", list[str]()
+    born = RunStarted(w=1, run_id="r", session_id="s", prompt=Content(large, large, large))
+    same = Turn(w=1, run_id="r", node="a", output=Content(5, 5, 0, 20), request=large)
+    for offset, event in enumerate((born, same, same, same)):
+        outcome = engine.step(kept, event, START_MS, offset)
+        kept = outcome.kept
+        halts += [one.code for one in outcome.decisions if one.severity == "halt"]
+        for one in statements(outcome.charges, 0):
+            read_statement(write_statement(one))
+    assert halts == ["LOOP001"]
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=1, max_size=30), st.data())
@@ -362,3 +373,64 @@ def test_a_statement_of_an_earlier_version_names_the_limits_with_each_birth() ->
     assert read_statement(msgspec.json.encode(earlier)) == read_statement(write_statement(made))
     with pytest.raises(msgspec.DecodeError):
         read_statement(msgspec.json.encode([*now[:5], [[*entry, 3] for entry in now[5]]]))
+
+
+def test_a_run_is_told_once_to_halt_with_those_above_it() -> None:
+    """A chain whose runs all halt: each run below learns of the first halt, and again only after it was resumed."""
+    policy = load_policy({"children": "stop"})
+    rules = policy.rules("", "", "").accounts.stored_tree
+    born = [TreeEntry(f"c{n}", -1, START_MS, trees.WORKING, True, parent=f"c{n - 1}" if n else "") for n in range(40)]
+    halts = [TreeEntry(f"c{n}", -1, START_MS, trees.HALTED, False, reason="LOOP001") for n in range(1, 30)]
+    tree = SessionTree()
+    step_tree(tree, "tree:/s", 0, born, rules)
+    told = [event.run_id for _, event in step_tree(tree, "tree:/s", 0, halts, rules) if event.rung == "exceeded"]
+    assert sorted(told) == sorted(f"c{n}" for n in range(2, 40))
+    resumed = [TreeEntry("c35", -1, START_MS, state, False) for state in (trees.HALTED, trees.WORKING)]
+    step_tree(tree, "tree:/s", 0, resumed, rules)
+    again = step_tree(tree, "tree:/s", 0, [TreeEntry("c34", -1, START_MS, trees.HALTED, False)], rules)
+    assert [event.run_id for _, event in again if event.rung == "exceeded"] == ["c35"]
+
+
+def test_ends_that_repeat_and_break_again_and_again_are_told_of_once() -> None:
+    rules = load_policy("standard").rules("", "", "").accounts.stored_tree
+    tree, told = SessionTree(), list[str]()
+    step_tree(tree, "tree:/s", 0, [TreeEntry("watcher", -1, START_MS, trees.WORKING, True)], rules)
+    for n in range(60):
+        name, digest = f"r{n}", 7 if n % 8 else 1_000 + n
+        entries = [
+            TreeEntry(name, -1, START_MS, trees.WORKING, True, agent="a", prompt=5),
+            TreeEntry(name, -1, START_MS, trees.FINISHED, False, digest=digest),
+        ]
+        told += [event.run_id for _, event in step_tree(tree, "tree:/s", 0, entries, rules)]
+    assert told.count("watcher") == 1
+
+
+def test_a_deep_tree_is_corrected_in_one_pass_when_its_runs_are_reported_from_below() -> None:
+    """One report of a run that moves may concern thousands of runs below it; walking up from each of them took seconds
+    for a statement."""
+    rules = load_policy("standard").rules("", "", "").accounts.stored_tree
+    tree, count = SessionTree(), 200
+    for n in reversed(range(count)):
+        entry = TreeEntry(f"c{n}", -1, START_MS, trees.WORKING, True, parent=f"c{n - 1}" if n else "")
+        step_tree(tree, "tree:/s", 0, [entry], rules)
+    assert {run.name: run.depth for run in tree.runs.values()} == {f"c{n}": n for n in range(count)}
+    moved = TreeEntry("c100", -1, START_MS, trees.WORKING, True, parent="c0")
+    step_tree(tree, "tree:/s", 0, [moved], rules)
+    assert {run.name: run.depth for run in tree.runs.values()} == {
+        f"c{n}": n if n < 100 else n - 99 for n in range(count)
+    }
+
+
+@pytest.mark.parametrize("letter", ["é", "\x01", "𐍈"])
+def test_a_tree_whose_names_are_long_fits_into_a_record(letter: str) -> None:
+    account = Account(tree=SessionTree())
+    tree = account.tree
+    assert tree is not None
+    for n in range(trees.RUNS_MAX):
+        entry = TreeEntry(f"{n}{letter * 90}", n, START_MS, trees.WORKING, True, agent=letter * 250, prompt=n)
+        step_tree(tree, "tree:/s", 0, [entry], trees.NO_RULES)
+    raw = dump_account(account)
+    assert 300_000 < len(raw) < 1_000_000
+    assert load_account(raw) == account
+    assert tree.evicted >= trees.RUNS_MAX - len(tree.runs) > 0
+    assert tree.alive == len(tree.runs)
