@@ -17,6 +17,7 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 import xxhash
 
+from streamproc.core.account_names import TREE
 from streamproc.core.session_tree import NO_RULES, SessionTree, TreeEntry, make_room, read_rules
 from streamproc.core.signals.spend import SPEND_MAX
 from streamproc.core.tree_step import step_tree
@@ -45,7 +46,6 @@ WINDOWS: Final = {
 AMOUNT_MAX: Final = 2**53  # the largest amount in an event
 TOTAL: Final = "total"  # the window of a session: its whole lifetime
 UNITS: Final = ("tokens", "micro_usd")
-TREE: Final = "tree"  # the kind of account that is the tree of a session's runs
 
 EXCEEDED: Final = "exceeded"
 REJECTED: Final = "rejected"
@@ -95,7 +95,7 @@ class Statement(msgspec.Struct, array_like=True, gc=False):
     """A record of the spend topic: entries of one account from one partition of the turns topic, in log order."""
 
     version: int
-    account: str  # `session:NAME`, `user:TENANT/NAME`, `tenant:NAME` or `tree:PROOF/SESSION`
+    account: str  # its name (`account_names`)
     source: Whole  # the partition
     payers: list[AccountRef]
     entries: list[SpendEntry]
@@ -371,17 +371,6 @@ def dump_account(account: Account) -> bytes:
 def load_account(raw: bytes) -> Account:
     """Read a stored account. Raises `msgspec.DecodeError` for anything that `dump_account` did not write."""
     return decoded(_load_account, raw)
-
-
-def tree_name(session: str, proof: int) -> str:
-    """Return the name of the account of a session's tree; the proof that its runs carry comes first, so no name of a
-    session leads to another tree."""
-    return f"{TREE}:{f'{proof:016x}' if proof else ''}/{session}"
-
-
-def session_of(account: str) -> str:
-    """Return the session that an account or a tree is of."""
-    return account.partition("/")[2] if account.startswith(f"{TREE}:") else account.partition(":")[2]
 
 
 def read_statement(raw: bytes) -> Statement:

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from streamproc.core.account_names import session_name, tree_name
 from streamproc.core.accounts import (
     ACCOUNT_VERSION,
     ENTRIES_MAX,
@@ -17,7 +18,6 @@ from streamproc.core.accounts import (
     SpendEntry,
     Statement,
     closes_session,
-    tree_name,
 )
 from streamproc.core.run_state import RunState
 from streamproc.core.scope import short_name, user_name
@@ -162,7 +162,8 @@ def _session(one: Charge) -> Paid:
         return _NONE
     budgets = one.budgets
     declared = [Mark(TOTAL, unit, budgets[name]) for unit, name in SESSION_BUDGETS if name in budgets]
-    return f"session:{one.session or short_name(one.run_id)}", rules.session, declared, rules.session_percents
+    account = session_name(one.session or short_name(one.run_id), one.proof)
+    return account, rules.session, declared, rules.session_percents
 
 
 def _user(one: Charge) -> Paid:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from streamproc.core.accounts import Account, step_account, tree_name
+from streamproc.core.account_names import tree_name
+from streamproc.core.accounts import Account, step_account
 from streamproc.core.charges import statements
 from streamproc.core.scope import short_name
 from streamproc.core.tree_step import refusal_of

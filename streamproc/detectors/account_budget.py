@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from streamproc.core.account_names import SESSION, session_of
 from streamproc.core.accounts import EXCEEDED
 from streamproc.detectors.base import Example, Finding, Level, RuleSettings, View, dollars, kind, loop_of, spent
 from streamproc.detectors.budget_detector import BudgetDetector
@@ -36,9 +37,14 @@ class AccountDetector(BudgetDetector):
         loop = loop_of(event.account, event.window, event.unit, event.rung, event.since_ms)
         return self.finding(
             level, loop, message, action=action, anywhere=True, **{"type": "budget.level", **more},
-            used=event.used, limit=event.limit, unit=event.unit, rung=event.rung, account=event.account,
+            used=event.used, limit=event.limit, unit=event.unit, rung=event.rung, account=_shown(event.account),
             window=event.window, per_minute=event.per_minute, unpriced=event.unpriced or None,
         )  # fmt: skip
+
+
+def _shown(account: str) -> str:
+    """Return the name of an account without the proof that the runs of a session carry."""
+    return f"{SESSION}:{session_of(account)}" if account.startswith(f"{SESSION}:") else account
 
 
 class AccountBudget(AccountDetector):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from streamproc.core.accounts import TREE, session_of
+from streamproc.core.account_names import TREE, session_of
 from streamproc.core.session_tree import EXCEEDED, REJECTED, RESTRICT, WARNING
 from streamproc.detectors.base import Finding, Level, RawTurn, View, kind, loop_of
 from streamproc.detectors.budget_detector import BudgetDetector

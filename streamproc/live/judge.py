@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from streamproc.core.accounts import TREE, Account, dump_account, load_account
+from streamproc.core.account_names import TREE
+from streamproc.core.accounts import Account, dump_account, load_account
 from streamproc.core.deadlines import deadline_event
 from streamproc.core.decision import encode_decision, set_place
 from streamproc.core.kept_runs import KeptRuns

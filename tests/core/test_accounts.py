@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from streamproc.core.account_names import session_name, session_of, tree_name
 from streamproc.core.accounts import (
     ENTRIES_MAX,
     RUNS_MAX,
@@ -411,3 +412,16 @@ def test_a_runs_own_spend_closes_its_session_before_the_account_says_so() -> Non
     child = {"type": "run.started", "parent_run_id": "root"}
     work = {"node": "lead", "usage": {"total_tokens": 900}}
     assert decisions([child, work, batch], policy) == [], "its root may have declared more"
+
+
+SESSIONS = st.text("0af/", max_size=20) | st.builds(
+    lambda proof, name: f"{proof:016x}/{name}", st.integers(0, 3), NAMES
+)
+
+
+@given(SESSIONS, st.integers(0, 3), SESSIONS, st.integers(0, 3))
+def test_two_sessions_share_no_account(one: str, proof: int, other: str, another: int) -> None:
+    mine, theirs = session_name(one, proof), session_name(other, another)
+    assert (mine == theirs) == ((one, proof) == (other, another))
+    assert session_of(mine) == one
+    assert session_of(tree_name(one, proof)) == one

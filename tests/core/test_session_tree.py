@@ -19,7 +19,7 @@ from streamproc.core.tree_step import step_tree
 from streamproc.model.wire import RunStarted, Turn
 from streamproc.model.wire_parts import Content
 from streamproc.policy import load_policy
-from tests.core.test_accounts import charges_of, controls_of, started
+from tests.core.test_accounts import charges_of, controls_of, spent, started
 from tests.laws.traces import BRIEF, START_MS
 
 SECRET = b"0123456789abcdef" * 2
@@ -284,6 +284,30 @@ def test_a_statement_that_could_not_be_stored_is_refused() -> None:
         line = msgspec.json.encode([1, "tree:/s", 0, [], [], [["r", 0, *rest]]])
         with pytest.raises(msgspec.DecodeError):
             read_statement(line)
+
+
+@given(st.lists(st.integers(0, 5), max_size=12))
+@BRIEF
+def test_a_stranger_spends_nothing_of_a_proven_session_and_sets_it_no_limit(order: list[int]) -> None:
+    """Whatever it says and when: it knows the session's name, the names of its accounts, and no secret."""
+    victims = [
+        proven(started("root", session_id="s", budgets={"maxSessionTokens": 1_000})), proven(child(0)),
+        proven(spent("root", 300, session_id="s")), proven(spent("c0", 300, session_id="s")),
+    ]  # fmt: skip
+    account = next(one.account for one in statements(charges_of(victims, None), 0) if one.payers)
+    names = ["s", "/s", account.partition(":")[2], "s"]
+    strange: list[dict[str, Any]] = []
+    for n, choice in enumerate(order):
+        name = names[choice % 4]
+        strange += [
+            started(f"x{n}", session_id=name, budgets={"maxSessionTokens": 1}),
+            spent(f"x{n}", 10**9, session_id=name),
+        ]
+        if choice > 3:
+            strange[-2:] = [proven(raw, OTHER) for raw in strange[-2:]]
+    found = halted([*victims[:2], *strange, *victims[2:]])
+    assert not found.keys() & {"root", "c0"}
+    assert "root" in halted([*victims, proven(spent("c0", 500, session_id="s"))])
 
 
 @pytest.mark.parametrize("large", [1 << 64, (1 << 300) + 5])
