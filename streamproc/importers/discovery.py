@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from streamproc.errors import InvalidEvent, Problem
-from streamproc.importers.content import items, mapping
+from streamproc.importers.content import items, mapping, string
 from streamproc.importers.imported import Format
 from streamproc.importers.log_file import EVENT_FOLDER, STDIN, LogFile, Sample, event_files
 
 LOG_NAME: Final = re.compile(r"\.(jsonl|ndjson|json|traj)(\.gz|\.zst)?$|\.jsonl\.\d+$|^opencode\.db$", re.IGNORECASE)
 MESSAGES: Final = "messages"
 UNKNOWN: Final = "of no format that is known"
+MAGENTIC: Final = "a log of Magentic-One, which has messages of agents and no calls"
 RAW: Final = "raw"  # JSONL of raw turns, which needs no importer
 
 
@@ -179,7 +180,11 @@ def known_as(sample: Sample) -> str:
         return "the state of an AutoGen team, and no log of its turns"
     rows = [mapping(row) for row in sample.rows]
     if any(row.get("type") == "OrchestrationEvent" and "source" in row for row in rows):
-        return "a log of Magentic-One, which has messages of agents and no calls"
+        return MAGENTIC
+    if any(string(mapping(message).get("role")).startswith("Orchestrator (") for message in items(sample.document)[:9]):
+        return MAGENTIC
+    if any(string(row.get("kind")).startswith("SpanKind.") and "context" in row for row in rows):
+        return "spans as OpenTelemetry prints them for people, and no OTLP: export them as OTLP in JSON instead"
     if any(map(_is_of_cursor, rows)):
         return "a transcript of Cursor, which has no results of calls"
     return ""

@@ -32,6 +32,7 @@ FAILED: Final = re.compile(
 WRITTEN: Final = re.compile(r"(?:edit|insert)\b[ \t]*(?P<place>[^\n]*)\n(?:(?P<text>.*)\n)?end_of_\w+", re.DOTALL)
 # What they say once it is written, perhaps after a complaint of their own linter.
 IS_WRITTEN: Final = re.compile(r"^File updated\b", re.MULTILINE)
+USAGE: Final = {"input_tokens": "tokens_sent", "output_tokens": "tokens_received", "cost_usd": "instance_cost"}
 FAILURE_WITHIN: Final = 4_000  # characters of an observation that are looked at
 
 
@@ -88,7 +89,7 @@ def _run(document: dict[str, Any], base: dict[str, Any], reading: Import) -> Ite
         turn = _turn(step, base, number)
         if number == len(steps):
             turn["artifact"] = string(info.get("submission"))
-            turn["usage"] = {**turn["usage"], **_total(info)}
+        turn["usage"] |= _share(info, number, len(steps))
         yield Imported(fit_to_limits(turn), number, "step")
     status = info.get("exit_status")
     if isinstance(status, (str, int)) and status != "":
@@ -129,14 +130,16 @@ def _call(action: str, observation: Any, state: Any) -> dict[str, Any]:
     return call
 
 
-def _total(info: dict[str, Any]) -> dict[str, Any]:
-    """Return what the run spent, which is known only in total."""
-    stats = mapping(info.get("model_stats"))
-    return {
-        "input_tokens": stats.get("tokens_sent"),
-        "output_tokens": stats.get("tokens_received"),
-        "cost_usd": stats.get("instance_cost"),
-    }
+def _share(info: dict[str, Any], number: int, steps: int) -> dict[str, Any]:
+    """Return the part of one step in what the run spent, which is known only in total: each has the same."""
+    stats, share = mapping(info.get("model_stats")), dict[str, Any]()
+    for name, counted in USAGE.items():
+        total = stats.get(counted)
+        if isinstance(total, int) and not isinstance(total, bool):
+            share[name] = total * number // steps - total * (number - 1) // steps
+        elif isinstance(total, float):
+            share[name] = total / steps
+    return share
 
 
 FORMAT: Final = Format(NAME, "SWE-agent trajectories", matches, read)

@@ -219,6 +219,11 @@ NOT_READ = {
     "results of tau2-bench": {"info": {}, "tasks": [], "simulations": [{"messages": []}]},
     "the state of an AutoGen team": {"type": "TeamState", "agent_states": {}},
     "a log of Magentic-One": {"type": "OrchestrationEvent", "source": "Orchestrator", "message": "x"},
+    "spans as OpenTelemetry prints them": {
+        "name": "chat",
+        "context": {"trace_id": "0x5b8a"},
+        "kind": "SpanKind.CLIENT",
+    },
     "a transcript of Cursor": {"role": "user", "message": {"content": SAID}},
     "a demonstration of SWE-agent": {"history": [{"role": "user", "content": "x"}], "environment": "main"},
 }
@@ -233,6 +238,13 @@ def test_a_log_that_is_known_and_not_read_is_named(run, tmp_path: Path, what: st
 
     assert result.exit_code == 1
     assert f"other.json (it is {what}" in " ".join(result.stderr.split()) or f"it is {what}" in result.stderr
+
+
+def test_messages_of_magentic_one_are_named(run, tmp_path: Path) -> None:
+    messages = [{"content": "When?", "role": "human"}, {"content": "Ask.", "role": "Orchestrator (-> WebSurfer)"}]
+    (tmp_path / "a.json").write_text(jsonl([messages]))
+
+    assert "it is a log of Magentic-One" in run("scan", tmp_path / "a.json").stderr
 
 
 def test_a_log_of_chatdev_is_named(run, tmp_path: Path) -> None:

@@ -50,6 +50,18 @@ def test_as_much_of_the_path_is_in_the_name_as_tells_runs_apart(tmp_path: Path) 
     assert runs == ["trajs/a__b-1", "two/trajs/a__b-1"]
 
 
+def test_each_step_has_an_equal_part_of_what_the_run_has_spent(tmp_path: Path) -> None:
+    """Else all of it would seem to come after a halt."""
+    stats = {"tokens_sent": 1_001, "tokens_received": 2, "instance_cost": 1.2}
+    steps = [step(f"cat {n}", f"text {n}") for n in range(4)]
+    usages = [
+        event["usage"] for event in imported(trajectory(tmp_path / "a.traj", *steps, info={"model_stats": stats}))
+    ]
+    assert [usage["input_tokens"] for usage in usages] == [250, 250, 250, 251]
+    assert sum(usage.get("output_tokens", 0) for usage in usages) == 2
+    assert [usage["cost_usd"] for usage in usages] == ["0.3"] * 4
+
+
 def test_demonstrations_in_the_history_are_not_turns(tmp_path: Path) -> None:
     history = [
         {"role": "assistant", "content": "ls", "agent": "demo", "is_demo": True, "message_type": "action"},
