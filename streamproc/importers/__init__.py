@@ -10,6 +10,7 @@ from streamproc.importers import (
     codex_exec,
     copilot_cli,
     gemini_cli,
+    gemini_stream,
     langfuse,
     langsmith,
     messages,
@@ -39,6 +40,7 @@ FORMATS: tuple[Format, ...] = (
     claude_stream.FORMAT,
     codex_exec.FORMAT,
     gemini_cli.FORMAT,
+    gemini_stream.FORMAT,
     copilot_cli.FORMAT,
     messages.FORMAT,  # anything with roles and contents
 )
