@@ -4,6 +4,7 @@
 """
 
 from streamproc.importers import (
+    atif,
     claude_code,
     claude_stream,
     codex,
@@ -27,6 +28,7 @@ from streamproc.importers.log_file import LogFile, LogRow, Sample
 __all__ = ["FORMATS", "Format", "Import", "ImportTally", "Imported", "LogFile", "LogRow", "Sample"]
 
 FORMATS: tuple[Format, ...] = (
+    atif.FORMAT,
     opencode.FORMAT,
     swe_agent.FORMAT,
     mini_swe_agent.FORMAT,

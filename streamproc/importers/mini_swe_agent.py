@@ -192,11 +192,12 @@ def _returned(message: dict[str, Any], extra: dict[str, Any]) -> tuple[str, int]
     if isinstance(code, int):
         if isinstance(extra.get("raw_output"), str):
             return (extra["raw_output"] or failure), code
-        return _untagged(content)[0], code
-    return _untagged(content)
+        return untagged(content)[0], code
+    return untagged(content)
 
 
-def _untagged(content: str) -> tuple[str, int]:
+def untagged(content: str) -> tuple[str, int]:
+    """Return what a command wrote without the tags around it, and its exit code."""
     mark = RETURNED.match(content)
     if mark is None:
         found = mapping(parsed(content))
