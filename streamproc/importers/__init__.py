@@ -20,6 +20,7 @@ from streamproc.importers import (
     openhands,
     openhands_v0,
     otlp,
+    pi,
     swe_agent,
 )
 from streamproc.importers.imported import Format, Import, Imported, ImportTally
@@ -44,5 +45,6 @@ FORMATS: tuple[Format, ...] = (
     gemini_cli.FORMAT,
     gemini_stream.FORMAT,
     copilot_cli.FORMAT,
+    pi.FORMAT,
     messages.FORMAT,  # anything with roles and contents
 )

@@ -39,7 +39,7 @@ def fit_to_limits(event: dict[str, Any]) -> dict[str, Any]:
     if found.get("type", "turn") == "turn":
         found["node"] = found.get("node") or "agent"
         found["tool_calls"] = [_call(call) for call in found.get("tool_calls") or ()][:CALLS_MAX]
-        found["usage"] = _usage(found.get("usage") or {})
+        found["usage"] = fit_usage(found.get("usage") or {})
         found["errors"] = [_error(error) for error in found.get("errors") or ()][:ERRORS_MAX]
     return without_blanks(found)
 
@@ -116,7 +116,8 @@ def _error(error: dict[str, Any]) -> dict[str, Any]:
     return found | {field: error[field] for field, kind in kept if isinstance(error.get(field), kind)}
 
 
-def _usage(usage: dict[str, Any]) -> dict[str, Any]:
+def fit_usage(usage: dict[str, Any]) -> dict[str, Any]:
+    """Return what a turn has used, without what is no number of tokens or no cost."""
     found: dict[str, Any] = {
         field: usage[field] for field in COUNTS if isinstance(usage.get(field), int) and 0 < usage[field] <= INTEGER_MAX
     }
