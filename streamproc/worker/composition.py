@@ -14,6 +14,7 @@ from streamproc.errors import StatesOfAnotherVersion
 from streamproc.kafka import topics
 from streamproc.kafka.log_limit import flush_limits
 from streamproc.kafka.partitioning import home_of
+from streamproc.worker.accounts_table import AccountsTable
 from streamproc.worker.activity import Activity
 from streamproc.worker.agents import add_command_agent, add_slice_agents
 from streamproc.worker.consumer import BatchTransport
@@ -39,7 +40,7 @@ from streamproc.worker.publishing import Publisher
 from streamproc.worker.rocksdb_runs import keep_runs_in_rocksdb
 from streamproc.worker.runs_table import RunsTable
 from streamproc.worker.slices import Slice
-from streamproc.worker.spend import AccountProcessor, AccountsTable
+from streamproc.worker.spend import AccountProcessor
 from streamproc.worker.stall_detector import StallDetector, WorkerStalled
 from streamproc.worker.status_file import status_file_of
 from streamproc.worker.status_retention import StatusRetention

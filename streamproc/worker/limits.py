@@ -65,6 +65,9 @@ SWEEP_RUNS_MAX: Final = 1_000  # expired runs removed in one write: a sweep neve
 # topic share them equally; past its share, a partition evicts the account idle longest.
 ACTIVE_ACCOUNTS_MAX: Final = 10_000
 ACCOUNTS_MAX: Final = 250_000
+# The same in bytes, encoded: the tree of a session with thousands of runs takes up to 0.9 MB, decoded ten times that.
+ACTIVE_ACCOUNTS_BYTES_MAX: Final = 33_554_432
+ACCOUNTS_BYTES_MAX: Final = 1_073_741_824
 ACCOUNT_KEEP_MS: Final = 32 * 86_400_000  # every window of an account that was idle for this long is empty
 
 # Old statuses on the topic `runs`.

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streamproc.core.providers import ProviderRules
+    from streamproc.worker.accounts_table import AccountStore
     from streamproc.worker.partition_pipeline import PartitionPipelines
-    from streamproc.worker.spend import AccountStore
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,14 @@ from streamproc.fleet.workers import (
     WatchState,
     Workers,
 )
-from streamproc.model.heartbeat import HEARTBEAT_BYTES_MAX, LaggingPartition, read_heartbeat
+from streamproc.model.heartbeat import (
+    HEARTBEAT_BYTES_MAX,
+    PROVIDERS_MAX,
+    LaggingPartition,
+    encode_heartbeat,
+    read_heartbeat,
+)
+from streamproc.model.provider_state import ProviderState
 from tests.fleet.heartbeats import NOON_MS, as_record, heartbeat
 
 KEY, PUBLIC = new_keys("workers", ed25519=True)
@@ -326,3 +333,15 @@ def test_no_record_is_mishandled(values: list[bytes], key: bytes) -> None:
         one.workers.apply(record.__class__(**{**vars(record), "value": value, "key": key}), one.now_s)
     assert one.workers.refused == len(values)
     assert one.state.name == "unknown"
+
+
+def test_a_heartbeat_of_providers_with_long_names_is_still_read() -> None:
+    """Publishers choose these names: a heartbeat that no reader takes would let the worker seem gone."""
+    worst = {"reason": "\x01" * 256, "why": "\x01" * 256, "permits": ["\x01" * 128] * 10}
+    states = [ProviderState(provider=f"{n:03}" + "\x01" * 253, state="open", **worst) for n in range(PROVIDERS_MAX)]
+    lagging = [LaggingPartition(partition=n, records=2**53, delay_ms=2**53) for n in range(1_000)]
+    beat = heartbeat(owned=range(10_000), of=10_000, providers=states, lagging=lagging)
+    kept = read_heartbeat(encode_heartbeat(beat))
+    assert kept.partitions == beat.partitions
+    assert 0 < len(kept.providers) < PROVIDERS_MAX
+    assert kept.providers == states[: len(kept.providers)]

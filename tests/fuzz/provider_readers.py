@@ -23,7 +23,8 @@ from streamproc.core.providers import (
     write_calls,
 )
 from streamproc.policy import load_policy
-from streamproc.worker.spend import AccountPartition, AccountProcessor
+from streamproc.worker.accounts_table import AccountPartition
+from streamproc.worker.spend import AccountProcessor
 from tests.fuzz.reader import NOTHING, Reader
 from tests.laws.traces import START_MS
 from tests.worker.records import records_of

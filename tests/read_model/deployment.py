@@ -13,9 +13,10 @@ from streamproc.fleet.record_signing import LogPlace, RecordSigner
 from streamproc.model import wire
 from streamproc.policy import load_policy
 from streamproc.read_model.model import ReadModel
+from streamproc.worker.accounts_table import AccountPartition
 from streamproc.worker.publishing import BY_KEY
 from streamproc.worker.run_limits import RunLimits
-from streamproc.worker.spend import AccountPartition, AccountProcessor
+from streamproc.worker.spend import AccountProcessor
 from streamproc.worker.tables import Runs
 from streamproc.worker.turn_processor import TurnProcessor
 from tests.worker.running import said

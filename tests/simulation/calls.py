@@ -15,7 +15,7 @@ from streamproc.core.provider_calls import CallCollector
 from streamproc.core.providers import OK, Breaker, ProviderRules, read_calls
 from streamproc.kafka.reading import log_time
 from streamproc.policy import load_policy
-from streamproc.worker.spend import PROVIDER_KEY
+from streamproc.worker.accounts_table import PROVIDER_KEY
 
 if TYPE_CHECKING:
     from streamproc.model.wire import Event

@@ -17,6 +17,7 @@ from faust.types import TP
 
 from streamproc.kafka.partitioning import home_of
 from streamproc.settings import load_settings
+from streamproc.worker.accounts_table import AccountStore
 from streamproc.worker.agents import add_slice_agents
 from streamproc.worker.composition import Worker
 from streamproc.worker.consumer import BatchConsumer
@@ -26,7 +27,7 @@ from streamproc.worker.partition_pipeline import PartitionPipelines
 from streamproc.worker.partition_store import PartitionStore
 from streamproc.worker.provider_clock import ProviderClock
 from streamproc.worker.runs_table import RunStore
-from streamproc.worker.spend import AccountProcessor, AccountStore
+from streamproc.worker.spend import AccountProcessor
 from streamproc.worker.turn_processor import TurnProcessor
 from streamproc.worker.vendor import POLL_S
 from tests.feeding import Feed, WrappedEngine

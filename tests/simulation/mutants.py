@@ -12,11 +12,12 @@ from typing import Any, Final, NamedTuple
 from streamproc.core.compiled import core_kind
 from streamproc.core.slice_steps import SliceSteps
 from streamproc.kafka.partitioning import Home
+from streamproc.worker.accounts_table import AccountPartition
 from streamproc.worker.consumer import BatchConsumer
 from streamproc.worker.crash_marks import PartitionMarks
 from streamproc.worker.partition_pipeline import PartitionPipeline, PartitionPipelines
 from streamproc.worker.partition_store import PartitionStore
-from streamproc.worker.spend import AccountPartition, AccountProcessor
+from streamproc.worker.spend import AccountProcessor
 from streamproc.worker.tables import Runs
 from streamproc.worker.turn_processor import TurnProcessor
 from tests.simulation.plan import KINDS

@@ -17,11 +17,11 @@ from streamproc.core.providers import Breaker
 from streamproc.errors import InvalidEvent
 from streamproc.fingerprint import read_event
 from streamproc.model.wire import ModelCalled
+from streamproc.worker.accounts_table import AccountPartition, _dump, _load
 from streamproc.worker.codec import decode_run, encode_run, state_bytes
 from streamproc.worker.limits import CRASHES_IN_HAND_MAX
 from streamproc.worker.publishing import POISON
 from streamproc.worker.run_limits import RunLimits
-from streamproc.worker.spend import AccountPartition, _dump, _load
 from streamproc.worker.strays import FEW
 from streamproc.worker.tables import Runs
 from tests.feeding import Feed

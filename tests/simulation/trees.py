@@ -26,10 +26,11 @@ from streamproc.model.controls import read_control
 from streamproc.model.wire import Event, OperatorStop, RunStarted, Turn, encode
 from streamproc.policy import Policy, load_policy
 from streamproc.settings import load_settings
+from streamproc.worker.accounts_table import AccountPartition
 from streamproc.worker.fleet_commands import FleetCommands
 from streamproc.worker.publishing import BY_KEY
 from streamproc.worker.run_limits import RunLimits
-from streamproc.worker.spend import AccountPartition, AccountProcessor
+from streamproc.worker.spend import AccountProcessor
 from streamproc.worker.tables import Runs
 from streamproc.worker.turn_processor import TurnProcessor
 from tests.worker.records import NOON_MS, Record

@@ -17,9 +17,9 @@ from streamproc.fingerprint import fingerprint
 from streamproc.model import wire
 from streamproc.model.raw_events import parse_raw
 from streamproc.policy import load_policy
+from streamproc.worker.accounts_table import PROVIDER_KEY
 from streamproc.worker.codec import encode_run
 from streamproc.worker.run_limits import RunLimits
-from streamproc.worker.spend import PROVIDER_KEY
 from streamproc.worker.tables import Runs
 from streamproc.worker.turn_processor import TurnProcessor
 from tests.feeding import WrappedEngine

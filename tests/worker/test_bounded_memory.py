@@ -20,6 +20,7 @@ from streamproc.client.halts import IDS_MAX, Halts
 from streamproc.core.accounts import ACCOUNT_VERSION, AccountRef, Mark, SpendEntry, Statement, write_statement
 from streamproc.core.rules import KINDS_MAX
 from streamproc.core.scope import SCOPES_MAX
+from streamproc.core.session_tree import TreeEntry, TreeRules, rules_as_stored
 from streamproc.fleet.state import Fleet, new_command
 from streamproc.model import wire
 from streamproc.model.fleet_command import member_scope
@@ -30,10 +31,11 @@ from streamproc.monitor import Monitor
 from streamproc.notify.notifier import Dedup
 from streamproc.policy import load_policy
 from streamproc.worker import limits
+from streamproc.worker.accounts_table import AccountPartition, AccountStore
 from streamproc.worker.limits import HALT_BYTES_MAX
 from streamproc.worker.logs import LINES_MAX, Calm
 from streamproc.worker.run_limits import RunLimits
-from streamproc.worker.spend import AccountPartition, AccountProcessor, AccountStore
+from streamproc.worker.spend import AccountProcessor
 from streamproc.worker.tables import Runs
 from tests.feeding import Feed
 from tests.worker.records import records_of
@@ -223,6 +225,31 @@ def test_accounts_of_a_partition_stay_within_its_share() -> None:
         mine.take()
     assert largest([mine._stored, mine._active, mine._touched, mine._dirty, mine._restored]) <= 1_500
     assert len(mine) == 1_000
+
+
+def test_large_trees_stay_within_the_bytes_of_a_partition() -> None:
+    """A tree of many runs is as large as thousands of other accounts. Closed ones are kept longer, within limits."""
+    mine, book = AccountPartition(0, lambda: 0), AccountProcessor("spend", version="1", dead_letter_bytes=1_024)
+    mine.bytes_share, mine.active_bytes_share = 1_000_000, 100_000
+    for closing in (False, True):
+        for n in range(200):
+            name, first = f"tree:/{closing} {n}", n * 1_000 + 1
+            entries = [
+                TreeEntry(
+                    f"run-{m:0100}", first + m, 1_700_000_000_000, 0, True, declared={"runs": 90} if closing else {}
+                )
+                for m in range(120)
+            ]
+            rules = rules_as_stored(TreeRules({}, {"runs": (80, 1)}))
+            statement = write_statement(Statement(ACCOUNT_VERSION, name, 0, [], [], entries, rules))
+            book.accept(mine, records_of([(name.encode(), statement)], first=2 * n + closing * 1_000))
+            mine.take()
+            assert mine._bytes == sum(map(len, mine._stored.values()))
+            assert mine._active_bytes == sum(len(mine._stored[key]) for key in mine._active)
+            assert mine._active_bytes < 140_000
+            assert mine._bytes < (2_050_000 if closing else 1_050_000)
+    assert book.refused == 0
+    assert 20 < len(mine) < 200
 
 
 def test_made_up_sessions_do_not_displace_a_budget_that_is_used_up() -> None:

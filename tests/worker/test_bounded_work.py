@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -17,6 +18,7 @@ from msgspec import inspect
 
 from streamproc import check_graph
 from streamproc.core.compiled import core_kind
+from streamproc.core.providers import UNAVAILABLE, CallEntry, CallStatement, write_calls
 from streamproc.detectors.base import args_excerpt
 from streamproc.errors import InvalidEvent, InvalidPolicy, InvalidSettings
 from streamproc.fingerprint import fingerprint, read_event
@@ -26,10 +28,13 @@ from streamproc.model.raw_events import parse_raw
 from streamproc.model.yaml_text import LEVELS_MAX, VALUES_MAX, read_yaml
 from streamproc.notify.notification_config import load_notification_config
 from streamproc.policy import load_policy
+from streamproc.worker.accounts_table import AccountPartition
+from streamproc.worker.provider_clock import ProviderClock
+from streamproc.worker.spend import AccountProcessor
 from tests.feeding import Feed
 from tests.work import work_of
 from tests.worker.maximal import CASES, SIZE, maximal, suspect
-from tests.worker.records import records_of
+from tests.worker.records import NOON_MS, records_of
 from tests.worker.test_turn_processor import controls, processor, runs
 
 pytestmark = [pytest.mark.security, pytest.mark.usefixtures("nobodys_settings")]
@@ -476,3 +481,39 @@ def policy_file(tmp_path: Path) -> Callable[[str], Path]:
         return path
 
     return write
+
+
+class Unread(dict[bytes, Any]):
+    """Stored accounts that may not be read."""
+
+    def get(self, key: bytes, default: Any = None) -> Any:
+        raise AssertionError(f"{key!r} was read before its time")
+
+
+def test_the_clock_of_providers_reads_only_the_breakers_whose_time_has_come() -> None:
+    """Publishers name them, and one `retry_after` keeps each open for many minutes: the clock looks ten times a second."""
+    accounts, policy = AccountPartition(0, lambda: 0), load_policy("standard")
+    book = AccountProcessor("spend", policy=policy, version="1", dead_letter_bytes=1_024)
+    for number in range(50):
+        calls = [CallEntry(n, NOON_MS, UNAVAILABLE, 1, n % 3, 900_000) for n in range(30)]
+        name = f"provider:p{number}"
+        book.accept(
+            accounts, records_of([(name.encode(), write_calls(CallStatement(1, name, 0, calls)))], first=number)
+        )
+    accounts.take()
+    given: list[Any] = []
+    now = [NOON_MS + 1_000]
+    clock = ProviderClock(
+        SimpleNamespace(), policy.providers, SimpleNamespace(partitions={0: accounts}),  # type: ignore[arg-type]
+        {0: SimpleNamespace(give=given.extend)}, lambda: now[0],  # type: ignore[arg-type]
+    )  # fmt: skip
+    assert len(clock.states()) == 50
+    stored, active, accounts._stored, accounts._active = accounts._stored, accounts._active, Unread(), Unread()
+    clock.look()
+    assert given == []
+    accounts._stored, accounts._active = stored, active
+    now[0] += 20 * 60_000
+    clock.look()
+    assert len(given) == 50
+    clock.look()
+    assert len(given) == 50, "told once, and again only after a while"

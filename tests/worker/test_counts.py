@@ -11,10 +11,11 @@ from streamproc.metrics.definitions import DEAD_LETTER_REASONS, OTHER
 from streamproc.model import wire
 from streamproc.model.controls import ControlEvent
 from streamproc.policy import load_policy
+from streamproc.worker.accounts_table import AccountPartition
 from streamproc.worker.counts import WorkerCounts
 from streamproc.worker.metrics import WorkerMetrics, _events
 from streamproc.worker.run_limits import RunLimits
-from streamproc.worker.spend import AccountPartition, AccountProcessor
+from streamproc.worker.spend import AccountProcessor
 from streamproc.worker.tables import Runs
 from streamproc.worker.turn_processor import TurnProcessor
 from tests.feeding import WrappedEngine

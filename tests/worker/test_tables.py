@@ -19,12 +19,13 @@ from streamproc.core.scope import Scope
 from streamproc.model import wire
 from streamproc.policy import load_policy
 from streamproc.worker import codec, tables
+from streamproc.worker.accounts_table import AccountPartition
 from streamproc.worker.codec import decode_run, encode_run
 from streamproc.worker.eviction import rank_of
 from streamproc.worker.limits import ACCOUNT_KEEP_MS, FINISHED_KEEP_MS, IDLE_KEEP_MS
 from streamproc.worker.run_limits import RunLimits
 from streamproc.worker.runs_table import RunStore
-from streamproc.worker.spend import AccountPartition, AccountProcessor
+from streamproc.worker.spend import AccountProcessor
 from streamproc.worker.tables import Runs
 from streamproc.worker.turn_processor import TurnProcessor
 from tests.feeding import Feed, run_with
