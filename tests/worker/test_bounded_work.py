@@ -491,7 +491,7 @@ class Unread(dict[bytes, Any]):
 
 
 def test_the_clock_of_providers_reads_only_the_breakers_whose_time_has_come() -> None:
-    """Publishers name them, and one `retry_after` keeps each open for many minutes: the clock looks ten times a second."""
+    """Publishers name them, and a `retry_after` keeps each open for minutes. The clock looks ten times a second."""
     accounts, policy = AccountPartition(0, lambda: 0), load_policy("standard")
     book = AccountProcessor("spend", policy=policy, version="1", dead_letter_bytes=1_024)
     for number in range(50):
