@@ -47,11 +47,11 @@ def read(log: LogFile, reading: Import) -> Iterator[Imported]:
         else:
             run_id = name(document.get("session_id") or document.get("trajectory_id")) or reading.run_name(log)
             parent = reading.agents.get(f"{NAME} {run_id}", "")
-            for event, number in Trajectory(document, run_id, parent, reading).events():
+            for event, number in AtifTrajectory(document, run_id, parent, reading).events():
                 yield Imported(fit_to_limits(event), number, UNIT)
 
 
-class Trajectory:
+class AtifTrajectory:
     """A trajectory that is read."""
 
     def __init__(self, document: dict[str, Any], run_id: str, parent: str, reading: Import) -> None:
@@ -97,7 +97,7 @@ class Trajectory:
         document = self._agents.pop(trajectory_id, None)
         if document is not None:
             run_id = self._base["run_id"]
-            yield from Trajectory(document, name(f"{run_id}/{trajectory_id}"), run_id, self._reading).events()
+            yield from AtifTrajectory(document, name(f"{run_id}/{trajectory_id}"), run_id, self._reading).events()
 
     def _started_by(self, step: dict[str, Any]) -> Iterator[str]:
         """Yield the ids of the embedded sub-agents that a step refers to. One in a file of its own is remembered."""
