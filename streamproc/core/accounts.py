@@ -5,8 +5,7 @@ each account, and `step_account` books them. It is pure, as `step` is; the worke
 returns events for the runs that are active on the account. These go into the runs' own log, where the engine decides on
 them: state, status and replays of a run include these halts like all others.
 
-Windows hop in log time: the last 60 minutes in hops of 5 minutes, the last 24 hours in hops of an hour, the last 30
-days in hops of a day. Amounts are integers: tokens and micro-USD.
+Amounts are integers: tokens and micro-USD.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ import msgspec
 import xxhash
 
 from streamproc.core.account_names import TREE
-from streamproc.core.session_tree import NO_RULES, SessionTree, TreeEntry, make_room, read_rules
-from streamproc.core.signals.spend import SPEND_MAX
+from streamproc.core.session_tree import NO_RULES, SessionTree, TreeEntry, make_room, read_rules, tag_of
+from streamproc.core.spend_windows import WINDOWS, SpendEntry, SpendWindow, add_to, hop_of
 from streamproc.core.tree_step import step_tree
 from streamproc.model.wire import WIRE_VERSION, BudgetReached
 from streamproc.model.wire_parts import Whole
@@ -32,17 +31,11 @@ RUNS_MAX: Final = 128
 STATE_BYTES_MAX: Final = 900_000
 # Entries of a statement, which is one record on Kafka: with the longest names, 128 are two thirds of a mebibyte.
 ENTRIES_MAX: Final = 128
+# Limits with a known rung: all windows and units, for some workflows with limits of their own.
+RUNGS_MAX: Final = 48
 # Partitions of the turns topic with a known last booked offset: more than most topics have.
 SOURCES_MAX: Final = 512
 
-MINUTE_MS: Final = 60_000
-# Length of a hop in ms, and how many hops make the window.
-WINDOWS: Final = {
-    "hour": (5 * MINUTE_MS, 12),
-    "day": (60 * MINUTE_MS, 24),
-    "month": (24 * 60 * MINUTE_MS, 30),
-    "burn": (MINUTE_MS, 5),  # the current rate: reported, without a limit
-}
 AMOUNT_MAX: Final = 2**53  # the largest amount in an event
 TOTAL: Final = "total"  # the window of a session: its whole lifetime
 UNITS: Final = ("tokens", "micro_usd")
@@ -78,19 +71,6 @@ class AccountRef(msgspec.Struct, array_like=True, gc=False):
     overridable: list[str] = []  # units of the policy's limits that a run of the session may raise
 
 
-class SpendEntry(msgspec.Struct, array_like=True, gc=False):
-    """The spend of one event of a run."""
-
-    payer: Whole  # index of the run in `Statement.payers`
-    offset: Whole  # of the event in its partition
-    at_ms: Whole
-    tokens: Whole
-    micro_usd: Whole
-    unpriced: Annotated[int, msgspec.Meta(ge=0, le=1)]  # 1: tokens without a price
-    first: bool = False  # the first entry of the run
-    left: bool = False  # the run has finished
-
-
 class Statement(msgspec.Struct, array_like=True, gc=False):
     """A record of the spend topic: entries of one account from one partition of the turns topic, in log order."""
 
@@ -115,17 +95,6 @@ class _EarlierStatement(Statement, gc=False):
     tree: list[_EarlierEntry] = []  # type: ignore[assignment]
 
 
-class SpendWindow(msgspec.Struct, array_like=True, gc=False):
-    """The spend in a window, as sums of its hops. The window of a session has sums only."""
-
-    hops: list[
-        Annotated[list[int], msgspec.Meta(min_length=4, max_length=4)]
-    ] = []  # [number, tokens, micro-USD, unpriced turns], oldest first
-    tokens: int = 0
-    micro_usd: int = 0
-    unpriced: int = 0
-
-
 class Account(msgspec.Struct, array_like=True, gc=False):
     """The state of an account, stored by position."""
 
@@ -134,13 +103,15 @@ class Account(msgspec.Struct, array_like=True, gc=False):
     started_ms: int = 0  # log time of the first entry
     applied: dict[int, int] = {}  # by source partition: the last offset booked
     windows: dict[str, SpendWindow] = {}  # by name
-    # By limit (`window/unit`): [rung, log time at which its window began].
+    # By limit (`window/unit` in a session, else `window/unit/limit`): [rung, log time at which its window began].
     rungs: dict[str, Annotated[list[int], msgspec.Meta(min_length=2, max_length=2)]] = {}
     declared: dict[str, int] = {}  # by unit: the lowest limit that a run of the session declared
     runs: dict[str, int] = {}  # active runs with their partitions, least recent first
     evicted: int = 0  # runs dropped for want of space
     offset: int = -1  # of the last statement applied; -1: statements are not on Kafka
     tree: SessionTree | None = None  # only of a `tree:` account
+    # Of active runs of a user or tenant, by tag: a hash of their limits, which may differ between workflows.
+    limits: dict[int, int] = {}
 
 
 def step_account(account: Account, statement: Statement) -> list[tuple[int, BudgetReached]]:
@@ -188,13 +159,13 @@ def _book(account: Account, kind: str, entry: SpendEntry) -> None:
         if window is None:
             window = account.windows[name] = SpendWindow()
         if name == TOTAL:
-            _add(window, None, entry)
+            add_to(window, None, entry)
             continue
         length, count = WINDOWS[name]
         hops, oldest = window.hops, now_ms // length - count
         if entry.tokens or entry.micro_usd or entry.unpriced:
             number = max(entry.at_ms // length, oldest + 1)  # late entries count in the oldest hop
-            _add(window, hops[-1] if hops and hops[-1][0] == number else _hop(hops, number), entry)
+            add_to(window, hops[-1] if hops and hops[-1][0] == number else hop_of(hops, number), entry)
         while hops and hops[0][0] <= oldest:
             _, tokens, micro_usd, unpriced = hops.pop(0)
             window.tokens -= tokens
@@ -205,41 +176,12 @@ def _book(account: Account, kind: str, entry: SpendEntry) -> None:
 _WINDOWS_OF: Final = {"session": (TOTAL, "burn"), "user": tuple(WINDOWS), "tenant": tuple(WINDOWS), TREE: ()}
 
 
-def _hop(hops: list[list[int]], number: int) -> list[int]:
-    """Return the hop with this number; create it in its place if there is none."""
-    index = len(hops)
-    while index and hops[index - 1][0] > number:
-        index -= 1
-    if not index or hops[index - 1][0] != number:
-        hops.insert(index, [number, 0, 0, 0])
-        index += 1
-    return hops[index - 1]
-
-
-def _add(window: SpendWindow, hop: list[int] | None, entry: SpendEntry) -> None:
-    """Add an entry, up to the largest stored integer."""
-    tokens = min(entry.tokens, SPEND_MAX - window.tokens)
-    micro_usd = min(entry.micro_usd, SPEND_MAX - window.micro_usd)
-    window.tokens += tokens
-    window.micro_usd += micro_usd
-    window.unpriced += entry.unpriced
-    if hop is not None:
-        hop[1] += tokens
-        hop[2] += micro_usd
-        hop[3] += entry.unpriced
-
-
 def _check_limits(
     account: Account, statement: Statement, kind: str, payer: AccountRef, entry: SpendEntry
 ) -> list[tuple[int, BudgetReached]]:
-    """Return the events that an entry causes: for all active runs at a new rung, for a new run at the current one."""
-    is_new = payer.run_id not in account.runs
-    account.runs.pop(payer.run_id, None)
-    if not entry.left:
-        account.runs[payer.run_id] = payer.partition
-        if len(account.runs) > RUNS_MAX:
-            del account.runs[next(iter(account.runs))]
-            account.evicted += 1
+    """Return the events that an entry causes: for all active runs under a limit at a new rung, for a new run at the
+    current one."""
+    is_new, group = _note_active(account, kind, payer, left=entry.left)
     found: list[tuple[int, BudgetReached]] = []
     for mark in _in_force(account, kind, payer):
         window = account.windows[mark.window]
@@ -247,17 +189,24 @@ def _check_limits(
         rung = _rung(kind, used, mark.limit, payer.percents)
         amount = entry.tokens if mark.unit == "tokens" else entry.micro_usd
         name = f"{mark.window}/{mark.unit}"
+        if kind != "session":
+            account.rungs.pop(name, None)  # of an earlier version
+            name = f"{name}/{mark.limit}"
         known, since_ms = account.rungs.get(name, (0, 0))
         if not (rung or known):
             continue
         before = min(known, _rung(kind, used - amount, mark.limit, payer.percents))  # lower if the window has moved
         if not rung == before == known:
             since_ms = _since_ms(account, mark.window)
+        account.rungs.pop(name, None)
         account.rungs[name] = [rung, since_ms]
+        if len(account.rungs) > RUNGS_MAX:
+            del account.rungs[next(iter(account.rungs))]  # of a limit that the policy had
         if not rung:
             continue
         if rung > before:
-            notified = list(account.runs.items())
+            known_limits = account.limits if kind != "session" else {}
+            notified = [one for one in account.runs.items() if known_limits.get(tag_of(one[0]), group) == group]
         elif is_new and not entry.left:
             notified = [(payer.run_id, payer.partition)]
         else:
@@ -282,6 +231,25 @@ def _check_limits(
             event.event_id = _event_id(event)
             found.append((partition, event))
     return found
+
+
+def _note_active(account: Account, kind: str, payer: AccountRef, *, left: bool) -> tuple[bool, int]:
+    """Note that a run is active, or has left. Return whether it is new under its limits, and a hash of these."""
+    run_id, tag = payer.run_id, tag_of(payer.run_id)
+    group = xxhash.xxh32_intdigest(_encode_marks(payer.marks)) if kind != "session" else 0
+    is_new = run_id not in account.runs or (kind != "session" and account.limits.get(tag, group) != group)
+    account.runs.pop(run_id, None)
+    account.limits.pop(tag, None)
+    if not left:
+        account.runs[run_id] = payer.partition
+        if kind != "session":
+            account.limits[tag] = group
+        if len(account.runs) > RUNS_MAX:
+            oldest = next(iter(account.runs))
+            del account.runs[oldest]
+            account.limits.pop(tag_of(oldest), None)
+            account.evicted += 1
+    return is_new, group
 
 
 def _in_force(account: Account, kind: str, payer: AccountRef) -> list[Mark]:
@@ -344,7 +312,7 @@ def _event_id(event: BudgetReached) -> str:
     return xxhash.xxh3_128_hexdigest(text.encode("utf-8", "surrogatepass"))
 
 
-_dump_account: Final = msgspec.msgpack.Encoder().encode
+_dump_account = _encode_marks = msgspec.msgpack.Encoder().encode
 write_statement: Final = msgspec.json.Encoder().encode
 _load_account: Final = msgspec.msgpack.Decoder(Account).decode
 _read_statement: Final = msgspec.json.Decoder(Statement).decode

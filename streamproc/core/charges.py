@@ -9,19 +9,11 @@ from typing import Final
 import msgspec
 
 from streamproc.core.account_names import session_name, tree_name
-from streamproc.core.accounts import (
-    ACCOUNT_VERSION,
-    ENTRIES_MAX,
-    TOTAL,
-    AccountRef,
-    Mark,
-    SpendEntry,
-    Statement,
-    closes_session,
-)
+from streamproc.core.accounts import ACCOUNT_VERSION, ENTRIES_MAX, TOTAL, AccountRef, Mark, Statement, closes_session
 from streamproc.core.run_state import RunState
 from streamproc.core.scope import short_name, user_name
 from streamproc.core.session_tree import NO_RULES, TreeEntry, TreeRules, rules_as_stored
+from streamproc.core.spend_windows import SpendEntry
 from streamproc.model.wire import Usage
 
 SESSION_BUDGETS: Final = (("tokens", "maxSessionTokens"), ("micro_usd", "maxSessionCostUsd"))

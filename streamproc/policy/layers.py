@@ -15,7 +15,7 @@ import orjson
 import xxhash
 
 from streamproc.core import session_tree as tree
-from streamproc.core.accounts import TOTAL, UNITS, WINDOWS, Mark
+from streamproc.core.accounts import TOTAL, UNITS, Mark
 from streamproc.core.board.config import BoardConfig
 from streamproc.core.charges import SESSION_BUDGETS, AccountRules
 from streamproc.core.decision import PolicyRef, hex16
@@ -24,6 +24,7 @@ from streamproc.core.prices import Price
 from streamproc.core.rules import Rules
 from streamproc.core.session_tree import TreeRules
 from streamproc.core.signals.novelty import Gate, Gates
+from streamproc.core.spend_windows import WINDOWS
 from streamproc.core.tiers import TierRules
 from streamproc.detectors import DETECTORS
 from streamproc.detectors.base import Detector

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from streamproc.core.account_names import TREE
-from streamproc.core.accounts import TOTAL, UNITS, WINDOWS, Account, AccountRef, Mark, SpendWindow, load_account
+from streamproc.core.accounts import TOTAL, UNITS, Account, AccountRef, Mark, load_account
+from streamproc.core.spend_windows import WINDOWS, SpendWindow
 from streamproc.model.provider_state import PREFIX
 from streamproc.read_model.rows import AccountRow
 from streamproc.read_model.run_facts import amount

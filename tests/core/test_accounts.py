@@ -425,3 +425,41 @@ def test_two_sessions_share_no_account(one: str, proof: int, other: str, another
     assert (mine == theirs) == ((one, proof) == (other, another))
     assert session_of(mine) == one
     assert session_of(tree_name(one, proof)) == one
+
+
+TWO_LIMITS = {
+    "budgets": {"maxTenantTokensPerDay": 1_000},
+    "workflows": {"large": {"budgets": {"maxTenantTokensPerDay": 10**6}}},
+}
+
+
+def test_a_limit_of_one_workflow_concerns_its_runs_only() -> None:
+    """Both spend from the account of their tenant, and each workflow has its own limit on it."""
+    common = {"tenant": "acme", "at": START_MS}
+    raws = [spent("big", 500, workflow="large", **common), spent("small", 100, **common)]
+    controls = controls_of([*raws, spent("small", 900, **common)], TWO_LIMITS)
+    assert short(controls) == [("small", "halt", "exceeded")]
+    raws += [spent("big", 10**6, workflow="large", **common), spent("small", 1, **common)]
+    assert short(controls_of(raws, TWO_LIMITS)) == [("big", "halt", "exceeded"), ("small", "halt", "exceeded")]
+
+
+def test_runs_under_different_limits_are_told_once_of_each_level() -> None:
+    common = {"tenant": "acme", "at": START_MS}
+    raws = [spent("big", 700, workflow="large", **common), spent("small", 700, **common)]
+    for _ in range(20):
+        raws += [spent("big", 1, workflow="large", **common), spent("other", 1, **common)]
+    controls = controls_of(raws, TWO_LIMITS)
+    assert sorted(short(controls)) == [("other", "halt", "exceeded"), ("small", "halt", "exceeded")]
+
+
+def test_a_run_whose_limit_was_lowered_by_the_policy_is_told_when_it_spends_next() -> None:
+    common = {"tenant": "acme", "at": START_MS}
+    account, told = Account(), list[tuple[str, str]]()
+    for offset, (limit, raw) in enumerate((
+        (10**6, spent("waits", 10, **common)), (10**6, spent("first", 900, **common)),
+        (500, spent("first", 1, **common)), (500, spent("waits", 1, **common)),
+    )):  # fmt: skip
+        [charge] = charges_of([raw], {"budgets": {"maxTenantTokensPerDay": limit}})
+        charge.offset = offset
+        told += [(event.run_id, event.rung) for event in booked(account, statements([charge], 0))]
+    assert told == [("first", "exceeded"), ("waits", "exceeded")]

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from streamproc.client.halt_records import read_control_news, read_status_news
-from streamproc.core.accounts import Account, SpendWindow, dump_account, load_account, read_statement, step_account
+from streamproc.core.accounts import Account, dump_account, load_account, read_statement, step_account
+from streamproc.core.spend_windows import SpendWindow
 from streamproc.errors import InvalidEvent
 from streamproc.model import wire
 from streamproc.model.raw_events import parse_raw

@@ -4,17 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from streamproc.core.accounts import (
-    Account,
-    AccountRef,
-    Mark,
-    SpendEntry,
-    SpendWindow,
-    Statement,
-    dump_account,
-    step_account,
-    write_statement,
-)
+from streamproc.core.accounts import Account, AccountRef, Mark, Statement, dump_account, step_account, write_statement
+from streamproc.core.spend_windows import SpendEntry, SpendWindow
 from streamproc.read_model.model import ReadModel
 from streamproc.read_model.rows import AccountRow
 from tests.read_model.deployment import Deployment

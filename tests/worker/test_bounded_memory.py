@@ -17,10 +17,11 @@ import pytest
 import streamproc
 from streamproc.client.halt_records import ControlNews, Halt, StatusNews
 from streamproc.client.halts import IDS_MAX, Halts
-from streamproc.core.accounts import ACCOUNT_VERSION, AccountRef, Mark, SpendEntry, Statement, write_statement
+from streamproc.core.accounts import ACCOUNT_VERSION, AccountRef, Mark, Statement, write_statement
 from streamproc.core.rules import KINDS_MAX
 from streamproc.core.scope import SCOPES_MAX
 from streamproc.core.session_tree import TreeEntry, TreeRules, rules_as_stored
+from streamproc.core.spend_windows import SpendEntry
 from streamproc.fleet.state import Fleet, new_command
 from streamproc.model import wire
 from streamproc.model.fleet_command import member_scope

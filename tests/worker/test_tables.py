@@ -6,16 +6,9 @@ import pytest
 from faust.types import TP
 from hypothesis import example, given, strategies as st
 
-from streamproc.core.accounts import (
-    ACCOUNT_VERSION,
-    Account,
-    AccountRef,
-    SpendEntry,
-    Statement,
-    dump_account,
-    write_statement,
-)
+from streamproc.core.accounts import ACCOUNT_VERSION, Account, AccountRef, Statement, dump_account, write_statement
 from streamproc.core.scope import Scope
+from streamproc.core.spend_windows import SpendEntry
 from streamproc.model import wire
 from streamproc.policy import load_policy
 from streamproc.worker import codec, tables
