@@ -304,6 +304,7 @@ class Runs:
         self._stored.clear()
         self.active.clear()
         self.charges.clear()
+        self.payers.clear()
 
     def _set(self, key: bytes, raw: bytes | None) -> None:
         if raw is None:

@@ -28,9 +28,12 @@ from streamproc.model.raw_events import parse_raw
 from streamproc.model.yaml_text import LEVELS_MAX, VALUES_MAX, read_yaml
 from streamproc.notify.notification_config import load_notification_config
 from streamproc.policy import load_policy
+from streamproc.worker import timed_records
 from streamproc.worker.accounts_table import AccountPartition
+from streamproc.worker.limits import SLICE_CHECK_RECORDS, SLICE_S
 from streamproc.worker.provider_clock import ProviderClock
 from streamproc.worker.spend import AccountProcessor
+from streamproc.worker.timed_records import TimedRecords
 from tests.feeding import Feed
 from tests.work import work_of
 from tests.worker.maximal import CASES, SIZE, maximal, suspect
@@ -517,3 +520,13 @@ def test_the_clock_of_providers_reads_only_the_breakers_whose_time_has_come() ->
     assert len(given) == 50
     clock.look()
     assert len(given) == 50, "told once, and again only after a while"
+
+
+def test_the_clock_is_looked_at_between_a_few_statements(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of a full tree takes a millisecond: a thousand of them in a row would hold the loop for a second."""
+    now = [0.0]
+    monkeypatch.setattr(timed_records, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    timed = TimedRecords(records_of([(b"tree:/s", b"{}")] * 1_000))
+    for _ in timed:
+        now[0] += 0.001
+    assert len(timed) * 0.001 <= SLICE_S + SLICE_CHECK_RECORDS * 0.001

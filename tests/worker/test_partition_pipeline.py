@@ -229,6 +229,23 @@ async def test_a_partition_holds_back_so_many_charges_and_no_more(pipelines, bro
     assert "storing" not in broker.order
 
 
+async def test_charges_of_many_sessions_are_not_held_back(pipelines, broker, monkeypatch) -> None:
+    """A statement for each of thousands of sessions would hold the loop for as long as many slices."""
+    monkeypatch.setattr(pipeline_module, "SLICE_RECORDS_MAX", 4)
+    monkeypatch.setattr(processor_module, "HELD_PAYERS_MAX", 8)
+    broker.may_publish.set()
+    for first in (0, 4):
+        assert "spend" not in {record.topic for record in broker.outgoing}
+        turns = [
+            Turn(w=1, run_id=f"r{n}", node="a", session_id=f"s{n}", usage=Usage(total_tokens=7))
+            for n in range(first, first + 4)
+        ]
+        pipelines[0].accept(records_of([(one.run_id.encode(), encode(one)) for one in turns], first=first))
+        await asyncio.sleep(0)
+    await until(lambda: any(one.topic == "spend" for one in broker.outgoing), 5, "the statements")
+    assert "storing" not in broker.order
+
+
 async def test_closing_a_pipeline_wakes_up_a_consumer_that_waits_for_room(pipelines, broker, monkeypatch) -> None:
     """The consumer reads all partitions: if it did not wake up, none would ever be read again."""
     monkeypatch.setattr(pipeline_module, "BACKLOG_RECORDS_MAX", 1)
