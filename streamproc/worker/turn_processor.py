@@ -129,8 +129,7 @@ class TurnProcessor:
             effects.end_piece(len(piece))
         self.counts.records += effects.records
         runs.charges += effects.charges
-        if more:
-            runs.payers.update((one.session or one.run_id, one.user) for one in effects.charges)
+        runs.payers.update((one.session or one.run_id, one.user) for one in (effects.charges if more else ()))
         outgoing = effects.outgoing
         if not more or len(runs.charges) >= HELD_CHARGES_MAX or len(runs.payers) >= HELD_PAYERS_MAX:
             outgoing += self.due(runs)
