@@ -11,10 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_type_hints
-
-from msgspec import Meta
-from msgspec.structs import asdict
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streamproc import detectors
 from streamproc.detectors.base import Detector
@@ -29,8 +26,6 @@ if TYPE_CHECKING:
 
 TURNS_SHOWN: Final = 8  # of an example; turns with a finding are always shown
 TEXT_SHOWN: Final = 60  # characters of an argument, result or output
-# Evidence of every detector: its name, and the run's last hashes in a halt.
-OF_ALL: Final = frozenset(("kind", "output_hashes", "artifact_hashes", "failing_signatures"))
 FIRES: Final = "Must fire"
 SILENT: Final = "Must stay silent"
 
@@ -44,18 +39,17 @@ class LimitRow(NamedTuple):
 
 
 class EvidenceRow(NamedTuple):
-    """A field of the evidence in a detector's decisions, and what it says."""
+    """A field of the evidence that a detector declares, and what it says."""
 
     name: str
     meaning: str
 
 
 class PlayedExample(NamedTuple):
-    """An example after its run: its turns and the findings, line by line, and the fields of their evidence."""
+    """An example after its run: its turns and the findings, line by line."""
 
     title: str
     lines: tuple[str, ...]
-    evidence: frozenset[str] = frozenset()
 
 
 class Page(NamedTuple):
@@ -67,17 +61,9 @@ class Page(NamedTuple):
     sections: tuple[tuple[str, str], ...]
     unit: str
     limits: tuple[LimitRow, ...]
+    evidence: tuple[EvidenceRow, ...]
     firing: tuple[PlayedExample, ...]
     silent: tuple[PlayedExample, ...]
-
-    @property
-    def evidence(self) -> Iterator[EvidenceRow]:
-        """The fields of the evidence that the decisions of the examples have."""
-        found = frozenset().union(*(example.evidence for example in self.firing))
-        for name, hint in get_type_hints(ControlEvidence, include_extras=True).items():
-            if name in found:
-                meta = next((one for one in getattr(hint, "__metadata__", ()) if isinstance(one, Meta)), None)
-                yield EvidenceRow(name, (meta.description if meta is not None else None) or "")
 
 
 class PageLine(NamedTuple):
@@ -119,6 +105,7 @@ def _page(
         sections=tuple((title, text) for title, _, text in sections),
         unit=inspect.getdoc(detector.Limits) or "",
         limits=tuple(LimitRow(name, default, reasons.get(name, "")) for name, default in limits),
+        evidence=tuple(EvidenceRow(name, _meanings()[name]) for name in detector.evidence),
         firing=(),
         silent=(),
     )
@@ -136,9 +123,10 @@ def plain(page: Page) -> Iterator[PageLine]:
         for limit in page.limits:
             yield PageLine(f"    {limit.name} = {limit.default}{f'  ({limit.reason})' if limit.reason else ''}", hang=8)
         yield PageLine("")
-    if evidence := list(page.evidence):
+    if page.evidence:
         yield PageLine("Evidence in its decisions:")
-        yield from (PageLine(f"    {row.name}{f': {row.meaning}' if row.meaning else ''}", hang=8) for row in evidence)
+        for row in page.evidence:
+            yield PageLine(f"    {row.name}{f': {row.meaning}' if row.meaning else ''}", hang=8)
         yield PageLine("")
     for title, examples in ((FIRES, page.firing), (SILENT, page.silent)):
         if examples:
@@ -157,6 +145,13 @@ def _reasons(module: DetectorFile) -> dict[str, str]:
 
 
 @cache
+def _meanings() -> dict[str, str]:
+    """Return what each field of evidence says."""
+    fields = ControlEvidence.model_json_schema()["properties"]
+    return {name: field.get("description", "") for name, field in fields.items()}
+
+
+@cache
 def _standard() -> Policy:
     return load_policy()
 
@@ -167,7 +162,6 @@ def _play(code: str, example: Example) -> PlayedExample:
 
     monitor = Monitor(_standard() if example.policy is None else example.policy)
     lines = []
-    evidence: set[str] = set()
     index = -1
     findings = 0
     for number, turn in enumerate(example.turns):
@@ -180,12 +174,9 @@ def _play(code: str, example: Example) -> PlayedExample:
             lines.append("     …")
         lines += [f"     → {control.severity}: {control.message}" for control in controls]
         findings += len(controls)
-        for control in controls:
-            fields = {} if control.evidence is None else asdict(control.evidence)
-            evidence.update(name for name, value in fields.items() if value is not None and name not in OF_ALL)
     if not findings:
         lines.append("     → nothing")
-    return PlayedExample(example.title, tuple(lines), frozenset(evidence))
+    return PlayedExample(example.title, tuple(lines))
 
 
 def _turn(turn: dict[str, Any]) -> str:

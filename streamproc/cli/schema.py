@@ -23,7 +23,7 @@ def export(
     check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 if files and models differ.")] = False,
 ) -> None:
     """Write the JSON Schemas of all inputs and outputs, or check the existing files."""
-    from streamproc.model import schemas
+    from streamproc.cli import schema_files as schemas
 
     try:
         if check:

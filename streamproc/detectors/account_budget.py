@@ -31,6 +31,8 @@ from streamproc.model.wire import BudgetReached
 class AccountDetector(BudgetDetector):
     """A detector of budgets of several runs together: an account's event says which level was reached."""
 
+    evidence = "used", "limit", "unit", "rung", "account", "window", "per_minute", "unpriced"
+
     def reached(self, event: BudgetReached, message: str, action: str, **more: Any) -> Finding:
         """Return the finding about a level: each account, window, limit and level is reported once."""
         level = Level.HALT if action == "halt" else Level.WARN

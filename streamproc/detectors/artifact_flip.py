@@ -23,6 +23,7 @@ from streamproc.detectors.base import Detector, Example, Finding, Level, RawTurn
 class ArtifactFlip(Detector):
     code, name = "STALL008", "artifact_flip"
     kinds = kind.PERIOD
+    evidence = "count", "period", "turns", "match", "hashes"
     reason = OSCILLATING
 
     class Limits:

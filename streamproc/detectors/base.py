@@ -30,6 +30,10 @@ from streamproc.model.wire import Call, Event, Turn
 RawTurn = dict[str, Any]
 
 START_MS: Final = 1_767_225_600_000  # of examples with times: 2026-01-01
+# What halts may have beside: the last hashes and counts (`core.decide`), and the task that is stalled (`board.holds`).
+OF_HALTS: Final = (
+    "output_hashes", "artifact_hashes", "failing_signatures", "failing_trend", "from_state", "to_state",
+)  # fmt: skip
 ARGS_SHOWN: Final = 160  # characters: enough to recognise a command or a path
 
 
@@ -65,6 +69,7 @@ class Detector(ABC):
     code: str
     name: str  # the kind of its evidence, unless a finding names another
     kinds: int  # bits of `core.kind`
+    evidence: tuple[str, ...] = ()  # the fields of `Evidence` that its findings fill in, beside `kind`
     Limits: Any  # its parameters: a policy may set them; each has a default
     budgets: tuple[str, ...] = ()  # the budgets that it enforces
     hard_cap = 0  # the highest limit that any policy can set, if no policy can turn the detector off

@@ -25,6 +25,7 @@ from streamproc.detectors.board_detector import BoardDetector
 
 class BlockedChain(BoardDetector):
     code, name = "TASK002", "blocked_chain"
+    evidence = "count", "root", "chain", "priority"
 
     class Limits:
         """Blocked tasks in one dependency chain, and cycles."""

@@ -12,6 +12,10 @@ from streamproc.core.decision import STALLED
 from streamproc.detectors.base import Detector, Finding, Level, View, actor, kind, level
 from streamproc.model.wire import Event
 
+# The evidence of moves that are refused, and of decisions that let them go.
+OF_MOVES: Final[tuple[str, ...]] = (
+    "from_state", "to_state", "last_valid", "guard", "missing", "attempts", "agent", "module", "by", "reason",
+)  # fmt: skip
 CAUSE: Final = "a root cause or a person's approval"
 
 
@@ -86,6 +90,8 @@ class BoardDetector(Detector):
 
 class GuardDetector(BoardDetector):
     """A detector of moves that the board refuses: it refuses each attempt, and asks a person at a later one."""
+
+    evidence: tuple[str, ...] = OF_MOVES
 
     def check(self, view: View, limits: Any) -> Finding | None:
         step, asks = view.board_change, self.asks_at(limits)

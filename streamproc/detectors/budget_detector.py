@@ -34,6 +34,7 @@ def layer_of(view: View, budget: str) -> LimitLayer:
 class BudgetDetector(Detector):
     """A detector of usage. The kind of its evidence is its name and `_budget`, unless a finding names another."""
 
+    evidence: tuple[str, ...] = "used", "limit", "unit", "limit_from"
     reason = BUDGET_EXCEEDED
     status = "budget_exceeded"
 

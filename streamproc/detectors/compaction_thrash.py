@@ -31,6 +31,7 @@ MANUAL: Final = "manual"  # the trigger of a compaction that a person asks for
 class CompactionThrash(Detector):
     code, name = "STALL009", "compaction_thrash"
     kinds = kind.COMPACTED
+    evidence = ("count",)
 
     class Limits:
         """Compactions in a row."""

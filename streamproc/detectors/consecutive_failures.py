@@ -23,6 +23,7 @@ from streamproc.detectors.board_detector import BoardDetector
 
 class ConsecutiveFailures(BoardDetector):
     code, name = "ERROR004", "consecutive_failures"
+    evidence = "count", "tasks"
     reason = REPEATED_ERROR
 
     class Limits:

@@ -39,6 +39,7 @@ class CostBudget(BudgetDetector):
     code, name = "BUDGET007", "cost"
     budgets = ("maxCostUsd",)
     kinds = kind.SPENDING | kind.STARTED
+    evidence = (*BudgetDetector.evidence, "count", "reason")
 
     class Limits:
         """The limit itself is a budget (`maxCostUsd`) or follows from the tier."""

@@ -27,6 +27,7 @@ from streamproc.detectors.budget_detector import Measure, MeasuredBudget
 class CycleBudget(MeasuredBudget):
     code, name = "BUDGET003", "cycle"
     kinds = kind.CYCLE
+    evidence = (*MeasuredBudget.evidence, "iteration")
     measures = (
         Measure("maxCycleIterations", "iterations", "cycle_iterations"),
         Measure("maxCycleRuntimeMs", "ms", "cycle_runtime_ms"),

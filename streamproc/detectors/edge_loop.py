@@ -35,6 +35,7 @@ from streamproc.detectors.base import Detector, Example, Finding, Level, RuleSet
 class EdgeLoop(Detector):
     code, name = "LOOP005", "edge_loop"
     kinds = kind.HANDOVER
+    evidence = "count", "edge", "limit"
 
     class Limits:
         """Allowed handovers in a row on one edge without progress."""

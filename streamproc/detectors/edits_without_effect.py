@@ -39,6 +39,7 @@ from streamproc.detectors.base import (
 class EditsWithoutEffect(Detector):
     code, name = "LOOP012", "edits_without_effect"
     kinds = kind.REPEATED_CALL
+    evidence = "count", "match", "tool", "args_hash", "args_excerpt", "result_hash"
 
     class Limits:
         """Equal answers of one check, with nothing but edits in between."""

@@ -24,6 +24,7 @@ from streamproc.detectors.base import Detector, Example, Finding, Level, RawTurn
 class ErrorStreak(Detector):
     code, name = "ERROR003", "error_streak"
     kinds = kind.FAILING
+    evidence = "count", "tool"
     reason = REPEATED_ERROR
 
     class Limits:

@@ -27,6 +27,7 @@ from streamproc.detectors.base import Detector, Example, Finding, Level, View, c
 class FlatMetric(Detector):
     code, name = "STALL004", "flat_metric"
     kinds = kind.METRIC
+    evidence = "count", "iteration", "best", "reason"
     gated = "metrics"
     status = "stalled"
 

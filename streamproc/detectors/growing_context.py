@@ -26,6 +26,7 @@ STALE_TURNS: Final = 3  # of the last six turns with calls
 class GrowingContext(Detector):
     code, name = "STALL010", "growing_context"
     kinds = kind.STALE
+    evidence = "count", "used", "unit"
 
     class Limits:
         """Turns in a row."""

@@ -25,6 +25,7 @@ from streamproc.detectors.tree_detector import TreeDetector, family, tree_event
 
 class HaltedParent(TreeDetector):
     code, name = "TREE008", "halted_parent"
+    evidence = (*TreeDetector.evidence, "about")
     reason, status = USER_STOP, "stopped"
 
     class Limits:

@@ -22,6 +22,7 @@ from streamproc.detectors.error_streak import failing
 class Infrastructure(Detector):
     code, name = "INFRA001", "infrastructure"
     kinds = kind.RETRIES
+    evidence = "count", "tool"
     status = "stalled"
 
     class Limits:

@@ -24,6 +24,7 @@ from streamproc.detectors.near_repeat import OTHER, PLAN
 class MonologueDetector(Detector):
     code, name = "LOOP008", "monologue"
     kinds = kind.MONOLOGUE
+    evidence = "count", "turns"
 
     class Limits:
         """Text-only turns in a row that are almost the same."""

@@ -21,6 +21,7 @@ from streamproc.detectors.base import Detector, Example, Finding, Level, View, c
 class NearRepeat(Detector):
     code, name = "LOOP006", "near_repeat"
     kinds = kind.NEAR
+    evidence = ("turns",)
 
     class Limits:
         """How many of the last six long texts are almost equal to a new one, or to one that is."""

@@ -27,6 +27,7 @@ from streamproc.detectors.base import Detector, Example, Finding, Level, View, c
 class NoFewerFailures(Detector):
     code, name = "STALL003", "no_fewer_failures"
     kinds = kind.TESTS
+    evidence = "count", "iteration", "failing", "failing_tests", "failing_trend", "best"
     gated = "failing_counts"
     status = "stalled"
 

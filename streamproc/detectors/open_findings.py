@@ -45,6 +45,7 @@ class Round(NamedTuple):
 class OpenFindings(Detector):
     code, name = "STALL011", "open_findings"
     kinds = kind.REVIEWED | kind.BOARD
+    evidence = "count", "details"
 
     class Limits:
         """Rounds of one review."""

@@ -26,6 +26,7 @@ from streamproc.model.wire import OperatorResume
 class OperatorResumed(Detector):
     code, name = "OPERATOR003", "operator_resume"
     kinds = kind.COMMAND
+    evidence = "by", "reason", "grant"
     reason = USER_STOP
     status = ""
 

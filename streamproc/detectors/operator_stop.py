@@ -23,6 +23,7 @@ from streamproc.model.wire import OperatorStop
 class OperatorStopped(Detector):
     code, name = "OPERATOR001", "operator_stop"
     kinds = kind.COMMAND
+    evidence = "by", "reason"
     reason = USER_STOP
     status = "stopped"
 

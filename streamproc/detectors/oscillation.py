@@ -29,6 +29,7 @@ from streamproc.detectors.base import Detector, Example, Finding, Level, View, c
 class Oscillation(Detector):
     code, name = "LOOP002", "oscillation"
     kinds = kind.PERIOD
+    evidence = "count", "period", "turns", "match", "hashes"
     gated = "sequences"
     reason = OSCILLATING
 

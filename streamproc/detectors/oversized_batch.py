@@ -26,6 +26,7 @@ TASKS_SHOWN = 12
 
 class OversizedBatch(BoardDetector):
     code, name = "TASK003", "oversized_batch"
+    evidence = "count", "limit", "unit", "agent", "phase", "tasks"
 
     class Limits:
         """None of its own: the sizes are the board's."""

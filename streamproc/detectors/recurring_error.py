@@ -32,6 +32,7 @@ WINDOW: Final = 6  # calls of the tool
 class RecurringError(Detector):
     code, name = "ERROR005", "recurring_error"
     kinds = kind.TOOL_FAILS
+    evidence = "count", "turns", "match", "tool", "hashes"
     reason = REPEATED_ERROR
 
     class Limits:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from streamproc.core.board.owners import owner_of
 from streamproc.detectors.base import Example, Finding, RawTurn, View, moved
-from streamproc.detectors.board_detector import BoardDetector, level_at
+from streamproc.detectors.board_detector import OF_MOVES, BoardDetector, level_at
 from streamproc.model.controls import ControlRejection
 
 OPTIONS = ["force-approve", "cancel", "reassign"]
@@ -25,6 +25,7 @@ OPTIONS = ["force-approve", "cancel", "reassign"]
 
 class RejectionLoop(BoardDetector):
     code, name = "TASK008", "rejection_loop"
+    evidence = (*OF_MOVES, "count", "validator", "rejections", "options")
 
     class Limits:
         """REJECTED verdicts for one task."""

@@ -53,6 +53,7 @@ from streamproc.model.wire import NO_ANSWER
 class RepeatedCall(Detector):
     code, name = "LOOP003", "repeated_call"
     kinds = kind.REPEATED_CALL
+    evidence = "count", "turns", "match", "tool", "args_hash", "args_excerpt", "result_hash"
     gated = "calls"
 
     class Limits:

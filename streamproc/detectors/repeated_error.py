@@ -47,6 +47,7 @@ from streamproc.detectors.base import (
 class RepeatedError(Detector):
     code, name = "ERROR001", "repeated_error"
     kinds = kind.ERRORS
+    evidence = "count", "match", "hashes", "first_error"
     reason = REPEATED_ERROR
 
     class Limits:

@@ -37,6 +37,7 @@ from streamproc.detectors.base import Detector, Example, Finding, Level, View, c
 class RepeatedOutput(Detector):
     code, name = "LOOP001", "repeated_output"
     kinds = kind.SAID
+    evidence = "count", "match", "hashes"
     gated = "outputs"
 
     class Limits:

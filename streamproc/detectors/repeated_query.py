@@ -29,6 +29,7 @@ from streamproc.model.redaction import redact
 class RepeatedQuery(Detector):
     code, name = "LOOP007", "repeated_query"
     kinds = kind.QUERY
+    evidence = "count", "hashes", "query"
 
     class Limits:
         """The same query in a row."""

@@ -20,12 +20,13 @@ from __future__ import annotations
 from streamproc.core.board.state import HELD_APPROVAL
 from streamproc.core.decision import REPEATED_ERROR
 from streamproc.detectors.base import Example, Finding, RawTurn, View, moved
-from streamproc.detectors.board_detector import CAUSE, BoardDetector, level_at, owner
+from streamproc.detectors.board_detector import CAUSE, OF_MOVES, BoardDetector, level_at, owner
 from streamproc.model.wire import Turn
 
 
 class RetryExhausted(BoardDetector):
     code, name = "ERROR002", "retry_exhausted"
+    evidence = (*OF_MOVES, "count", "failure_class")
     reason = REPEATED_ERROR
 
     class Limits:

@@ -41,6 +41,7 @@ class RoundBudget(BudgetDetector):
     code, name = "BUDGET005", "rounds"
     budgets = ("maxRounds",)
     kinds = kind.ROUND | kind.STARTED
+    evidence = (*BudgetDetector.evidence, "reason")
     hard_cap = HARD_CAP
 
     class Limits:

@@ -34,6 +34,7 @@ class RunClock(BudgetDetector):
     code, name = "BUDGET006", "clock"
     budgets = ("maxRuntimeMs",)
     kinds = kind.BUDGET | kind.CLOCK
+    evidence = (*BudgetDetector.evidence, "snapshot")
 
     class Limits:
         """The limit itself is a budget (`maxRuntimeMs`). These two are off until you measure them."""

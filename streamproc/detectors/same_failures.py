@@ -26,6 +26,7 @@ from streamproc.detectors.base import Detector, Example, Finding, View, call, it
 class SameFailures(Detector):
     code, name = "STALL002", "same_failures"
     kinds = kind.TESTS
+    evidence = "count", "iteration", "hashes", "failing", "failing_tests", "best"
     gated = "failing_sets"
     status = "stalled"
 

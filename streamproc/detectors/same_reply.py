@@ -24,6 +24,7 @@ from streamproc.detectors.base import Detector, Example, Finding, View, call, he
 class SameReply(Detector):
     code, name = "LOOP011", "same_reply"
     kinds = kind.REPLY
+    evidence = "count", "match", "hashes"
 
     class Limits:
         """Equal answers to different messages in a row."""

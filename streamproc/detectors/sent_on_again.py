@@ -31,6 +31,7 @@ REASONS_MAX: Final = 6  # different reasons that are counted
 class SentOnAgain(Detector):
     code, name = "LOOP014", "sent_on_again"
     kinds = kind.CONTINUED
+    evidence = ("count",)
 
     class Limits:
         """How often the run was sent on."""

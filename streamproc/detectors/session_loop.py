@@ -29,6 +29,7 @@ from streamproc.detectors.tree_detector import TreeDetector, tree_event
 
 class SessionLoop(TreeDetector):
     code, name = "TREE006", "session_loop"
+    evidence = (*TreeDetector.evidence, "count", "period")
     reason, status = OSCILLATING, "aborted_stuck"
 
     class Limits:

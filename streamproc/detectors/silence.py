@@ -39,6 +39,7 @@ class Silence(Detector):
     code, name = "STALL007", "silence"
     budgets = ("turnTimeoutMs",)
     kinds = kind.CLOCK
+    evidence = "used", "limit", "unit"
     status = "stalled"
 
     class Limits:

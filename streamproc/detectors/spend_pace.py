@@ -41,6 +41,7 @@ CACHED: Final = " (a cached token counts a tenth)"
 class SpendPace(BudgetDetector):
     code, name = "BUDGET011", "anomaly"
     kinds = kind.USAGE
+    evidence = "used", "limit", "unit", "count"
 
     class Limits:
         """How much faster is an anomaly, the usual cost of the workflow, and the spend within five minutes; 0: off."""

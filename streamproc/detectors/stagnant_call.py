@@ -23,6 +23,7 @@ from streamproc.detectors.base import Detector, Example, Finding, Level, View, c
 class StagnantCall(Detector):
     code, name = "LOOP004", "stagnant_call"
     kinds = kind.TOOL
+    evidence = "count", "match", "tool", "result_hash"
 
     class Limits:
         """Calls of one tool in a row with different arguments and the same answer."""

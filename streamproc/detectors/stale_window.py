@@ -24,6 +24,7 @@ from streamproc.detectors.base import Detector, Example, Finding, Level, View, c
 class StaleWindow(Detector):
     code, name = "LOOP009", "stale_window"
     kinds = kind.STALE
+    evidence = ("count",)
 
     class Limits:
         """Of the last six call turns."""

@@ -18,11 +18,12 @@ from __future__ import annotations
 
 from streamproc.core.decision import OSCILLATING
 from streamproc.detectors.base import Example, Finding, View, moved, ordinal
-from streamproc.detectors.board_detector import CAUSE, BoardDetector, level_at, owner
+from streamproc.detectors.board_detector import CAUSE, OF_MOVES, BoardDetector, level_at, owner
 
 
 class StateOscillation(BoardDetector):
     code, name = "TASK001", "state_oscillation"
+    evidence = (*OF_MOVES, "count")
     reason = OSCILLATING
 
     class Limits:

@@ -23,6 +23,7 @@ from streamproc.detectors.board_detector import BoardDetector, owner
 
 class TaskStalled(BoardDetector):
     code, name = "STALL005", "task_stalled"
+    evidence = "count", "limit", "unit", "last_valid", "agent"
 
     class Limits:
         """Cycles without a change of state."""

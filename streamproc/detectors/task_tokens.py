@@ -34,6 +34,7 @@ class TaskTokenBudget(BudgetDetector):
     code, name = "BUDGET008", "task_tokens"
     budgets = ("maxTaskTokens",)
     kinds = kind.TASK_TOKENS
+    evidence = (*BudgetDetector.evidence, "rung", "agent")
 
     class Limits:
         """Shares of the task's budget, in percent, and whether a stopped task halts its run."""

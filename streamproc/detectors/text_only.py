@@ -28,6 +28,7 @@ GROWING: Final = 4  # a streak in which fewer than one text in four is not longe
 class TextOnly(Detector):
     code, name = "LOOP010", "text_only"
     kinds = kind.TEXT_STREAK
+    evidence = "count", "turns"
 
     class Limits:
         """Text-only turns in a row."""

@@ -28,6 +28,7 @@ class TreeDetector(BudgetDetector):
     """A detector of what a tree reports."""
 
     kinds = kind.ACCOUNT
+    evidence: tuple[str, ...] = "unit", "rung", "account", "window"
 
     def told(self, event: BudgetReached, message: str, level: Level | None = None, **more: Any) -> Finding:
         """Return the finding about an event. Each limit and level is reported once, of each run that it is about."""
@@ -47,6 +48,7 @@ class TreeDetector(BudgetDetector):
 class LimitDetector(TreeDetector):
     """A detector of one limit on births."""
 
+    evidence = (*TreeDetector.evidence, "used", "limit", "about")
     unit: str
     budget: str
     over = ""  # what there would be too many of, in the message

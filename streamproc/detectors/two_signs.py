@@ -37,6 +37,7 @@ SIGNS_MAX: Final = 4  # of one node
 class TwoSigns(Detector):
     code, name = "LOOP013", "two_signs"
     kinds = kind.WARNED
+    evidence = "count", "signs"
 
     class Limits:
         """Different signs of one node."""

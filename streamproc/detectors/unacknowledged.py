@@ -27,6 +27,7 @@ from streamproc.model.wire import Turn
 class Unacknowledged(Detector):
     code, name = "OPERATOR002", "unacknowledged"
     kinds = kind.UNACKNOWLEDGED
+    evidence = "count", "limit", "unit"
     status = "escalated"
 
     class Limits:

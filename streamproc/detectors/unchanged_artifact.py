@@ -28,6 +28,7 @@ from streamproc.detectors.base import Detector, Example, Finding, View, call, it
 class UnchangedArtifact(Detector):
     code, name = "STALL001", "unchanged_artifact"
     kinds = kind.ARTIFACT
+    evidence = "count", "iteration", "match", "hashes"
     gated = "artifacts"
     status = "stalled"
 

@@ -29,6 +29,7 @@ WORDS: Final = {CUT_OFF: "cut off at a limit of tokens", EMPTY: "empty", MALFORM
 class UnfinishedAnswer(Detector):
     code, name = "ERROR006", "unfinished_answer"
     kinds = kind.UNFINISHED
+    evidence = ("count",)
     reason = REPEATED_ERROR
 
     class Limits:

@@ -44,6 +44,7 @@ ENDED: Final = frozenset({"done", "completed", "complete", "finished", "ok", "su
 class UnprovenSuccess(Detector):
     code, name = "CLAIM001", "unproven_success"
     kinds = kind.FINISHED
+    evidence = ("failing",)
 
     class Limits:
         """Which claims are doubted."""

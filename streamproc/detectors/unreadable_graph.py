@@ -23,6 +23,7 @@ REASON_SHOWN = 300  # characters of the mistake
 class UnreadableGraph(Detector):
     code, name = "GRAPH002", "unreadable_graph"
     kinds = kind.STARTED
+    evidence = ("reason",)
     status = "stalled"
 
     class Limits:

@@ -34,6 +34,7 @@ EVIDENCE_SHOWN = 16_000  # characters of names: a control event stays small, how
 class UnsafeGraphCycle(Detector):
     code, name = "GRAPH001", "unsafe_cycle"
     kinds = kind.STARTED
+    evidence = "count", "cycles"
     status = "blocked"
 
     class Limits:

@@ -24,6 +24,7 @@ SHOWN = 5  # names of siblings in the message; the evidence has more
 
 class WaitingParent(TreeDetector):
     code, name = "TREE007", "waiting_parent"
+    evidence = (*TreeDetector.evidence, "about", "runs")
 
     class Limits:
         """There are none."""

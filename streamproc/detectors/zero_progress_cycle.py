@@ -23,6 +23,7 @@ from streamproc.model.wire import CycleCompleted
 
 class ZeroProgressCycle(BoardDetector):
     code, name = "STALL006", "zero_progress_cycle"
+    evidence = "count", "limit", "unit"
 
     class Limits:
         """Cycles in a row without a completed task."""

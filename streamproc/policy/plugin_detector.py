@@ -51,6 +51,7 @@ class PluginDetector:
         self.code: str = detector.code
         self.name: str = detector.name
         self.kinds: int = detector.kinds
+        self.evidence: tuple[str, ...] = tuple(getattr(detector, "evidence", ()))
         self.Limits: Any = detector.Limits
         self.version = version
         self.written = detector

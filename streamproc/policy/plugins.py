@@ -15,6 +15,7 @@ from typing import Any, Final
 from streamproc.detectors import DETECTORS
 from streamproc.detectors.base import Detector
 from streamproc.errors import InvalidPolicy, Problem, shown
+from streamproc.model.controls import ControlEvidence
 from streamproc.policy.plugin_detector import PluginDetector
 
 GROUP: Final = "streamproc.detectors"
@@ -105,7 +106,18 @@ def _mistakes(detector: Any) -> list[Mistake]:
         found.append((f"{kind}.check is no method", f"write check(self, view, limits); {GUIDE}"))
     if not isinstance(version, str):
         found.append((f"{kind}.version is {shown(version)}", "use a text"))
-    return found + _limits_mistakes(kind, detector.Limits)
+    return found + _evidence_mistakes(kind, getattr(detector, "evidence", ())) + _limits_mistakes(kind, detector.Limits)
+
+
+def _evidence_mistakes(kind: str, declared: Any) -> list[Mistake]:
+    if not isinstance(declared, tuple):
+        return [(f"{kind}.evidence is {shown(declared)}", 'use a tuple of names, such as ("count", "details")')]
+    known = ControlEvidence.__struct_fields__
+    return [
+        (f"{kind}.evidence has {shown(name)}, which evidence does not have", f"use {', '.join(known)}")
+        for name in declared
+        if name not in known
+    ]
 
 
 def _limits_mistakes(kind: str, limits: Any) -> list[Mistake]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from streamproc.model.schemas import KINDS, samples_of, schema_text
+from streamproc.cli.schema_files import KINDS, samples_of, schema_text
 from tests.cli.conftest import ROOT
 
 SCHEMAS = ROOT / "schemas"

@@ -24,6 +24,7 @@ from streamproc.detectors.base import Detector, Example, Finding, View, kind, le
 class ManyMails(Detector):
     code, name = "LOOP099", "many_mails"
     kinds = kind.LONG
+    evidence = ("count",)
 
     class Limits:
         """E-mails of one run."""

@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from streamproc import __version__
+from streamproc.cli.schema_files import KINDS
 from streamproc.kafka.topic_drift import TopicSpec
 from streamproc.kafka.topics import specs
 from streamproc.model.controls import ControlEvent
 from streamproc.model.printed import PRINTED
-from streamproc.model.schemas import KINDS
 from streamproc.settings import Settings
 from streamproc.worker.publishing import control_record, dead_letter_record
 from tests.docs.pages import ROOT
@@ -52,7 +52,7 @@ def test_every_reference_has_a_target() -> None:
 
 def test_every_schema_is_used() -> None:
     used = {reference for reference in references(DOCUMENT) if not reference.startswith("#")}
-    elsewhere = {"notification", *PRINTED}  # for people and webhooks, or printed by commands: not on Kafka
+    elsewhere = {"notification", "evidence", *PRINTED}  # webhooks, parts of records, what commands print
     assert used == {f"./{kind.name}.schema.json" for kind in KINDS if kind.name not in elsewhere}
 
 

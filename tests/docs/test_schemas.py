@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from streamproc.model import schemas
+from streamproc.cli import schema_files as schemas
 from tests.docs.pages import ROOT
 
 FOLDER = ROOT / "schemas"

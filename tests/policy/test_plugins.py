@@ -284,6 +284,8 @@ def test_two_distributions_with_the_same_name_are_a_mistake(installed: Path) -> 
     ({"code": "a/" + "b" * 31}, "Mine.code", "at most 32"), ({"code": 7}, "Mine.code is 7", ""),
     ({"name": "Same City"}, "Mine.name is 'Same City'", "same_city"), ({"kinds": 0}, "Mine.kinds is 0", "kind.LONG"),
     ({"kinds": 1 << 31}, "Mine.kinds", ""), ({"version": 2}, "Mine.version is 2", "a text"),
+    ({"evidence": "count"}, "Mine.evidence is 'count'", "a tuple of names"),
+    ({"evidence": ("count", "cuont")}, "Mine.evidence has 'cuont'", "count"),
     ({"check": 5}, "Mine.check is no method", ""),
     ({"Limits": dict}, "Mine.Limits is no frozen dataclass", "@dataclass(frozen=True, slots=True)"),
     ({"Limits": make_dataclass("L", [("a", int, 1)])}, "Mine.Limits is no frozen dataclass", ""),

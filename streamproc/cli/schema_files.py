@@ -16,9 +16,11 @@ import msgspec
 import orjson
 from pydantic import BaseModel
 
+from streamproc.detectors import BY_CODE
+from streamproc.detectors.base import OF_HALTS
 from streamproc.errors import InvalidEvent
 from streamproc.model import wire
-from streamproc.model.controls import ControlEvent, RunStatus
+from streamproc.model.controls import ControlEvent, ControlEvidence, RunStatus
 from streamproc.model.fleet_command import FleetCommand, read_command
 from streamproc.model.heartbeat import Heartbeat, read_heartbeat
 from streamproc.model.notification import Notice
@@ -55,6 +57,25 @@ _HEARTBEAT: Final = _record(
 )
 
 
+def _evidence() -> dict[str, Any]:
+    """Return the schema of evidence: for each detector, by its code, the fields that it declares."""
+    fields = ControlEvidence.model_json_schema()
+    by_code = {
+        code: {
+            "title": module.DETECTOR.name,
+            "$ref": "#/$defs/Evidence",
+            "propertyNames": {"enum": ["kind", *dict.fromkeys((*module.DETECTOR.evidence, *OF_HALTS))]},
+        }
+        for code, module in sorted(BY_CODE.items())
+    }
+    return {
+        "title": "Evidence",
+        "description": "The evidence of a decision, by its code. Last hashes, failing counts and states are of halts.",
+        "anyOf": [{"$ref": f"#/$defs/{code}"} for code in by_code],
+        "$defs": fields.pop("$defs") | {"Evidence": fields} | by_code,
+    }
+
+
 def _printed(name: str, struct: type[msgspec.Struct]) -> Kind:
     return Kind(name, 1, lambda: msgspec.json.schema(struct), msgspec.json.Decoder(struct).decode)
 
@@ -63,6 +84,7 @@ KINDS: Final = (
     *(Kind(name, 1, _model(model), parse_line) for name, model in RAW_KINDS.items()),
     Kind("fingerprinted-event", wire.WIRE_VERSION, _FINGERPRINTED, wire.decode),
     Kind("control-event", 1, _model(ControlEvent), ControlEvent.model_validate_json),
+    Kind("evidence", 1, _evidence, ControlEvidence.model_validate_json),
     Kind("fleet-order", 1, _COMMAND, read_command),
     Kind("worker-heartbeat", 1, _HEARTBEAT, read_heartbeat),
     Kind("run-status", 1, _model(RunStatus), RunStatus.model_validate_json),
