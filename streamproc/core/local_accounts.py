@@ -13,6 +13,8 @@ from streamproc.core.tree_step import refusal_of
 from streamproc.model.wire import ModelCalled
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from streamproc.core.charges import Charge
     from streamproc.core.decision import Decision
     from streamproc.core.kept_runs import KeptRuns
@@ -26,16 +28,24 @@ ACCOUNTS_MAX: Final = 100_000  # accounts kept; past it, the least recently char
 class LocalAccounts:
     """Steps runs, and books charges on their accounts right after each event.
 
-    An account notifies the runs that are still known. With `providers`, the calls of models reach their breakers.
+    An account notifies the runs that are still known. With `providers`, the calls of models reach their breakers. Where
+    accounts are `stored`, one that was dropped is read again, and none is dropped before it is `written`.
     """
 
-    def __init__(self, runs: KeptRuns[str], providers: LocalProviders | None = None) -> None:
+    def __init__(
+        self,
+        runs: KeptRuns[str],
+        providers: LocalProviders | None = None,
+        *,
+        stored: Callable[[str], Account | None] | None = None,
+    ) -> None:
         self._runs = runs
+        self._stored = stored
         self._providers = providers
         self.known: dict[str, Account] = {}
         """The accounts, by name; the least recently charged one is the first."""
         self.changed: set[str] = set()
-        """Accounts that were charged, for a caller that stores them and clears this."""
+        """Accounts that were charged, for a caller that stores them and says so (`written`)."""
         self._steps = 0
 
     def step(self, event: Event, at_ms: int | None, position: int | None = None) -> list[Decision]:
@@ -53,18 +63,28 @@ class LocalAccounts:
 
     def spawn_refusal(self, session: str, entry: TreeEntry, rules: TreeRules, pending: int = 0) -> str:
         """Return why a session, whose runs show no proof, may not start a run now; empty if it may."""
-        account = self.known.get(tree_name(short_name(session), 0))
+        name = tree_name(short_name(session), 0)
+        account = self.known.get(name) or self._read(name)
         return "" if account is None or account.tree is None else refusal_of(account.tree, entry, rules, pending)
+
+    def written(self) -> None:
+        """Drop accounts until few enough are left: what has changed was stored."""
+        self.changed.clear()
+        while len(self.known) > ACCOUNTS_MAX:
+            del self.known[next(iter(self.known))]
+
+    def _read(self, name: str) -> Account | None:
+        return None if self._stored is None else self._stored(name)
 
     def _book(self, charges: list[Charge]) -> list[Decision]:
         found: list[Decision] = []
         due = deque(statements(charges, 0))
         while due:
             statement = due.popleft()
-            account = self.known.pop(statement.account, None) or Account()
+            account = self.known.pop(statement.account, None) or self._read(statement.account) or Account()
             self.known[statement.account] = account
             self.changed.add(statement.account)
-            if len(self.known) > ACCOUNTS_MAX:
+            if self._stored is None and len(self.known) > ACCOUNTS_MAX:
                 oldest = next(iter(self.known))
                 del self.known[oldest]
                 self.changed.discard(oldest)

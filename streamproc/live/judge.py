@@ -166,8 +166,9 @@ class Judge(BaseJudge):
         self._stored = stored
         self._runs = StoredRuns(self._engine, stored)
         self._providers = LocalProviders(policy.providers, policy.ref)
-        self._accounts = LocalAccounts(self._runs, self._providers)
+        self._accounts = LocalAccounts(self._runs, self._providers, stored=self._stored_account)
         self._halts: dict[str, ControlEvent | None] = {}  # of runs that were asked about
+        self._new_halts: dict[str, ControlEvent | None] = {}  # that the log does not hold yet; None: it was lifted
         self._now_ms = stored.newest_ms()
         self._read_accounts()
 
@@ -268,6 +269,8 @@ class Judge(BaseJudge):
             del known[key]
 
     def halted(self, run_id: str) -> ControlEvent | None:
+        if run_id in self._new_halts:
+            return self._new_halts[run_id]
         if run_id not in self._halts:
             if len(self._halts) > KEPT_MAX:
                 self._halts.clear()
@@ -289,21 +292,34 @@ class Judge(BaseJudge):
         return None if state is None else self._engine.status(state, run_id, self.halted(run_id))
 
     def _step(self, event: Event, at_ms: int) -> list[Decision]:
+        sent = self._sent_id(event)
+        if sent and self._stored.knows_id(sent):
+            return []
         event.event_id = event.event_id or line_event_id(event.run_id, self._stored.position + 1)
         position = self._stored.append(TURNS, event.run_id, at_ms, encode(event))
         before = self.halted(event.run_id)
         decisions = self._accounts.step(event, at_ms, position)
+        if sent and self._engine.refused is None:  # a stranger's event keeps nobody from an id
+            self._stored.note_id(sent, at_ms)
         state = self._runs.read(event.run_id)
         if before is not None and state is not None and state.halted < 0:
-            self._halts[event.run_id] = None  # it was resumed
+            self._new_halts[event.run_id] = None  # it was resumed
         return self._record_decisions(decisions, at_ms, position)
+
+    def _sent_id(self, event: Event) -> str:
+        """Return what identifies an event whose sender has named it; empty for others. A run knows its last ids itself,
+        and a request may bring more than those again. An id that is used again by a new execution is another event."""
+        if not event.event_id:
+            return ""
+        state = self._runs.read(event.run_id)
+        return f"{event.run_id}\0{0 if state is None else state.id_reuses}\0{event.event_id}"
 
     def _record_decisions(self, decisions: list[Decision], at_ms: int, position: int) -> list[Decision]:
         for decision in decisions:
             set_place(decision, TURNS, 0, position)
             self._stored.append(CONTROL, decision.run_id, at_ms, encode_decision(decision))
             if decision.severity == "halt" and self.halted(decision.run_id) is None:
-                self._halts[decision.run_id] = decision
+                self._new_halts[decision.run_id] = decision
         return decisions
 
     def _write(self, at_ms: int, *, heard: bool) -> None:
@@ -320,11 +336,13 @@ class Judge(BaseJudge):
                 0 if due is None else due.due_ms,
             ))  # fmt: skip
         self._runs.changed.clear()
+        self._halts |= self._new_halts
+        self._new_halts.clear()
         while len(self._runs) > KEPT_MAX:
             self._runs.forget(next(iter(self._runs)))
         for account in self._accounts.changed:
             self._stored.put_account(account, dump_account(self._accounts.known[account]))
-        self._accounts.changed.clear()
+        self._accounts.written()
         for key in self._providers.changed:
             self._stored.put_account(key, dump_breaker(self._providers.known[key]))
         self._providers.changed.clear()
@@ -333,6 +351,7 @@ class Judge(BaseJudge):
         """Go back to what the log says, after a fault."""
         self._runs.drop()
         self._halts.clear()
+        self._new_halts.clear()
         self._read_accounts()
 
     def _read_accounts(self) -> None:
@@ -346,6 +365,10 @@ class Judge(BaseJudge):
             {name: load_breaker(state) for name, state in stored.items() if name.startswith(PREFIX)}
         )
         self._kills = Kills(self._stored, commands)
+
+    def _stored_account(self, name: str) -> Account | None:
+        state = self._stored.account(name)
+        return None if state is None else load_account(state)
 
 
 def _last_ms(account: Account) -> int:

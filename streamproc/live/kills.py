@@ -50,12 +50,17 @@ class Kills:
         if request.scope.partition(":")[0] not in PARTS:
             what = f"{shown(request.scope)} is no session, user or tenant"
             raise InvalidEvent((Problem("scope", what, "name one of them, such as session:NAME"),))
+        sent = f"{COMMAND}\0{request.id}" if request.id else ""
+        if sent and self._stored.knows_id(sent):
+            return None
         command = new_command(
             self._fleet, request.status, request.scope, request.by, request.why, command_id=request.id, now_ms=now_ms
         )
         if not self._fleet.apply(command):
             return None
         self._stored.put_account(COMMAND + request.scope, encode_command(command))
+        if sent:
+            self._stored.note_id(sent, now_ms)
         return command
 
     @property

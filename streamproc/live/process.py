@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from streamproc.settings import Settings
 
 CONNECTIONS_MAX: Final = 512
-TICK_S: Final = 60.0  # the longest sleep: retention and idleness are looked at as often
+TICK_S: Final = 60.0  # between two looks at idleness
+LOOK_S: Final = 1.0  # the longest sleep between deadlines: a run that has begun since may have the first one
+SHORT_S: Final = 0.1  # the shortest
 JUMP_S: Final = 30.0  # between the two clocks: this machine has slept
 GRACE_S: Final = 60.0  # after a sleep, before silence counts: sessions go on first
 DAY_MS: Final = 86_400_000
@@ -222,7 +224,7 @@ async def _end_when_idle(sessions: CliSessions, idle_s: float, stop: asyncio.Eve
 
 
 async def _keep(judge: Judge, stored: LiveLog, options: LiveOptions) -> None:
-    """Decide when deadlines are reached, and forget old runs. Sleeps in between until the next deadline."""
+    """Decide when deadlines are reached, and forget old runs."""
     quiet_until_s, last, tidied_ms = 0.0, (time.time(), time.monotonic()), 0
     while True:
         now = time.time(), time.monotonic()
@@ -236,7 +238,7 @@ async def _keep(judge: Judge, stored: LiveLog, options: LiveOptions) -> None:
                 tidied_ms = now_ms()
                 judge.forget_before(tidied_ms - int(options.keep_days * DAY_MS))
             due_ms = stored.next_due_ms()
-            wait_s = min(TICK_S, max(1.0, due_ms / 1000 - now[0])) if due_ms else TICK_S
+            wait_s = min(LOOK_S, max(SHORT_S, due_ms / 1000 - now[0])) if due_ms else LOOK_S
         except (Unavailable, sqlite3.Error) as error:
             log.error("deadlines wait: %s", error)
         except Exception:  # without this task, no silence would be noticed until the next start

@@ -13,6 +13,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from xxhash import xxh3_64_intdigest
+
 from streamproc.errors import InvalidSettings
 
 VERSION: Final = 2
@@ -45,6 +47,7 @@ CREATE INDEX runs_by_age ON runs (heard_ms);
 CREATE INDEX runs_due ON runs (due_ms) WHERE due_ms > 0;
 CREATE TABLE accounts (name TEXT PRIMARY KEY, state BLOB NOT NULL) WITHOUT ROWID;
 """
+_IDS: Final = "CREATE TABLE IF NOT EXISTS ids (digest INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL)"
 
 
 class StoredRecord(NamedTuple):
@@ -135,6 +138,14 @@ class LiveLog:
         """Store the state of an account."""
         self._db.execute("INSERT OR REPLACE INTO accounts VALUES (?, ?)", (name, state))
 
+    def note_id(self, name: str, at_ms: int) -> None:
+        """Note the id of an event or a command."""
+        self._db.execute("INSERT OR IGNORE INTO ids VALUES (?, ?)", (_digest(name), at_ms))
+
+    def knows_id(self, name: str) -> bool:
+        """Return whether an id was noted."""
+        return self._db.execute("SELECT 1 FROM ids WHERE digest = ?", (_digest(name),)).fetchone() is not None
+
     def run(self, run_id: str) -> StoredRun | None:
         """Return a run; None if it is not known."""
         row = self._db.execute("SELECT * FROM runs WHERE run_id = ?", (run_id,)).fetchone()
@@ -148,6 +159,11 @@ class LiveLog:
     def going(self) -> list[str]:
         """Return the runs that are not halted."""
         return [row[0] for row in self._db.execute("SELECT run_id FROM runs WHERE halt IS NULL")]
+
+    def account(self, name: str) -> bytes | None:
+        """Return the state of an account; None if it is not known."""
+        row = self._db.execute("SELECT state FROM accounts WHERE name = ?", (name,)).fetchone()
+        return None if row is None else bytes(row[0])
 
     def accounts(self) -> dict[str, bytes]:
         """Return the states of all accounts, by name."""
@@ -181,13 +197,19 @@ class LiveLog:
         return [StoredRecord._make(row) for row in self._db.execute(query, (role, position, RECORDS_MAX))]
 
     def forget_before(self, at_ms: int, accounts: Sequence[str]) -> None:
-        """Delete the runs that were not heard of since, with their records, and these accounts."""
+        """Delete the runs that were not heard of since, with their records, older ids, and these accounts."""
         with self.transaction():
             self._db.execute(
                 "DELETE FROM records WHERE run_id IN (SELECT run_id FROM runs WHERE heard_ms < ?)", (at_ms,)
             )
             self._db.execute("DELETE FROM runs WHERE heard_ms < ?", (at_ms,))
+            self._db.execute("DELETE FROM ids WHERE at_ms < ?", (at_ms,))
             self._db.executemany("DELETE FROM accounts WHERE name = ?", [(name,) for name in accounts])
+
+
+def _digest(name: str) -> int:
+    """Return an id as a number that SQLite can hold."""
+    return xxh3_64_intdigest(name.encode("utf-8", "surrogatepass")) >> 1
 
 
 def _opened(path: Path) -> sqlite3.Connection:
@@ -205,6 +227,7 @@ def _opened(path: Path) -> sqlite3.Connection:
             what = f"{path} was written by another version of streamproc ({found}, not {VERSION})"
             raise InvalidSettings(f"{what}: move it away, or use that version")
         db.execute("SELECT count(*) FROM runs").fetchone()
+        db.execute(_IDS)  # files of before have none
     except BaseException:
         db.close()
         raise
