@@ -37,6 +37,9 @@ def main(cli: str, path: str, folder: str) -> None:
             sleep(0.02)
     if not head.startswith(b"HTTP/1.1 200"):
         raise OSError("answer: " + body[:200].decode("utf-8", "replace"))
+    length = b"\r\nContent-Length: %d\r\n" % len(body)
+    if length not in head + b"\r\n" or not (body.startswith(b"{") and body.endswith(b"}")):
+        raise OSError("the answer is broken off, or no JSON object")
     if body != b"{}":
         posix.write(1, body)
     if b"\r\nx-streamproc-interrupt:" in head.lower():
@@ -54,10 +57,11 @@ def exchange(path: str, cli: str, event: bytes) -> bytes:
     head = b"POST /v1/hooks/%b HTTP/1.1\r\nHost: up\r\nConnection: close\r\nX-Streamproc-Tag: %b\r\n"
     head += b"X-Streamproc-Scope: managed\r\n" * sys.argv[2].startswith("~/")
     peer.sendall(head % (cli.encode(), tag) + b"Content-Length: %d\r\n\r\n" % len(event) + event)
-    found = []
+    found, end = b"", monotonic() + ANSWER_S
     while part := peer.recv(65536):
-        found.append(part)
-    return b"".join(found)
+        found += part
+        peer.settimeout(max(0.001, end - monotonic()))  # for the whole answer, however slowly it comes
+    return found
 
 
 def read_all(number: int) -> bytes:

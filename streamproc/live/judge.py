@@ -55,7 +55,7 @@ _decode = msgspec.json.Decoder(ControlEvent).decode
 
 def stored_id(run_id: str) -> str:
     """Return the id by which the log knows a run: one that is too long, or has a secret in it, is replaced."""
-    return redact_id(name(run_id))
+    return redact_id(name(run_id)).encode("utf-8", "replace").decode()  # as that of a turn
 
 
 class StoredRuns(KeptRuns[str]):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from streamproc.policy import Policy
     from streamproc.settings import Settings
 
-CONNECTIONS_MAX: Final = 512
+CONNECTIONS_MAX: Final = 256  # of the socket, and of the port: a process may often open 1,024 files
 TICK_S: Final = 60.0  # between two looks at idleness
 LOOK_S: Final = 1.0  # the longest sleep between deadlines: a run that has begun since may have the first one
 SHORT_S: Final = 0.1  # the shortest
@@ -93,13 +93,12 @@ async def serve(
             server, sessions = await _at_the_edge(stack, places, options, settings)
         else:
             server, sessions = await _judging(stack, places, policy, options, settings)
-        runner = web.AppRunner(server.app(), access_log=None, shutdown_timeout=SHUTDOWN_S)
+        runner = _runner(server.app(), own_names=False)
         stack.push_async_callback(runner.cleanup)
-        await runner.setup()
         places.socket.unlink(missing_ok=True)
         old = os.umask(0o177)
         try:
-            await web.UnixSite(runner, str(places.socket)).start()
+            await runner.listen_unix(str(places.socket))
         finally:
             os.umask(old)
         stack.callback(places.socket.unlink, missing_ok=True)
@@ -188,13 +187,19 @@ async def _listen(stack: contextlib.AsyncExitStack, server: BaseServer[Any], pla
             f"--listen {address}: is no address of this machine alone, and the token would cross the network in plain "
             "text: name 127.0.0.1 and a port, and reach it from elsewhere through an SSH tunnel"
         )
-    runner = BoundedRunner(server.app(token_of(places)), connections_max=CONNECTIONS_MAX, shutdown_timeout=SHUTDOWN_S)
+    runner = _runner(server.app(token_of(places)))
     stack.push_async_callback(runner.cleanup)
     try:
         number = await runner.listen(host.strip("[]"), int(port))
     except (OSError, ValueError) as error:
         raise InvalidSettings(f"--listen {address}: cannot listen there ({error}): name 127.0.0.1 and a port") from None
     return f"http://{host}:{number} (the token is in {places.token})"
+
+
+def _runner(app: web.Application, *, own_names: bool = True) -> BoundedRunner:
+    return BoundedRunner(
+        app, connections_max=CONNECTIONS_MAX, of_address_max=0, own_names=own_names, shutdown_timeout=SHUTDOWN_S
+    )
 
 
 def token_of(places: LivePlaces) -> str:

@@ -10,6 +10,7 @@ import asyncio
 import hmac
 import json
 import logging
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
@@ -29,6 +30,8 @@ from streamproc.model.wire import Event
 
 BODY_BYTES_MAX: Final = 16_777_216  # a hook carries the whole answer of a tool
 TURNS_MAX: Final = 1_000  # of one request
+VALUES_MAX: Final = 200_000  # of one request: reading each takes up to 5 µs, and everyone waits
+SIGNS: Final = (b"{", b"[", b",")  # before each value but the first of an object or a list
 RUNS_SHOWN: Final = 200
 POSITION_DIGITS: Final = 18  # more than any position has
 BEAT_S: Final = 15.0  # without a decision; then a client that follows them gets a comment
@@ -37,6 +40,7 @@ TAG: Final = "X-Streamproc-Tag"
 SCOPE: Final = "X-Streamproc-Scope"
 
 log = logging.getLogger(__name__)
+_TEXT: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)  # also one that does not end
 OwnJudge = TypeVar("OwnJudge", bound=BaseJudge)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -71,7 +75,7 @@ class BaseServer(ABC, Generic[OwnJudge]):
         if not isinstance(data, dict):
             raise InvalidEvent("the body is no JSON object: send the event that the hook got")
         session, scope = data.get("session_id"), request.headers.get(SCOPE, "")
-        if isinstance(session, str) and self._scopes.setdefault(session, scope) != scope:
+        if isinstance(session, str) and self._scopes.setdefault(stored_id(session), scope) != scope:
             return answer({})  # installed twice, for this user and for all: one of them counts
         found = self._sessions.answer(request.match_info["cli"], data, request.headers.get(TAG, ""))
         headers = {INTERRUPT: request.match_info["cli"]} if found.interrupt else None
@@ -177,7 +181,7 @@ class LiveServer(BaseServer[Judge]):
     async def _commands(self, request: web.Request) -> web.StreamResponse:
         try:
             command = msgspec.json.decode(await request.read(), type=CommandRequest)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise InvalidEvent(f'{error}: send {{"status": "STOP", "scope": "session:…", "by": "…"}}') from None
         return answer({"decisions": self.judge.obey(command, now_ms())})
 
@@ -204,6 +208,8 @@ def _sent(one: DecisionRecord) -> bytes:
 
 
 def _json(body: bytes) -> Any:
+    if _signs(body) > VALUES_MAX and _signs(_TEXT.sub(b"", body)) > VALUES_MAX:
+        raise InvalidEvent(f"the body has more than {VALUES_MAX} values: send fewer events at a time, or shorter lists")
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -211,6 +217,10 @@ def _json(body: bytes) -> Any:
             return json.loads(body)  # halves of surrogate pairs, which JavaScript sends
         except (ValueError, RecursionError) as error:
             raise InvalidEvent(f"the body is no JSON ({error})") from None
+
+
+def _signs(body: bytes) -> int:
+    return sum(body.count(sign) for sign in SIGNS)
 
 
 def answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:

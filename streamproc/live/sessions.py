@@ -37,6 +37,10 @@ from streamproc.model.wire import Event
 SESSIONS_MAX: Final = 1_000  # that are remembered
 OPEN_MS: Final = 12 * 3_600_000  # without a word; then a session counts as ended: a CLI that is killed does not say so
 ERRORS_MAX: Final = 256  # failed calls of a session whose batch has not come
+ERROR_CHARS: Final = 4_096  # of each that are kept until then
+PROMPT_CHARS: Final = 4_096  # of a sub-agent that has not begun
+ID_CHARS: Final = 256  # of a call
+PATH_CHARS: Final = 4_096
 CONTENT_MAX: Final = 16_384  # characters of a turn whose texts are kept for its report
 ORDERS_MAX: Final = 1_000  # sub-agents of a session that were asked for and have not begun
 CODEX_SPAWN: Final = "spawn_agent"  # how the name of the call ends, after that of a namespace
@@ -162,7 +166,7 @@ class CliSessions:
         if session.transcript is None and (path := string(data.get("transcript_path"))):
             resumed = data.get("source") != "startup" and data.get("hook_event_name") not in PROMPTS
             session.transcript = TranscriptTail(path, from_end=resumed)
-        session.cwd, session.tag = string(data.get("cwd")) or session.cwd, tag or session.tag
+        session.cwd, session.tag = string(data.get("cwd"))[:PATH_CHARS] or session.cwd, tag or session.tag
         return session
 
     # -- what hooks tell
@@ -234,7 +238,7 @@ class CliSessions:
     def _before_call(self, session: CliSession, scope: RunScope, data: Data) -> Answer | None:
         order = _order(data)
         if order is not None:
-            session.orders.append(order)
+            session.orders.append((order[0][:ID_CHARS], order[1][:PROMPT_CHARS]))
         halt = self._judge.halted(scope.run_id) or self._judge.halted(session.session_id)
         if halt is None and order is not None:
             return self._before_birth(session, scope)
@@ -261,7 +265,7 @@ class CliSessions:
         return Answer({"hookSpecificOutput": {"hookEventName": "PreToolUse", **denied}})
 
     def _call_failed(self, session: CliSession, _: RunScope, data: Data) -> None:
-        session.errors[string(data.get("tool_use_id"))] = text_of(data.get("error"))
+        session.errors[string(data.get("tool_use_id"))[:ID_CHARS]] = text_of(data.get("error"))[:ERROR_CHARS]
 
     def _after_calls(self, session: CliSession, scope: RunScope, data: Data) -> Answer | None:
         name = data["hook_event_name"]
@@ -327,7 +331,7 @@ class CliSessions:
 
     def _call(self, session: CliSession, call: Data) -> dict[str, Any]:
         told = {"name": string(call.get("tool_name")) or "unknown", "args": call.get("tool_input")}
-        error = session.errors.pop(string(call.get("tool_use_id")), None)
+        error = session.errors.pop(string(call.get("tool_use_id"))[:ID_CHARS], None)
         response = call.get("tool_response")
         if error is not None:
             return told | {"error": error}

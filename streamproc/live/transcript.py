@@ -14,6 +14,7 @@ import orjson
 
 from streamproc.importers.content import at_path, string, sums_at
 from streamproc.importers.gemini_cli import USAGE
+from streamproc.importers.log_bytes import open_regular
 from streamproc.importers.raw_turns import usage_of
 from streamproc.live.noted_rows import NotedRows
 from streamproc.model.newest import Newest
@@ -61,7 +62,7 @@ class TranscriptTail:
 
     def _rows(self) -> Iterator[Mapping[str, Any]]:
         try:
-            with self._path.open("rb") as file:
+            with open_regular(self._path) as file:
                 size = file.seek(0, 2)
                 if size < self._offset:
                     self._offset, self._rest = 0, b""
@@ -71,7 +72,7 @@ class TranscriptTail:
                 file.seek(begin)
                 found = file.read(size - begin)
                 self._offset = size
-        except OSError:
+        except (OSError, ValueError):  # no path can have such characters
             return
         *lines, self._rest = (self._rest + found).split(b"\n")
         for line in lines:

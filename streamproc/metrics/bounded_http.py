@@ -57,6 +57,9 @@ class BoundedRunner(web.AppRunner):
     Addresses for which `is_proxy` is true pass on others', and have no share. With `own_names`, a server on loopback
     refuses requests that name another host. `idle_s` is in seconds. Further options are those of
     `aiohttp.web.AppRunner`.
+
+    Where all clients are of this machine, and so of one address, `of_address_max` is 0: none has a share. A client that
+    finds all connections taken gets the place of the one that has waited longest without a request.
     """
 
     def __init__(
@@ -73,8 +76,11 @@ class BoundedRunner(web.AppRunner):
         self._connections_max = connections_max
         self._of_address_max = max(1, connections_max // 4) if of_address_max is None else of_address_max
         self._is_proxy = is_proxy
+        self._busy: set[Any] = set()  # connections whose requests are being answered
         self._hosts: Collection[str] | None = None  # None: any
         self._listener: asyncio.Server | None = None
+        if not self._of_address_max:
+            app.middlewares.insert(0, self._note_busy)
         if own_names:
             app.middlewares.insert(0, self._check_host)
         super().__init__(app, access_log=None, keepalive_timeout=idle_s, logger=log, **options)
@@ -90,6 +96,12 @@ class BoundedRunner(web.AppRunner):
             self._hosts = loopback_hosts(host, port)
         return port
 
+    async def listen_unix(self, path: str) -> None:
+        """Listen on a socket. Raises `OSError`."""
+        await self.setup()
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_unix_server(lambda: _Arrival(self._admitted), path)
+
     async def cleanup(self) -> None:
         """Accept no more connections, and finish the requests that are being answered."""
         if self._listener is not None:
@@ -101,15 +113,28 @@ class BoundedRunner(web.AppRunner):
         server = self.server
         if server is None:
             return None
-        open_ones = server.connections
+        open_ones = [one for one in server.connections if one.transport is not None]  # others are being closed
         if len(open_ones) >= self._connections_max:
-            return None
+            idle = next((one for one in open_ones if one not in self._busy), None)
+            if self._of_address_max or idle is None:
+                return None
+            idle.force_close()
+        if not self._of_address_max:
+            return server()
         if len(open_ones) >= self._of_address_max and not self._is_proxy(address):
             network = network_of(address)
             own = sum(network_of(_address_of(one.transport)) == network for one in open_ones)
             if own >= self._of_address_max:
                 return None
         return server()
+
+    @web.middleware
+    async def _note_busy(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        self._busy.add(request.protocol)
+        try:
+            return await handler(request)
+        finally:
+            self._busy.discard(request.protocol)
 
     @web.middleware
     async def _check_host(self, request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -9,7 +9,9 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -229,3 +231,32 @@ def test_a_tag_names_the_sessions_of_a_run(up: Up) -> None:
     hook(up, batch(1) | {"session_id": "other"})
     [found] = up.ask("GET", "/v1/sessions?tag=abc")[1]["sessions"]
     assert found["session_id"] == "s1"
+
+
+@pytest.mark.parametrize("sent", [
+    b"HTTP/1.1 200 OK\r\nContent-Length: 60\r\n\r\n{\"continue\": fal",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nnope!",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", None,
+])  # fmt: skip
+def test_an_answer_that_is_broken_off_or_drips_is_none(up: Up, sent: bytes | None) -> None:
+    up.places.make()
+    with socket.socket(socket.AF_UNIX) as listener, ThreadPoolExecutor(1) as pool:
+        listener.bind(str(up.places.socket))
+        listener.listen()
+
+        def serve() -> None:
+            peer, _ = listener.accept()
+            with peer, suppress(BrokenPipeError, ConnectionResetError):
+                peer.recv(65536)
+                if sent is not None:
+                    peer.sendall(sent)
+                while sent is None:  # one byte after the other
+                    peer.sendall(b"H")
+                    time.sleep(0.1)
+
+        served = pool.submit(serve)
+        began = time.monotonic()
+        assert hook(up, batch(0), STREAMPROC_HOOK_WAIT_S="1").stdout == ""
+        assert time.monotonic() - began < SLOW_S / 2
+        served.result(SLOW_S)
+    assert " claude " in up.places.faults.read_text()

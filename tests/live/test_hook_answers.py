@@ -145,3 +145,20 @@ def test_the_agent_with_which_a_cli_compacts_the_context_is_no_run(opened: Opene
     assert stored.runs(9) == []
     sessions.answer("claude", stopped | {"agent_type": "general-purpose"})
     assert {run.run_id for run in stored.runs(9)} == {"s1/a1", "s1"}  # the root of its tree, too
+
+
+def test_what_is_kept_of_failed_calls_and_prompts_is_bounded(opened: Opened) -> None:
+    sessions = CliSessions(opened()[0])
+    failed = {"error": "x" * 1_000_000, "cwd": "/" * 1_000_000}
+    sessions.answer("claude", event("PostToolUseFailure", tool_use_id="t" * 1_000_000, **failed))
+    asked = {"subagent_type": "explore", "prompt": "x" * 1_000_000}
+    sessions.answer("claude", event("PreToolUse", tool_name="Agent", tool_input=asked))
+    [session] = sessions.known.values()
+    kept = [
+        session.cwd,
+        *session.errors,
+        *session.errors.values(),
+        *(text for order in session.orders for text in order),
+    ]
+    assert len(kept) == 5
+    assert max(map(len, kept)) <= 4_096

@@ -225,3 +225,50 @@ def test_a_file_that_is_gone_is_not_made_again_empty(opened: Opened, log_file: P
     with pytest.raises(sqlite3.Error):
         stored.checkpoint()
     assert not log_file.exists()
+
+
+def test_no_halt_is_lost_however_many_runs_are_known(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamproc.live.judge.KEPT_MAX", 5)
+    judge, _ = opened()
+    names = [f"r{number}" for number in range(40)]
+    stuck = [raw | {"run_id": run_id} for raw in STUCK for run_id in names]
+    judge.feed([fingerprint(parse_raw(raw), local=True) for raw in stuck], START_MS)
+    assert [run_id for run_id in names if judge.halted(run_id) is None] == []
+    again, _ = opened()
+    assert [run_id for run_id in names if again.halted(run_id) is None] == []
+
+
+def test_an_event_that_is_sent_again_changes_nothing_however_many_came_between(opened: Opened) -> None:
+    judge, _ = opened()
+    turns = [call(f"ls {number}", f"file {number}", f"id-{number}") for number in range(60)]
+    assert fed(judge, turns * 2) == []
+    judge, stored = opened()
+    assert fed(judge, turns) == []
+    status = judge.status("r1")
+    assert status is not None
+    assert status.turns == 60
+    assert [one.role for one in stored.records()].count(TURNS) == 60
+
+
+def test_the_id_of_an_event_from_before_does_not_silence_a_new_execution(opened: Opened) -> None:
+    judge, _ = opened()
+    execution = [
+        {"type": "run.started", "run_id": "r1"},
+        *[raw | {"event_id": f"id-{number}"} for number, raw in enumerate(STUCK[:3])],
+    ]
+    fed(judge, [*execution, {"type": "run.finished", "run_id": "r1"}])
+    assert judge.halted("r1") is None
+    fed(judge, [*execution, *STUCK[3:]])
+    assert judge.halted("r1") is not None
+
+
+def test_an_account_that_memory_has_dropped_is_read_again(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamproc.core.local_accounts.ACCOUNTS_MAX", 4)
+    judge, _ = opened({"budgets": {"maxSessionCost": "1.00"}})
+    usage = {"usage": {"cost_usd": "0.60"}}
+    turns = [
+        {"run_id": f"run of {session}", "node": "main", "session_id": session, "output": f"words {number}", **usage}
+        for number, session in enumerate(("mine", *(f"other {number}" for number in range(20)), "mine"))
+    ]
+    halted = {one.run_id for one in fed(judge, turns) if one.severity == "halt"}
+    assert halted == {"run of mine"}

@@ -178,3 +178,25 @@ def test_deadlines_of_killed_runs_are_gone(opened: Opened) -> None:
     give(judge, "STOP", "session:s")
     assert judge.expire(START_MS + 86_400_000) == []
     assert stored.next_due_ms() == 0
+
+
+def test_a_command_that_is_sent_again_after_a_restart_changes_nothing(opened: Opened) -> None:
+    judge, _ = opened()
+    born(judge, "root", "s")
+    give(judge, "CLEAR", "session:s", id="c1")
+    give(judge, "STOP", "session:s", id="s2")
+    judge, _ = opened()
+    assert give(judge, "CLEAR", "session:s", id="c1") == []
+    assert born(judge, "late", "s")[-1].severity == "halt"
+
+
+def test_a_kill_halts_all_runs_however_many_there_are(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamproc.live.judge.KEPT_MAX", 5)
+    judge, _ = opened()
+    names = [f"r{number}" for number in range(40)]
+    for run_id in names:
+        feed(judge, run_id, user="ada")
+    give(judge, "STOP", "user:ada")
+    assert [run_id for run_id in names if judge.halted(run_id) is None] == []
+    again, _ = opened()
+    assert [run_id for run_id in names if again.halted(run_id) is None] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -97,3 +98,9 @@ def test_a_transcript_that_is_gone_or_was_made_again_breaks_nothing(path: Path, 
     written(path, gemini(1))
     assert tail.take()["input_tokens"] == 10
     assert TranscriptTail(str(tmp_path), from_end=True).take() == {}  # a folder
+
+
+def test_what_is_no_file_adds_nothing_and_keeps_nobody_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path, "/dev/zero", "a\0b", "a\ud800"):
+        assert TranscriptTail(str(path), from_end=False).take() == {}

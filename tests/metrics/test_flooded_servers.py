@@ -85,8 +85,7 @@ def test_every_server_of_ours_is_bounded() -> None:
         for file in (Path(streamproc.__file__).parent).rglob("*.py")
         if any(name in file.read_text("utf-8") for name in unbounded)
     }
-    # `streamproc up` also listens on a unix socket that only its user can open.
-    assert found == {"metrics/bounded_http.py", "live/process.py"}
+    assert found == {"metrics/bounded_http.py"}
 
 
 async def test_connections_beyond_the_limit_are_closed_and_take_no_place() -> None:
@@ -133,6 +132,17 @@ async def is_served(address: str, port: int) -> bool:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="one address of loopback only")
+async def test_where_all_are_of_one_machine_the_longest_idle_makes_room() -> None:
+    async with listening(of_address_max=0) as port:
+        url = f"http://127.0.0.1:{port}"
+        for _ in range(20):  # each holds a connection, and asks for nothing or for half
+            await connect(url)
+            await connect(url, b"GET / HTTP/1.1\r\n")
+            reader, writer = await connect(url, b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            assert (await reader.read()).endswith(b"here")
+            writer.close()
+
+
 async def test_one_address_gets_its_share_and_the_others_theirs() -> None:
     """Connections that send nothing, or their headers byte by byte, hold no more than that."""
     async with listening(connections_max=8, of_address_max=None) as port:
