@@ -20,7 +20,7 @@ import msgspec
 import orjson
 from aiohttp import web
 
-from streamproc.errors import InvalidEvent, StreamprocError, Unavailable
+from streamproc.errors import InvalidEvent, StreamprocError, Unavailable, shown
 from streamproc.live.judge import BaseJudge, DecisionRecord, Judge, stored_id
 from streamproc.live.kills import CommandRequest
 from streamproc.live.sessions import SESSIONS_MAX, CliSessions
@@ -103,6 +103,8 @@ class BaseServer(ABC, Generic[OwnJudge]):
         run_id = data.get("run_id") if isinstance(data, dict) else None
         if not isinstance(run_id, str) or not run_id:
             raise InvalidEvent('run_id: is missing: send {"run_id": "…"}')
+        if run_id != run_id.encode("utf-8", "replace").decode():  # half of a surrogate pair
+            raise InvalidEvent(f"run_id: not valid Unicode text, got {shown(run_id)}: send text that UTF-8 can write")
         halt = self.judge.halted(stored_id(run_id))
         return {"run_id": run_id, "allowed": halt is None, "halt": halt}
 

@@ -59,6 +59,7 @@ def test_turns_are_judged_over_http(up: Up) -> None:
         ("/v1/turns", [call("ls", "a")] * 1_001, 422, "at most 1000"),
         ("/v1/turns", [call("ls", "a") | {"errors": ["x"] * 200_001}], 422, "more than 200000 values"),
         ("/v1/decide", {}, 422, "run_id: is missing"),
+        ("/v1/decide", {"run_id": "a\ud800"}, 422, "run_id: not valid Unicode text"),
         ("/v1/hooks/claude", b"[]", 422, "no JSON object"),
         ("/v1/hooks/claude", {"session_id": "s"}, 422, "hook_event_name"),
         ("/v1/hooks/vim", {"session_id": "s", "hook_event_name": "Stop"}, 422, "claude"),
