@@ -1,8 +1,9 @@
 """STALL006 zero_progress_cycle: a whole cycle completed no task.
 
 Sees: a cycle from BUILD to VALIDATE that ends with no task completed: `completed` of `cycle.completed` is 0, or lists
-only tasks that were done, or listed, in an earlier cycle; if the event does not state it, the board saw no task reach a
-done state. A cancelled task is done, and not completed. It halts the run, because the whole pipeline is at fault.
+only tasks that were done in an earlier cycle, or that stand in another state and have not moved since they were listed;
+if the event does not state it, the board saw no task reach a done state. A cancelled task is done, and not completed.
+It halts the run, because the whole pipeline is at fault.
 
 Why: a cycle of many agents without a single result suggests a wrong scope, or tasks that are too large.
 
