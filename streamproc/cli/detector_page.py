@@ -97,7 +97,7 @@ def _page(
 ) -> Page:
     """Return a page without examples. A paragraph without a title is a note."""
     sections = [paragraph.partition(": ") if ": " in paragraph else ("Note", "", paragraph) for paragraph in paragraphs]
-    limits = vars_of(detector.Limits()).items()
+    limits, meanings = vars_of(detector.Limits()).items(), _meanings()
     return Page(
         code=detector.code,
         name=detector.name,
@@ -105,7 +105,7 @@ def _page(
         sections=tuple((title, text) for title, _, text in sections),
         unit=inspect.getdoc(detector.Limits) or "",
         limits=tuple(LimitRow(name, default, reasons.get(name, "")) for name, default in limits),
-        evidence=tuple(EvidenceRow(name, _meanings()[name]) for name in detector.evidence),
+        evidence=tuple(EvidenceRow(name, meanings[name]) for name in detector.evidence),
         firing=(),
         silent=(),
     )
@@ -144,7 +144,6 @@ def _reasons(module: DetectorFile) -> dict[str, str]:
     return dict(re.findall(r"^\s+(\w+): [^#\n]+#\s*(.+)$", limits, re.MULTILINE))
 
 
-@cache
 def _meanings() -> dict[str, str]:
     """Return what each field of evidence says."""
     fields = ControlEvidence.model_json_schema()["properties"]
