@@ -35,7 +35,7 @@ from streamproc.model.controls import ControlEvent, RunStatus
 from streamproc.model.provider_state import PREFIX
 from streamproc.model.raw_events import parse_raw
 from streamproc.model.redaction import redact_id
-from streamproc.model.wire import Event, encode
+from streamproc.model.wire import Deadline, Event, encode
 
 if TYPE_CHECKING:
     from streamproc.core.decision import Decision
@@ -309,7 +309,7 @@ class Judge(BaseJudge):
     def _sent_id(self, event: Event) -> str:
         """Return what identifies an event whose sender has named it; empty for others. A run knows its last ids itself,
         and a request may bring more than those again. An id that is used again by a new execution is another event."""
-        if not event.event_id:
+        if not event.event_id or type(event) is Deadline:  # a deadline that came early may come again
             return ""
         state = self._runs.read(event.run_id)
         return f"{event.run_id}\0{0 if state is None else state.id_reuses}\0{event.event_id}"

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import sqlite3
+import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, strategies as st
 
 from streamproc import Monitor
 from streamproc.errors import InvalidSettings, Unavailable
 from streamproc.fingerprint import fingerprint
 from streamproc.live.judge import KEPT_MAX, Judge
+from streamproc.live.kills import CommandRequest
 from streamproc.live.store import COMMITS_MAX, CONTROL, TURNS, LiveLog
 from streamproc.model.controls import ControlEvent
 from streamproc.model.raw_events import parse_raw
+from streamproc.policy import load_policy
 from tests.live.conftest import call
 
 Opened = Callable[..., tuple[Judge, LiveLog]]
@@ -272,3 +276,47 @@ def test_an_account_that_memory_has_dropped_is_read_again(opened: Opened, monkey
     ]
     halted = {one.run_id for one in fed(judge, turns) if one.severity == "halt"}
     assert halted == {"run of mine"}
+
+
+Step = tuple[str, int]
+STEPS = st.tuples(st.sampled_from(("stuck", "stuck", "new", "start", "finish", "kill", "clear")), st.integers(0, 7))
+
+
+def lived(batches: list[list[Step]], *, small: bool) -> tuple[list[str], dict[str, bool]]:
+    """Let runs take these steps, and return the ids of the decisions and which runs are halted. If `small`, hardly
+    anything is kept in memory, and each batch is sent again, as is the first one at the end, after restarts."""
+    policy = load_policy({"budgets": {"maxSessionCost": "1.00"}})
+    requests = [[request_of(f"{number}.{place}", *step) for place, step in enumerate(batch)]
+                for number, batch in enumerate(batches)]  # fmt: skip
+    ids: list[str] = []
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        if small:
+            patch.setattr("streamproc.live.judge.KEPT_MAX", 1)
+            patch.setattr("streamproc.core.local_accounts.ACCOUNTS_MAX", 1)
+        for batch in [*(requests if not small else (one for one in requests for _ in range(2))), *requests[:small]]:
+            with closing(LiveLog(Path(folder, "live.db"))) as stored:
+                judge = Judge(policy, stored)
+                for request in batch:
+                    if isinstance(request, CommandRequest):
+                        ids += [one.id for one in judge.obey(request, START_MS)]
+                events = [one for one in batch if not isinstance(one, CommandRequest)]
+                ids += [
+                    one.id for one in judge.feed([fingerprint(parse_raw(one), local=True) for one in events], START_MS)
+                ]
+                halted = {f"r{run}": judge.halted(f"r{run}") is not None for run in range(8)}
+    return ids, halted
+
+
+def request_of(event_id: str, step: str, run: int) -> Any:
+    if step in ("kill", "clear"):
+        return CommandRequest(status="STOP" if step == "kill" else "CLEAR", scope=f"user:u{run % 2}", id=event_id)
+    whose = {"run_id": f"r{run}", "session_id": f"s{run % 3}", "user": f"u{run % 2}", "event_id": event_id}
+    if step in ("start", "finish"):
+        return {"type": {"start": "run.started", "finish": "run.finished"}[step], **whose}
+    answer = "no such file" if step == "stuck" else event_id
+    return call(f"cat {answer}", answer) | whose | {"usage": {"cost_usd": "0.12"}}
+
+
+@given(batches=st.lists(st.lists(STEPS, min_size=1, max_size=30), min_size=1, max_size=6))
+def test_no_size_repetition_or_restart_changes_what_is_decided(batches: list[list[Step]]) -> None:
+    assert lived(batches, small=True) == lived(batches, small=False)
