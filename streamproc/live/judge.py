@@ -307,8 +307,11 @@ class Judge(BaseJudge):
         return self._record_decisions(decisions, at_ms, position)
 
     def _sent_id(self, event: Event) -> str:
-        """Return what identifies an event whose sender has named it; empty for others. A run knows its last ids itself,
-        and a request may bring more than those again. An id that is used again by a new execution is another event."""
+        """Return what identifies an event that its sender has named; empty for others.
+
+        A run knows its last ids itself, and a request may bring more than those again. An id that a new execution uses
+        again, once the run has forgotten it, is another event.
+        """
         if not event.event_id or type(event) is Deadline:  # a deadline that came early may come again
             return ""
         state = self._runs.read(event.run_id)

@@ -256,13 +256,14 @@ def test_an_event_that_is_sent_again_changes_nothing_however_many_came_between(o
 
 def test_the_id_of_an_event_from_before_does_not_silence_a_new_execution(opened: Opened) -> None:
     judge, _ = opened()
-    execution = [
+    begun = [
         {"type": "run.started", "run_id": "r1"},
-        *[raw | {"event_id": f"id-{number}"} for number, raw in enumerate(STUCK[:3])],
+        *[call("cat x", "no such file", f"id-{number}") for number in range(2)],
     ]
-    fed(judge, [*execution, {"type": "run.finished", "run_id": "r1"}])
+    work = [call(f"ls {number}", f"file {number}", f"work-{number}") for number in range(30)]
+    fed(judge, [*begun, *work, {"type": "run.finished", "run_id": "r1"}])
     assert judge.halted("r1") is None
-    fed(judge, [*execution, *STUCK[3:]])
+    fed(judge, [*begun, call("cat x", "no such file")])
     assert judge.halted("r1") is not None
 
 

@@ -135,12 +135,18 @@ async def is_served(address: str, port: int) -> bool:
 async def test_where_all_are_of_one_machine_the_longest_idle_makes_room() -> None:
     async with listening(of_address_max=0) as port:
         url = f"http://127.0.0.1:{port}"
-        for _ in range(20):  # each holds a connection, and asks for nothing or for half
-            await connect(url)
-            await connect(url, b"GET / HTTP/1.1\r\n")
+        held = []
+        for _ in range(20):  # each holds connections, and asks for nothing or for half
+            held += [await connect(url), await connect(url, b"GET / HTTP/1.1\r\n")]
             reader, writer = await connect(url, b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
             assert (await reader.read()).endswith(b"here")
             writer.close()
+
+        async def few() -> bool:
+            return sum(not reader.at_eof() for reader, _ in held) <= 2
+
+        held += await asyncio.gather(*(connect(url) for _ in range(40)))  # that arrive at once
+        await until(few, what="all connections but two to be closed")
 
 
 async def test_one_address_gets_its_share_and_the_others_theirs() -> None:
