@@ -30,6 +30,7 @@ from streamproc.model.wire import HaltAcknowledged, RunFinished
 from streamproc.settings import Settings
 
 POLL_MS: Final = 200
+SETTLE_S: Final = 1.0  # after a status that follows from a resume: its decision may come later, on its own topic
 _SOURCE: Final = ("topic", "partition", "offset")  # of a dead letter
 SILENT_SHOWN: Final = 5  # runs that have not stopped
 CLOCKS_MS: Final = 60_000  # where topics have their writers' times: workers' clocks differ by less
@@ -77,8 +78,12 @@ class CommandAnswers:
 
     async def wait(self, seconds: float) -> CommandProgress:
         """Read until nothing more is expected, for so long at most; return how far the command is then."""
-        deadline = time.monotonic() + seconds
-        while not self.progress.over and time.monotonic() < deadline:
+        deadline, settling = time.monotonic() + seconds, False
+        while time.monotonic() < deadline:
+            if self.progress.over and not self._may_be_decided:
+                break
+            if self._may_be_decided and not settling:
+                settling, deadline = True, min(deadline, time.monotonic() + SETTLE_S)
             left_ms = int(1000 * (deadline - time.monotonic()))
             found = await self._consumer.getmany(timeout_ms=max(1, min(POLL_MS, left_ms)))
             for at, records in found.items():
@@ -86,6 +91,11 @@ class CommandAnswers:
                     self._readers[at.topic](record)
             await asyncio.sleep(0)  # getmany returns without yielding while records are buffered
         return self.progress
+
+    @property
+    def _may_be_decided(self) -> bool:
+        """Whether all that is known of a resume is that a worker has read it."""
+        return self.command.verb == "resume" and self._facts.applied and self.decision is None
 
     @property
     def stops(self) -> StopCounts | None:

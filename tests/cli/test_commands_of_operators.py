@@ -18,6 +18,7 @@ from streamproc.fleet.answers import follow_command
 from streamproc.fleet.command_events import state_event
 from streamproc.fleet.commands import Command, issue
 from streamproc.kafka import topics as kafka_topics
+from streamproc.model.controls import ControlEvent, ControlTrigger, RunStatus
 from streamproc.settings import Settings, load_settings
 from tests.cli.terminals import in_terminal
 from tests.waiting import until, wait_until
@@ -203,6 +204,31 @@ def test_an_answer_that_arrives_while_the_offsets_are_asked_for_counts(settings:
         assert set(asked) == {"offsets_for_times", "end_offsets"}
 
     asyncio.run(answer_between())
+
+
+def test_the_status_of_a_resumed_run_is_no_answer_before_its_decision(settings: Settings) -> None:
+    """They come on topics of their own, in either order."""
+
+    async def status_first() -> None:
+        command = Command(verb="resume", scope="run:r1", by="ada", halt="a" * 32)
+        await issue(settings, command)
+        assert command.place is not None
+        status = RunStatus(
+            run_id="r1", status="running", partition=command.place.partition, offset=command.place.offset
+        )
+        trigger = ControlTrigger(event_id=command.id)
+        about: dict[str, Any] = {"run_id": "r1", "code": "OPERATOR003", "severity": "info", "trigger": trigger}
+        decision = ControlEvent(id="b" * 32, type="run.resumed", message="Resumed by ada.", **about)
+        trusting = settings.model_copy(update={"control_key": SecretStr("")})
+        async with AIOKafkaProducer(bootstrap_servers=settings.brokers) as producer:
+            await producer.send_and_wait(settings.topic("runs"), msgspec.json.encode(status), key=b"r1")
+            async with follow_command(trusting, command) as answered:
+                waiting = asyncio.create_task(answered.wait(20))
+                await until(lambda: asyncio.sleep(0, answered.progress.over), what="the status to be read")
+                await producer.send_and_wait(settings.topic("control"), msgspec.json.encode(decision), key=b"r1")
+                assert (await waiting).note == "Resumed by ada."
+
+    asyncio.run(status_first())
 
 
 @pytest.mark.parametrize("words", [("kill", "--run", "nightly-4"), ("resume", "nightly-4")])
