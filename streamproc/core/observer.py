@@ -224,8 +224,10 @@ def _note_finder(view: View, changed: bool) -> None:
     """Note that the node of this turn has found something: more than words if a result has `changed`."""
     handovers: Handovers = view.run.handovers
     handovers.note_finder(0 if changed else view.node_tag, view.index)
-    if view.switches.edges_apart and view.run.graphs > 0 and view.cycle is None:
-        handovers.credit(view.index)
+    if view.switches.edges_apart:
+        handovers.find_for(view.node_tag, view.index)
+        if view.run.graphs > 0 and view.cycle is None:
+            handovers.credit(view.index)
 
 
 @cfunc
@@ -242,7 +244,7 @@ def _observe_handover(view: View, source: u32) -> None:
         run.cycle_memories.enter(view.cycle, view.index)
     if apart:
         run.handovers.end(tag, True)
-    if run.handovers.chosen_edge != edge_of_tags(source, tag) and turn.node not in USER_NODES and has_evidence(turn):
+    if not run.handovers.arrive(edge_of_tags(source, tag)) and turn.node not in USER_NODES and has_evidence(turn):
         name = turn.from_ or run.handovers.previous_name.get()
         if name not in USER_NODES:
             counted = run.handovers.count(
@@ -377,6 +379,8 @@ def _settle_pending_text(view: View) -> None:
     judged = view.switches.edges_apart and (no_work or shows_results(run.nodes.find(author)))
     if run.novelty.last_discovery == since and not judged:
         run.handovers.note_finder(author, since)
+        if view.switches.edges_apart:
+            run.handovers.find_for(author, since)
     run.cycle_memories.enter(None, view.index)
 
 

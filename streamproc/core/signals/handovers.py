@@ -1,7 +1,7 @@
 """Handovers between nodes: how many in a row on one edge brought nothing new, and which node found the last new thing.
 
-With edges *apart*, as a planner needs it, news counts only for the edge that it came back on, and each node is judged
-by the results that it produces: tests, files, or answers.
+With edges *apart*, as a planner needs it, news counts only for the edge that it came back on, also while the planner
+waits for several nodes, and each node is judged by the results that it produces: tests, files, or answers.
 
 Memory: `FRUITLESS_MAX` edges with their counts, and the last finder; with edges apart, the names of nodes. Read by
 LOOP005.
@@ -48,6 +48,8 @@ NAMES_MAX: Final = 9  # of nodes: one that hands over on `FRUITLESS_MAX` edges
 ANSWER: Final = 1  # they answer handovers in the other direction
 OPEN: Final = 2  # the sender has not acted since; only with edges apart
 CHOSEN: Final = 4  # a decision chose the edge; only with edges apart
+FOUND: Final = 8  # a node that may work for it has found something; only with edges apart
+AWAITED: Final = 16  # a decision chose the edge, and its node has not acted since
 
 
 @final
@@ -57,7 +59,7 @@ class FruitlessHandovers(Row):
 
     count: u32  # in a row
     last: i32  # turn of the last one; of a decision, the turn after
-    bits: u32  # ANSWER, OPEN, CHOSEN
+    bits: u32  # ANSWER, OPEN, CHOSEN, FOUND, AWAITED
     first: i32  # turn of the first one
 
 
@@ -132,15 +134,28 @@ class Handovers(Record):
             worker = nodes.find(target)
             if worker is not None and worker.artifact.count and now.novelty.last_progress >= handover.last:
                 handover.count = 0
+            self._credit(handover)  # if it is still open: the node works on, and names its sender each time
             handover.bits |= OPEN | CHOSEN if chosen else OPEN
         elif (self.found if self.finder != source else self.others_found) >= handover.last:
             handover.count = 0
         if not handover.count:
             handover.first = now.index
         handover.count += 1
+        if chosen:
+            handover.bits |= AWAITED
         # The words of a decision are not an answer to it.
         handover.last = now.index + 1 if nodes is not None and chosen else now.index
         return handover
+
+    @cfunc
+    def arrive(self, edge: u64) -> bool:
+        """Return whether a turn that comes over an edge is the one that a decision has chosen, and was counted then:
+        the same node may have decided about others in between."""
+        handover: FruitlessHandovers | None = self.fruitless.find(edge)
+        if handover is None or not handover.bits & AWAITED:
+            return False
+        handover.bits = handover.bits & ~AWAITED | OPEN
+        return True
 
     @cfunc
     def _gives_work(self, source: u32, target: u32, nodes: Table) -> bool:
@@ -174,8 +189,30 @@ class Handovers(Record):
         for handover in self.fruitless.rows:
             if handover.key >> 32 == source and handover.bits & OPEN and (acts or not handover.bits & CHOSEN):
                 handover.bits &= ~OPEN
-                if self.found >= handover.last:
-                    handover.count = 0
+                self._credit(handover)
+
+    @cfunc
+    def _credit(self, handover: FruitlessHandovers) -> None:
+        """Start the count of an edge again if something was found for it since its last handover."""
+        if handover.bits & FOUND and self.found >= handover.last:
+            handover.count = 0
+        handover.bits &= ~FOUND
+
+    @cfunc
+    def find_for(self, node_tag: u32, index: i32) -> None:
+        """Start the counts of open handovers to the node of a find again, and note the find for the handovers of
+        senders for whom this node may work: those that have not handed over to it themselves, and decisions whose
+        node has not been seen since, if none has chosen this one: it may have another name in its own turns."""
+        asked: FruitlessHandovers | None
+        handover: FruitlessHandovers
+        for handover in self.fruitless.rows:
+            if not handover.bits & OPEN or handover.last > index:
+                continue
+            asked = self.fruitless.find(edge_of_tags(handover.key >> 32, node_tag))
+            if asked is handover:
+                handover.count = 0
+            elif asked is None or not asked.bits & OPEN or (handover.bits & AWAITED and not asked.bits & CHOSEN):
+                handover.bits |= FOUND
 
     @ccall
     def note_finder(self, node_tag: u32, index: i32) -> None:
@@ -189,11 +226,11 @@ class Handovers(Record):
 
     @cfunc
     def credit(self, index: i32) -> None:
-        """Start the counts of open decisions again: a node outside of all cycles has found something, and the cycle of
-        the node that chose it does not know of that."""
+        """Start the counts of open decisions again for which a node outside of all cycles has found something: the
+        cycle of the node that chose it does not know of that."""
         handover: FruitlessHandovers
         for handover in self.fruitless.rows:
-            if handover.bits & OPEN and handover.bits & CHOSEN and handover.last <= index:
+            if handover.bits & (OPEN | CHOSEN | FOUND) == OPEN | CHOSEN | FOUND and handover.last <= index:
                 handover.count = 0
 
     def counters(self, names: Mapping[int, str]) -> dict[str, int]:
