@@ -248,7 +248,12 @@ class Engine:
         found = [decide(view, event, rules, one) for one in admitted]
         for one in admitted:
             if one.task_status:
-                settle(run, one, event, rules.board, self.tag, view.board_change if view.kinds & kind.BOARD else None)
+                change = view.board_change if view.kinds & kind.BOARD else None
+                failure = settle(run, one, event, rules.board, self.tag, change)
+                if failure is not None:
+                    view.board_change = failure
+                    found += self._ask_those(view, event, rules, rules.detectors(kind.TASK_FAILED))
+                    view.board_change = change
         return found
 
     def _ask_about(self, run: RunState, event: Event, kinds: int, change: BoardChange | None = None) -> list[Decision]:

@@ -45,6 +45,7 @@ CONTINUED: Final = 1 << 33  # the run was about to stop, and was sent on
 FINISHED: Final = 1 << 34  # `run.finished`
 UNFINISHED: Final = 1 << 35  # the model's answer was cut off, empty or malformed
 REVIEWED: Final = 1 << 36  # a review has listed its open findings
+TASK_FAILED: Final = 1 << 37  # a decision about a turn, or about several tasks, has failed a task
 
 # Kinds that progress clears.
 LOOPS: Final = PERIOD | REPEATED_CALL | TOOL | TOOL_FAILS | FAILING | RETRIES | HANDOVER | MONOLOGUE

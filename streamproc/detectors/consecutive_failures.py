@@ -2,7 +2,7 @@
 
 Sees: three different tasks that fail with no success in between. A task fails when it gets a REJECTED verdict, or when
 it enters a state that the board lists under `failed` (BLOCKED, STALLED, ESCALATED, FAILED), or a decision moves it
-there. A task that is approved or completed is a success.
+there, as one about its errors, its tokens or its stall. A task that is approved or completed is a success.
 
 Why: tasks that fail in a row rarely fail independently: a tool, a key or a shared module is broken. This notifies a
 person before the fourth failure.
@@ -17,13 +17,14 @@ Reference: tickets requirement, notification trigger "3 consecutive task failure
 from __future__ import annotations
 
 from streamproc.core.decision import REPEATED_ERROR
-from streamproc.detectors.base import Example, Finding, RawTurn, View, moved
+from streamproc.detectors.base import Example, Finding, RawTurn, View, kind, moved
 from streamproc.detectors.board_detector import BoardDetector
 
 
 class ConsecutiveFailures(BoardDetector):
     code, name = "ERROR004", "consecutive_failures"
     evidence = "count", "tasks"
+    kinds = kind.BOARD | kind.TASK_FAILED
     reason = REPEATED_ERROR
 
     class Limits:

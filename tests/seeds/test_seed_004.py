@@ -892,6 +892,21 @@ def test_tasks_that_the_breaker_blocks_have_failed() -> None:
     assert "ERROR004" not in [control.code for control in played(*fails("T1"), *fails("T2"), *done, *fails("T3"))]
 
 
+def test_tasks_that_stall_or_are_killed_for_their_tokens_have_failed() -> None:
+    # "3 consecutive task failures": every way in which the breaker ends a task is one
+    killed = [raw for n in range(3) for raw in (given(f"A{n}", f"T{n}", **BUDGET), spent(100_001, f"T{n}"))]
+    found = played(*killed)
+    assert [control.code for control in found][-2:] == ["BUDGET008", "ERROR004"]
+    assert found[-1].evidence.tasks == ["T0", "T1", "T2"]
+    work = [raw for n in range(4) for raw in moves(f"T{n}", "LOCKED", "IMPLEMENTING")]
+    found = played(*work, *[{"type": "cycle.completed", "completed": 1}] * 4)
+    assert [control.code for control in found] == ["STALL005"] * 4 + ["ERROR004"]
+    done = moves("T9", "COMMIT", "DONE")
+    assert "ERROR004" not in [control.code for control in played(*killed[:4], *done, *killed[4:])]
+    mixed = played(*killed[:2], verdict("T5", "REJECTED"), *killed[2:4])
+    assert (mixed[-1].code, mixed[-1].evidence.tasks) == ("ERROR004", ["T0", "T5", "T1"])
+
+
 def test_each_notification_has_one_of_the_four_types() -> None:
     # "type: LOOP_DETECTED | BUDGET_WARNING | STALL | FAILURE"; what asks for nothing has none
     assert set(get_args(NotificationType)) - set(SEED_TYPES) == {"PAUSE", "CLEAR", "WATCHED"}

@@ -6,14 +6,20 @@ from streamproc.core.board.change import BoardChange, find_task
 from streamproc.core.board.config import UNKNOWN, BoardConfig
 from streamproc.core.board.owners import forget_deliveries
 from streamproc.core.board.state import ASSUMED, Board, Task
+from streamproc.core.run_state import RunState
 from streamproc.model.wire import CycleCompleted
 
 
-def end_cycle(change: BoardChange, event: CycleCompleted) -> None:
-    """Apply the end of a cycle, unless it is one of another phase, such as SPEC."""
+def end_cycle(run: RunState, change: BoardChange, event: CycleCompleted) -> None:
+    """Apply the end of a cycle, unless it is one of another phase, such as SPEC, or has been reported."""
     board, config = change.board, change.config
     if event.phase and config.cycle_phases and not any(word in event.phase.upper() for word in config.cycle_phases):
         return
+    if event.cycle:
+        ended = [change.tag(event.cycle), board.events, run.turns]
+        again, board.ended = board.ended == [ended[0], board.events - 1, run.turns], ended
+        if again and not board.empty_cycles:  # a report that was sent twice, with nothing in between
+            return
     board.cycles += 1
     change.cycled = True
     board.claimed = [tag for tag in board.claimed if tag in board.tasks and not _has_moved(board, board.tasks[tag])]

@@ -38,21 +38,22 @@ STATUSES: Final = ("blocked", "stalled", "escalated")
 
 def settle(
     run: RunState, finding: Finding, event: Event, config: BoardConfig, tag: Tag, change: BoardChange | None
-) -> None:
+) -> BoardChange | None:
     """Apply a decision on a task: it is blocked, stalled, escalated or out of budget now. `change` is the effect of the
-    event that it is about."""
+    event that it is about. Return the failure of a task that this effect does not have: the decision is about a turn,
+    or about another task."""
     end_task(run, finding, event)
     board, status, code = run.board, finding.task_status, finding.code
     if board is None or status not in STATUSES:
-        return
+        return None
     task = board.tasks.get(tag(finding.task) if finding.task else run.scope.task)
     if task is None:
-        return
+        return None
     forced = {"blocked": config.blocked_state, "stalled": config.stalled_state, "escalated": config.escalated_state}[
         status
     ]
     if status != "escalated" and task.flags & HELD_APPROVAL:
-        return  # a person decides about it: nothing less releases it
+        return None  # a person decides about it: nothing less releases it
     if status == "stalled":
         task.flags |= FREE
     else:
@@ -63,11 +64,12 @@ def settle(
             task.back = task.state
         task.state, task.since = forced, board.cycles
         task.flags &= ~ASSUMED
-        if change is None or change.task is None or change.task is not task:
-            return
-        change.blocked = bool(config.blocked >> forced & 1)
+        own = change if change is not None and change.task is task else BoardChange(board, config, tag)
+        own.task, own.blocked = task, bool(config.blocked >> forced & 1)
         if config.failed >> forced & 1:
-            note_failed(change, task)
+            note_failed(own, task)
+        return None if own is change or not own.failed else own
+    return None
 
 
 def start_task(run: RunState, task_id: str, config: BoardConfig, tag: Tag) -> None:

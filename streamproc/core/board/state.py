@@ -84,6 +84,7 @@ class Board(msgspec.Struct, array_like=True):
     agents: list[Assignee] = []  # agents that own tasks
     owners: dict[int, int] = {}  # by tag of the task id, oldest first: owner and cycle of delivery (`owners`)
     claimed: list[int] = []  # tags of tasks that a cycle listed as completed, and that have not moved since
+    ended: list[int] = []  # of the last cycle that had a name: its tag, and the events and turns so far
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -51,7 +51,7 @@ def apply_event(run: RunState, event: BoardEvent, config: BoardConfig, tag: Tag)
     change = BoardChange(board_of(run, config), config, tag)
     change.board.events += 1
     if isinstance(event, CycleCompleted):
-        end_cycle(change, event)
+        end_cycle(run, change, event)
     elif isinstance(event, TaskDelegated):
         _delegated(run, change, event)
     elif isinstance(event, DecisionRecorded):

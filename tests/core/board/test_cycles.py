@@ -110,3 +110,17 @@ def test_a_list_is_judged_alike_after_each_restart(move: Raw, task: str) -> None
         found += feed.raw(raw)
         feed.restart()
     assert [one.code for one in found] == ["STALL006"]
+
+
+@pytest.mark.parametrize("listed", [None, ["T1"], 0, []])
+def test_a_report_of_a_cycle_that_is_sent_twice_counts_once(listed: Any) -> None:
+    end = cycle(listed, cycle="c1")
+    assert codes([DONE, WORK, end, end, end]) == []
+    assert codes([DONE, WORK, end, cycle(listed, cycle="c2")]) == ["STALL006"]
+    between: list[Raw] = [{"node": "backend", "output": "On it."}, move("T2", "IMPLEMENTING", "QA_REVIEW")]
+    assert [codes([DONE, WORK, end, one, end]) for one in between] == [["STALL006"]] * 2  # a name that is used again
+
+
+def test_a_cycle_in_which_nothing_at_all_happens_counts_under_whatever_name() -> None:
+    empty = cycle(0, cycle="build")
+    assert codes([WORK, empty]) == codes([WORK, cycle(0)]) == ["STALL006"]
