@@ -37,7 +37,8 @@ PARTS: Final = (
         "spend", "pace", "reruns", "callers",
     )), *(f"streamproc.core.{name}" for name in (
         "escalation", "run_state", "episodes", "size_budget", "packed_states", "outcome", "view", "observe_results",
-        "observe_spend", "observe_texts", "observer", "status", "decide", "membership", "engine", "slice_steps",
+        "observe_spend", "observe_texts", "observe_handovers", "observer", "status", "decide", "membership", "engine",
+        "slice_steps",
     )),
 )  # fmt: skip
 """The modules that become one C module, each after those it imports from."""

@@ -8,7 +8,7 @@ from streamproc.core.rules import Rules
 from streamproc.core.run_state import RunState
 from streamproc.core.signals.handovers import says_only
 from streamproc.core.signals.nodes import NodeState
-from streamproc.core.signals.own_turns import OWN_TIMES, beside_of, count_own, observe_own_period
+from streamproc.core.signals.own_turns import OWN_TIMES, PHRASE_CHARS, beside_of, count_own, observe_own_period
 from streamproc.core.signals.periods import NARRATION
 from streamproc.core.signals.statements import NO_WORK, USER_NODES, observe_statement
 from streamproc.core.signals.streaks import Said
@@ -52,7 +52,7 @@ def _observe_repeats(view: View, output: Content | None, topic: u64) -> None:
         run.evidence.outputs.push(hash64(output.norm))
         if not turn.next or output.size > HAND_OVER_MAX:  # repeated hand-overs are LOOP005's
             value = hash64(output.norm) ^ topic ^ beside_of(turn.structured)
-            node.output.extend(value, view.index, news, result, node.last_call)
+            node.output.extend(value, view.index, news, result, _last_call(view, output))
             if node.output.count > 1 or node.output.own >= OWN_TIMES:
                 repeated = (node.output,)
     if turn.structured is not None:
@@ -64,6 +64,18 @@ def _observe_repeats(view: View, output: Content | None, topic: u64) -> None:
     if repeated:
         view.said = repeated
         view.kinds |= kind.SAID
+
+
+@cfunc
+def _last_call(view: View, output: Content) -> i32:
+    """Return the last turn with calls that restarts the count of a text: of the node itself, or, of a node that calls
+    nothing and says a phrase ("Continue."), of any: the calls in between are judged by themselves."""
+    last: i32 = view.node.last_call
+    other: NodeState
+    if last < 0 and output.size <= PHRASE_CHARS:
+        for other in view.run.nodes.rows:
+            last = max(last, other.last_call)
+    return last
 
 
 @cfunc

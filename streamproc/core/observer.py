@@ -11,9 +11,10 @@ from typing import Final
 from streamproc.core import kind
 from streamproc.core.board.owners import task_in_progress
 from streamproc.core.names import Names
+from streamproc.core.observe_handovers import forgive_poll, note_finder_of, observe_choice, observe_handover
 from streamproc.core.observe_results import has_changed_result, observe_results
 from streamproc.core.observe_spend import observe_measures, reaches_a_limit, reaches_a_limit_of_cycles
-from streamproc.core.observe_texts import has_evidence, observe_content, observe_own_turns, observe_talk
+from streamproc.core.observe_texts import observe_content, observe_own_turns, observe_talk
 from streamproc.core.records import HASH, Table, ccall, cfunc, hash64, i32, i64, tag32, u32, u64
 from streamproc.core.rules import Rules
 from streamproc.core.run_state import RunState
@@ -21,17 +22,12 @@ from streamproc.core.signals.calls import Repeats
 from streamproc.core.signals.cycles import Cycle
 from streamproc.core.signals.handovers import (
     FruitlessHandovers,
-    Handovers,
     brought_results,
-    edge_of_tags,
     failing_set_of,
-    gives_work,
     is_round_check,
-    name_nodes,
     only_failed,
     says_only,
     shows_results,
-    times_of,
 )
 from streamproc.core.signals.node_errors import observe_attempt
 from streamproc.core.signals.nodes import NodeState, longest_silent
@@ -60,6 +56,7 @@ def observe_turn(view: View, rules: Rules) -> None:
     tag: u32 = view.names.tag(turn.node)
     source: u32 = view.names.tag(turn.from_) if turn.from_ else _implied_source(run, tag)
     beside: bool
+    handover: FruitlessHandovers | None = None
     view.node_tag = tag
     view.topic = _topic(run, turn, rules, view.names)
     view.node = _node_of_turn(view)
@@ -79,12 +76,13 @@ def observe_turn(view: View, rules: Rules) -> None:
     if run.pending.node:
         _settle_pending_text(view)
     if source and source != tag:  # a node that names itself goes on: it hands nothing over
-        _observe_handover(view, source)
+        handover = observe_handover(view, source)
     run.cycle_memories.enter(view.cycle, view.index)
     if turn.next or run.handovers.chosen_edge:
-        _observe_choice(view)
+        observe_choice(view)
     if turn.calls:
         _observe_calls(view, rules)
+        forgive_poll(view, handover)
     _observe_results_and_texts(view, rules)
     if len(run.cycle_memories.table) and turn.node in USER_NODES:
         run.cycle_memories.reset()
@@ -194,7 +192,7 @@ def _observe_results_and_texts(view: View, rules: Rules) -> None:
         told = brought_results(view, had_tests, failing_set, passes) or told
         told = told or (worked and run.novelty.last_answer_change == index)  # as from failed to passed
     if told:
-        _note_finder(view, changed)
+        note_finder_of(view, changed)
     view.excuse_loops()
 
 
@@ -217,70 +215,6 @@ def _observe_attempts(view: View) -> None:
     view.task_attempt = None
     if (view.turn.task_id or view.turn.errors is not None) and (failed or run.cold_raw or run.cold_changed):
         view.task_attempt = observe_task_attempt(view, run.cold.task_attempts, failed=failed)
-
-
-@cfunc
-def _note_finder(view: View, changed: bool) -> None:
-    """Note that the node of this turn has found something: more than words if a result has `changed`."""
-    handovers: Handovers = view.run.handovers
-    handovers.note_finder(0 if changed else view.node_tag, view.index)
-    if view.switches.edges_apart:
-        handovers.find_for(view.node_tag, view.index)
-        if view.run.graphs > 0 and view.cycle is None:
-            handovers.credit(view.index)
-
-
-@cfunc
-def _observe_handover(view: View, source: u32) -> None:
-    """Apply a handover from `source`, unless it was counted when a routing node chose it. Within a cycle, only what
-    the cycle has found since counts."""
-    run: RunState = view.run
-    turn: Turn = view.turn
-    tag: u32 = view.node_tag
-    apart: bool = view.switches.edges_apart
-    name: str
-    counted: FruitlessHandovers
-    if view.cycle is not None and view.cycle.inside(source):
-        run.cycle_memories.enter(view.cycle, view.index)
-    if apart:
-        run.handovers.end(tag, True)
-    if not run.handovers.arrive(edge_of_tags(source, tag)) and turn.node not in USER_NODES and has_evidence(turn):
-        name = turn.from_ or run.handovers.previous_name.get()
-        if name not in USER_NODES:
-            counted = run.handovers.count(
-                view, source, tag, False, run.nodes if apart else None,
-                apart and gives_work(turn.node, name), apart and gives_work(name, turn.node),
-            )  # fmt: skip
-            view.set_handover(name, turn.node, times_of(counted, False), counted.first)
-            if apart:
-                name_nodes(run.cold.node_names, source, name, tag, turn.node)
-
-
-@cfunc
-def _observe_choice(view: View) -> None:
-    """Apply the choice of a routing node: where to go next."""
-    run: RunState = view.run
-    turn: Turn = view.turn
-    tag: u32 = view.node_tag
-    chosen: u32
-    leaves: bool
-    apart: bool = view.switches.edges_apart
-    counted: FruitlessHandovers
-    run.handovers.chosen_edge = 0
-    if apart:
-        run.handovers.end(tag, True)
-    if turn.next:
-        chosen = view.names.tag(turn.next)
-        leaves = view.cycle is not None and not view.cycle.inside(chosen)
-        if leaves:  # what is found there is not found within the cycle
-            run.cycle_memories.enter(None, view.index)
-        run.handovers.chosen_edge = edge_of_tags(tag, chosen)
-        counted = run.handovers.count(view, tag, chosen, True, run.nodes if apart else None, False, False)
-        if apart:
-            name_nodes(run.cold.node_names, tag, turn.node, chosen, turn.next)
-        view.set_handover(turn.node, turn.next, times_of(counted, True), counted.first)
-        if leaves:
-            run.cycle_memories.enter(view.cycle, view.index)
 
 
 @cfunc

@@ -77,6 +77,7 @@ def _wrote(n: int) -> dict[str, object]:
     return {"node": "coder", "artifact": {f"part_{n}.py": f"x = {n}"}}
 
 
+_GIVEN = {"from": "orchestrator"}
 HEALTHY = [
     Example("every answer is new", _assess(9, "Found source {}.")),
     Example("a moderator between findings", [
@@ -94,6 +95,18 @@ HEALTHY = [
         turn for n in range(9) for turn in (said("agent", f"Chapter {'x' * n}."), said("user", "Continue."))
     ]),
     Example("turns without evidence", [{"node": "ab"[n % 2]} for n in range(20)]),
+    Example("a node that is sent to a job that runs, again and again", [
+        turn for n in range(9)
+        for turn in (
+            {"node": "router", "decision": {"next": "worker"}}, call("wait", {"job": 1}, "running", node="worker"),
+        )
+    ]),
+    Example("a node that names who gave it the work in each turn", [
+        turn for n in range(9)
+        for turn in (
+            said("worker", f"Next, {'x' * n}.", **_GIVEN), call("edit", {"part": n % 4}, "ok", node="worker", **_GIVEN),
+        )
+    ]),
     Example("five fruitless handovers, then a finding", [
         *_assess(5), said("planner", "Think again."), said("researcher", "Aha!"),
     ]),

@@ -12,9 +12,10 @@ answer to another request, task or query is no repeat (`request`, `task_id` or e
 progress on the board, `query`), nor is that of another `agent` at the node: a map over items may answer "yes" thirty
 times. Text between two tool calls of the same node is narration ("let me wait a bit longer") and is not counted.
 A short line ("Continue.", a speaker's name, a verdict) is honestly the same while others say new things, so others'
-words restart its count. A long one is work that is handed in again, however the others word their complaint: only
-results restart it. A node that never calls a tool, such as a harness, and repeats its sentence to another one that says
-ever new things shows that the other one does not move: the finding names that one.
+words restart its count. So do their calls, which are judged by themselves, if the node makes none; and between turns of
+others it takes `phrase_halt` times. A long one is work that is handed in again, however the others word their
+complaint: only results restart it. A node that never calls a tool, such as a harness, and repeats its sentence to
+another one that says ever new things shows that the other one does not move: the finding names that one.
 
 Tuning: `warn` and `halt` are counts of identical outputs in a row; 0 turns a level off. `gate` names what restarts the
 count: `any` news; `results` only (of calls, tests, errors, artifacts, queries, or a person); `none` but measured
@@ -51,12 +52,16 @@ class RepeatedOutput(Detector):
         medium_chars: int = 120  # longer than a phrase, and yet it may be one
         medium_warn: int = 3  # between others' words
         medium_halt: int = 5  # two more, after the nudge
+        phrase_halt: int = 5  # of a shorter one between turns of others: who only says "Continue." does not loop alone
         structured_chars: int = 1  # of its JSON, 0 without text: verdicts and routes, of single words, honestly repeat
 
     def check(self, view: View, limits: Limits) -> Finding | None:
         node = ""
         said = max(view.said, key=lambda said: said.count)
-        reached, count, onset = level(said.count, limits.warn, limits.halt), said.count, said.first
+        halt = limits.halt
+        if limits.gate == Gate.ANY and 0 < halt < limits.phrase_halt and _is_phrase(view, said, limits):
+            halt = limits.phrase_halt
+        reached, count, onset = level(said.count, limits.warn, halt), said.count, said.first
         ending = _ENDINGS[limits.gate]
         if reached != Level.HALT and limits.gate == Gate.ANY:
             for one in view.said:
@@ -72,6 +77,15 @@ class RepeatedOutput(Detector):
             reached, view.node_tag ^ said.value, message, onset=onset, node=node,
             count=count, match="normalised", hashes=[hex16(h) for h in view.run.evidence.outputs.listed()[-3:]],
         )  # fmt: skip
+
+
+def _is_phrase(view: View, said: Said, limits: RepeatedOutput.Limits) -> bool:
+    """Return whether an output is no more than a phrase, with turns of others in between."""
+    if view.index - said.first < said.count:
+        return False
+    if said is view.node.structured:
+        return view.turn.structured is None or not view.turn.structured.size
+    return view.turn.output is None or view.turn.output.size < limits.medium_chars
 
 
 def _judge_own(view: View, said: Said, limits: RepeatedOutput.Limits) -> Level | None:
@@ -128,6 +142,12 @@ HEALTHY = [
     Example("a short line between new words", [
         turn for n in range(8) for turn in (said("manager", "Continue."), said("writer", f"Chapter {'I' * n} is done."))
     ]),
+    Example("a short line around a test that is run again", [
+        turn for n in range(8) for turn in (
+            said("harness", "Continue."), call("edit", {"line": n // 2}, "ok", node="coder"),
+            said("harness", "Continue."), call("test", {}, "3 failed", node="coder"),
+        )
+    ][:12]),
     Example("the same verdict about new drafts", [
         turn for n in range(6) for turn in (
             said("writer", f"Draft {'x' * n}"), {"node": "judge", "structured_output": {"approved": False}},
@@ -167,5 +187,8 @@ STUCK = [
     Example("under `gate: none`, a short answer between a verifier's new words", [
         turn for n in range(3) for turn in (said("coder", "Fixed it."), said("verifier", f"It still fails{'!' * n}"))
     ], "halt", 4, {"detectors": {"LOOP001": {"gate": "none"}}}),
+    Example("a phrase between turns of others that say nothing new", [
+        turn for _ in range(5) for turn in (said("manager", "Continue."), said("writer", "On it."))
+    ], "halt", 9, {"detectors": {"LOOP002": {"said_halt": 0}, "LOOP005": {"halt": 0}}}),
     Example("the same answer twice", [said("agent", "I will try again.")] * 2, "warn", 1),
 ]  # fmt: skip

@@ -62,6 +62,12 @@ class FruitlessHandovers(Row):
     bits: u32  # ANSWER, OPEN, CHOSEN, FOUND, AWAITED
     first: i32  # turn of the first one
 
+    @cfunc
+    def forgive(self) -> None:
+        """Do not count the last one."""
+        if self.count:
+            self.count -= 1
+
 
 @cfunc
 def edge_of_tags(source: u32, target: u32) -> u64:
@@ -148,14 +154,14 @@ class Handovers(Record):
         return handover
 
     @cfunc
-    def arrive(self, edge: u64) -> bool:
-        """Return whether a turn that comes over an edge is the one that a decision has chosen, and was counted then:
-        the same node may have decided about others in between."""
+    def arrive(self, edge: u64) -> FruitlessHandovers | None:
+        """Return the decision that a turn answers over an edge: it was counted then, and the node that decided may have
+        decided about others since. None if there is none."""
         handover: FruitlessHandovers | None = self.fruitless.find(edge)
         if handover is None or not handover.bits & AWAITED:
-            return False
+            return None
         handover.bits = handover.bits & ~AWAITED | OPEN
-        return True
+        return handover
 
     @cfunc
     def _gives_work(self, source: u32, target: u32, nodes: Table) -> bool:

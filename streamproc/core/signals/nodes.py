@@ -37,7 +37,7 @@ class NodeState(Sparse):
 
     query_simhash: u64  # SimHash of the last query
     text_simhash: u64  # SimHash of its last text
-    last_turn: i32  # its last turn
+    last_turn: i32  # its last turn; -1: none yet
     last_call: i32  # its last turn with calls; -1: never
     last_call_news: i32  # its last turn in which a call returned something new; -1: never
     attempted_tool: u32  # tag of the tool of the last failure as a call; 0: another call of it has succeeded since
@@ -66,7 +66,7 @@ class NodeState(Sparse):
     @ccall
     def clear(self) -> None:
         Record.clear(self)
-        self.last_call = self.last_call_news = -1
+        self.last_turn = self.last_call = self.last_call_news = -1
 
     def repeats(self) -> bool:
         """Whether it has said, left or reported the same more than once."""

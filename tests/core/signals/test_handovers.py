@@ -8,8 +8,8 @@ import orjson
 import pytest
 from hypothesis import given, strategies as st
 
-from streamproc.policy import load_policy
-from tests.feeding import Raw, decisions, halts
+from streamproc.policy import Policy, load_policy
+from tests.feeding import STANDARD, Raw, decisions, halts
 
 PLANNER: Final = load_policy("planner")
 WORDS: Final = [
@@ -114,3 +114,29 @@ def test_news_of_a_loop_beside_it_excuses_no_planner_that_waits() -> None:
         )
     ]
     assert halts(helped, PLANNER) == []
+
+
+@pytest.mark.parametrize("policy", [PLANNER, STANDARD])
+def test_a_node_that_polls_is_handed_over_to_without_end(policy: Policy) -> None:
+    poll = {"name": "wait", "args": {"job": 1}, "result": "running"}
+    asked: list[list[Raw]] = [
+        [{"node": "router", "decision": {"next": "worker"}}, {"node": "worker", "tool_calls": [poll]}],
+        [{"node": "router", "output": "Wait."}, {"node": "worker", "from": "router", "tool_calls": [poll]}],
+        [{"node": "worker", "from": "router", "tool_calls": [poll]}],
+    ]
+    for turns in asked:
+        assert halts(turns * 9, policy) == []
+    poll["result"] = "exit code 1"
+    for turns in asked[:2]:
+        assert halts(turns * 9, policy)
+
+
+def test_a_short_line_around_a_test_that_is_run_again_is_no_loop() -> None:
+    edits = ({"name": "edit", "args": {"line": n}, "result": "ok"} for n in range(9))
+    test = {"name": "test", "args": {}, "result": "3 failed"}
+    work = [[{"node": "coder", "tool_calls": [call]}] * 2 for edit in edits for call in (edit, test)]
+    assert halts([turn for pair in work[:6] for one in pair for turn in (PROMPT, one)]) == []
+    assert next(one.code for one in halts([PROMPT, {"node": "coder", "output": "On it."}] * 5)) == "LOOP002"
+
+
+PROMPT: Final[Raw] = {"node": "harness", "output": "Continue."}
