@@ -19,7 +19,7 @@ def grafted(runs: Iterable[RealRun], seed: int = 0) -> Iterator[Trace]:
     """Yield one trace for each solved run with a repeatable turn, one whose calls occur nowhere else in the run."""
     for run in runs:
         dice = random.Random(f"{run.run_id}/{seed}")
-        places = _repeatable(run.events) if run.solved else []
+        places = repeatable(run.events) if run.solved else []
         if places:
             yield _graft(run, dice.choice(places), dice.randint(HALT, 12), seed)
 
@@ -31,7 +31,7 @@ def _graft(run: RealRun, place: int, times: int, seed: int) -> Trace:
     return Trace(f"grafts/{run.source}/{run.run_id}", seed, events, (episode,), recorded=True)
 
 
-def _repeatable(events: list[RawEvent]) -> list[int]:
+def repeatable(events: list[RawEvent]) -> list[int]:
     """Return the positions of turns with answered calls that occur nowhere else in their run. Failed calls are skipped:
     infrastructure errors are not repeats."""
     calls = Counter(_key(call) for event in events for call in event.get("tool_calls", ()))

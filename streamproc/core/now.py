@@ -27,6 +27,8 @@ class Now:
     call_turns: u32  # turns with calls of the caller so far
     evicted: u32  # entries that this event drops from full collections
     node_tag: u32
+    found: i32  # last turn before this one in which something new was found, but for the words of the turn's own node
+    news: i32  # ... or something was polled
     caller: u32  # tag of the node, and of its agent if it names another one
     topic: u32  # what the turn is about: its task, its request, its agent if the node has several; 0: none
     task: u32  # tag of the task that the turn is an attempt at; 0: none. Only if every error counts

@@ -223,6 +223,7 @@ def _observe_calls(view: View, rules: Rules) -> None:
     seen: Repeats | None
     tools: ToolsSeen | None
     view.caller = view.node_tag ^ _tag_of_agent(view.turn, view.names)
+    _note_found(view)
     if run.callers.current != view.caller:
         run.callers.enter(view, view.caller, run.tools, run.calls, run.reruns)
     seen = run.calls.observe(view, rules.judge_poll)
@@ -245,6 +246,19 @@ def _observe_calls(view: View, rules: Rules) -> None:
     view.tools = () if tools is None else tools.answers
     if tools is not None:
         _show_tools(view, tools)
+
+
+@cfunc
+def _note_found(view: View) -> None:
+    """Set what was new before the calls of this turn, without the words of their own node: announced in other words, a
+    repeat is one."""
+    run: RunState = view.run
+    view.found, view.news = run.novelty.last_discovery, run.novelty.last_news
+    if run.handovers.finder != view.caller or run.handovers.found != view.found:
+        return
+    view.found = run.handovers.others_found
+    if view.news == run.handovers.found:
+        view.news = max(view.found, run.novelty.last_result)
 
 
 @cfunc

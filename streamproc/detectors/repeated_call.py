@@ -20,6 +20,8 @@ nothing: a call that changes back and forth between known answers warns after te
 something is running: also ten minutes). Answers that are equal only after masking (time stamps, ids) count less than
 answers that are equal byte for byte. Retryable infrastructure errors (429, 5xx, a tool that hangs) are not repeats,
 except for the plain count of `gate: none`.
+The agent's own words excuse none of its calls: it may announce each repeat in others. Nor does what others find, once
+it has made the same call ten times in a row and no other: it warns then, and halts after 25.
 Only calls that write by the form of their arguments count with new answers, and only with nothing else in between: a
 long test command that is run again and again, or a poll with a long command, is left alone.
 
@@ -27,8 +29,9 @@ Tuning: `gate` names what restarts the count: `any` news; `results` only, and no
 measured progress and a person: the plain count of a tool with the same arguments within `within` calls of its node,
 contiguous or interleaved, whatever it answers (`halt`; `warn` in a row). `warn`/`halt` for answers equal byte for byte,
 `masked_*` for those equal after masking, `unanswered_*` if no result was reported; `within` is the window in calls of
-the agent. For live calls there are `live_repeats_min`, `live_standstills`, `live_minutes`, `known_warn` and
-`known_halt`, for writing calls `written_warn` and `written_halt`.
+the agent. For the same call in a row while others find something there are `row_warn` and `row_halt`, for live calls
+`live_repeats_min`, `live_standstills`, `live_minutes`, `known_warn` and `known_halt`, and for writing calls
+`written_warn` and `written_halt`.
 
 Reference: "same tool called with identical arguments >= 3 times within 10 steps", with the novelty gate.
 """
@@ -40,8 +43,7 @@ from typing import Any, Final
 
 from streamproc.core import kind
 from streamproc.core.decision import Finding, Level, hex16
-from streamproc.core.run_state import RunState
-from streamproc.core.signals.calls import IDLE, Repeat
+from streamproc.core.signals.calls import IDLE, ROW, Repeat
 from streamproc.core.signals.novelty import Gate
 from streamproc.core.signals.recent_calls import Recent
 from streamproc.core.signals.streaks import Streak
@@ -74,6 +76,8 @@ class RepeatedCall(Detector):
         known_halt: int = 25
         written_warn: int = 3  # the same call in a row that writes 120 characters or more, whatever its answers
         written_halt: int = 5
+        row_warn: int = 10  # in a row of one agent, byte for byte, while others find something new; at least 10
+        row_halt: int = 25  # it may wait for them, and is no poll that is known as one
 
     def settings(self, limits: Limits | None) -> RuleSettings:
         own = limits or self.Limits()  # which answers of a poll are known matters to others as well
@@ -88,7 +92,7 @@ class RepeatedCall(Detector):
     def check(self, view: View, limits: Limits) -> Finding | None:
         best: tuple[Level, Repeat, int] | None = None
         for repeat in view.repeated:
-            reached, count = _judge(view.run, repeat, limits)
+            reached, count = _judge(view, repeat, limits)
             if reached is not None and (best is None or reached > best[0]):
                 best = reached, repeat, count
         writes = view.run.calls.writes
@@ -154,7 +158,8 @@ class RepeatedCall(Detector):
             what = f"{tool} was called with the same arguments and reported no result"
         else:
             what = f"{tool} returned the same result for the same arguments"
-        message = f"{what}{times} at {listed(turns)}, with no new information in between."
+        excuse = "and it made no other call" if repeat.row and count >= ROW else "with no new information"
+        message = f"{what}{times} at {listed(turns)}, {excuse} in between."
         return self.finding(
             reached, _loop(repeat), message, onset=_onset(repeat, count),
             tool=made.name, args_hash=hex16(made.key), args_excerpt=args_excerpt(view.turn, made),
@@ -184,23 +189,27 @@ def _in_row(steps: list[int], counted: int) -> int:
     return consecutive
 
 
-def _judge(run: RunState, repeat: Repeat, limits: RepeatedCall.Limits) -> tuple[Level | None, int]:
+def _judge(view: View, repeat: Repeat, limits: RepeatedCall.Limits) -> tuple[Level | None, int]:
     """Return the severity of this repeat and the number of occurrences counted."""
     if repeat.live:
         return Level.WARN if repeat.state == IDLE else Level.HALT, max(repeat.known, repeat.still)
     turns, steps = repeat.turns, repeat.call_turns
-    first = max(bisect_left(turns, run.novelty.last_news), bisect_left(steps, run.call_turns - limits.within + 1))
+    first = max(bisect_left(turns, view.news), bisect_left(steps, view.call_turns - limits.within + 1))
     counted = len(steps) - first
     if repeat.call.outcome == NO_ANSWER:
         consecutive = _in_row(steps, counted)
         return level(consecutive, limits.unanswered_warn, limits.unanswered_halt), consecutive
     exact = min(counted, repeat.exact_run)
+    if repeat.row and limits.halt and 0 < limits.row_halt <= repeat.exact_run:
+        return Level.HALT, repeat.exact_run
     if 0 < limits.halt <= exact:
         return Level.HALT, exact
     if 0 < limits.masked_halt <= counted:
         return Level.HALT, counted
     if 0 < limits.warn <= exact and limits.warn <= _in_row(steps, counted):
         return Level.WARN, exact
+    if repeat.row and 0 < limits.row_warn <= repeat.exact_run:
+        return Level.WARN, repeat.exact_run
     return (Level.WARN if 0 < limits.masked_warn <= counted else None), counted
 
 
@@ -240,6 +249,11 @@ HEALTHY = [
         call("status", {}, "starting"), *(
             turn for n in range(15) for turn in (call("status", {}, "running"), call("visit", {"page": n}, f"page {n}"))
         ),
+    ]),
+    Example("nine looks into an empty inbox while another node works", [
+        turn for n in range(9) for turn in (
+            call("inbox", {}, "empty", node="lead"), call("read", {"f": n}, f"text {n}", node="worker"),
+        )
     ]),
     Example("calls without answers while another node says something new", [
         turn for n in range(6) for turn in (call("next", {}, node="worker"), said("reader", f"Chapter {n} is good."))
@@ -295,6 +309,17 @@ STUCK = [
     Example("under `gate: results`, between the new words of another node", [
         turn for n in range(3) for turn in (call("run", {}, "error", node="a"), said("b", f"Try again{'!' * n}"))
     ], "halt", 4, {"detectors": {"LOOP003": {"gate": "results"}}}),
+    Example("under the new words of the agent itself, between those of a harness", [
+        turn for n in range(3) for turn in (
+            said("harness", "Continue."), said("agent", f"Let me try {'x' * n} again."), said("harness", "Continue."),
+            call("run", {"cmd": "make"}, "error: no rule"),
+        )
+    ], "halt", 11),
+    Example("25 times in a row, while another agent finds something each time", [
+        turn for n in range(25) for turn in (
+            call("run", {"cmd": "make"}, "error: no rule"), call("read", {"f": n}, f"text {n}", node="reader"),
+        )
+    ], "halt", 48),
     Example("no answers at all", [call("run", {"cmd": "make"})] * 5, "halt", 4),
     Example("a job that never ends", _polls(["still running"] * 61, 10), "halt", 60),
     Example("a call that changes back and forth between two answers", [

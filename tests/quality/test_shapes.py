@@ -1,19 +1,26 @@
 """The same work, published in another form: what frameworks and harnesses make of one session differs, its work does
-not. No solved run of the repository may be halted in any form, unless it is halted as it was recorded.
+not. No solved run of the repository may be halted in any form, unless it is halted as it was recorded; and a call that
+one of them makes again and again is found in every form, whatever the agent says about it.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, Final
 
 import pytest
 
+from benchmarks.quality.grafts import repeatable
 from benchmarks.quality.real import real_runs
 from tests.feeding import Raw, halts
 
 Form = Callable[[Raw], Iterator[Raw]]
+
+
+def as_recorded(turn: Raw) -> Iterator[Raw]:
+    yield turn
 
 
 def narrated_apart(turn: Raw) -> Iterator[Raw]:
@@ -80,6 +87,7 @@ FORMS: Final[tuple[Form, ...]] = (
     narrated_apart, call_by_call, answered_by_tools, a_node_for_each_tool, under_an_orchestrator, naming_itself, routed,
     prompted, beside_a_twin,
 )  # fmt: skip
+WORDS: Final = "ABCDEFGHIJKLM"
 # Its recorder wrote one line of narration twice, so that its agent and the harness say the same two lines in turn.
 TWICE: Final = {(prompted, "kimi_k2.5/query-optimize__xcBWV57")}
 
@@ -98,6 +106,33 @@ def _solved() -> list[tuple[str, list[Raw]]]:
         if run.solved
     ]
     return [(run_id, turns) for run_id, turns in plain if not halts(turns)]
+
+
+def _looping(turns: list[Raw], times: int, *, narrated: bool) -> Iterator[list[Raw]]:
+    """Yield the turns before a call that occurs once in a run, together, and then each of its repeats, announced in
+    other words or with none."""
+    place = random.Random(turns[0]["run_id"]).choice(repeatable(turns))
+    yield turns[:place]
+    for again in range(times):
+        words = f"Let me look at {WORDS[again % 13]}, and {WORDS[again * 5 % 13]}, number {again}."
+        said = [_beside(turns[place], output=words)] if narrated else []
+        yield [*said, _beside(turns[place], tool_calls=turns[place]["tool_calls"])]
+
+
+@pytest.mark.parametrize("form", [as_recorded, *FORMS])
+@pytest.mark.parametrize("narrated", [False, True])
+def test_a_call_that_is_made_again_and_again_is_found_in_every_form(form: Form, narrated: bool) -> None:
+    slow = form in (a_node_for_each_tool, beside_a_twin)  # the words are of another node
+    late: dict[str, object] = {}
+    for run_id, turns in _solved()[::4]:
+        if not repeatable(turns):
+            continue
+        steps = _looping(turns, 25 if slow and narrated else 3, narrated=narrated)
+        before, *again = ([other for turn in step for other in form(turn)] for step in steps)
+        found = halts([*before, *(turn for step in again for turn in step)])
+        if not found or found[0].at < len(before):
+            late[run_id] = found
+    assert not late
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -5,6 +5,8 @@ bounded. A *poll* is a call whose answer changes although nothing else in the ru
 running. Its unchanged answers are not evidence of a loop until they last several times longer than any before. Answers
 that it has given before renew nothing: a poll that changes back and forth between them ends as well.
 
+The words of the node that calls are not new to itself: it may announce each of its repeats in other words.
+
 Calls are observed from the second equal answer on. Read by LOOP003 and STALL006.
 """
 
@@ -39,6 +41,7 @@ from streamproc.model.wire import ANSWERED, FAILED, FAILED_RETRYABLE, FAILED_RUN
 
 CALLS_MAX: Final = 12  # calls stored with their answers; LOOP003 looks back over ten
 OCCURRENCES_MAX: Final = 10  # of one call with one answer: the window of LOOP003
+ROW: Final = 10  # calls in a row of one caller: after so many equal answers it is no excuse that others find something
 STALE_WINDOW: Final = (1 << 6) - 1  # the last six call turns, a bit each
 
 # What a known answer of a call means, as bits.
@@ -58,6 +61,7 @@ class Repeat(NamedTuple):
     call: Call
     state: int  # OVER; of a poll, also IDLE
     live: bool  # whether it is a poll
+    row: bool  # whether the caller made no other call in its last `ROW` turns with calls
     norm: int  # hash of the answer without volatile parts
     exact_run: int  # how often in a row the answer was the same byte for byte
     still: int  # how often in a row it was the same while nothing new was found elsewhere
@@ -111,7 +115,7 @@ class CallMemory(Row):
     @cfunc
     def repeat(self, now: Now, exact: u64) -> None:
         """Record the same answer again."""
-        if now.novelty.last_discovery > self.last_turn():
+        if now.found > self.last_turn():
             self.still, self.still_since_ms = 1, now.at_ms  # it did not change, but something else was found
         else:
             self.still += 1
@@ -122,15 +126,20 @@ class CallMemory(Row):
         self.times.push(now.call_turns, now.index)
 
     @cfunc
+    def is_row(self, now: Now) -> bool:
+        """Whether the caller made no other call in its last `ROW` turns with calls, and got the same answer."""
+        return self.exact_run >= ROW and not self.live and self.norm != 0 and self.times.ago(ROW) + ROW > now.call_turns
+
+    @cfunc
     def note_change(self, now: Now, answered: bool, fresh: bool) -> None:
         """Record that the answer changes. If nothing else was new since the last one, the call is a poll: its subject
         changes by itself. Answers that were not reported do not count as changes. A change to an answer that is not
         `fresh` ends no period without change."""
         last: i32 = self.last_turn()
-        back: bool = not fresh and now.novelty.last_discovery <= last
+        back: bool = not fresh and now.found <= last
         if self.norm:
             now.novelty.last_answer_change = now.index
-            if answered and now.novelty.last_news <= last:
+            if answered and now.news <= last:
                 self.live = True
             if not back:
                 self.longest_still = max(self.longest_still, self.still)
@@ -176,6 +185,7 @@ class Calls(Record):
         stale: bool
         known: u32 = 0
         state: u32
+        row: bool
         actor: u32 = now.node_tag ^ now.topic  # who calls, and for what
         tag: u64 = actor
         pair: u64
@@ -204,8 +214,9 @@ class Calls(Record):
                 continue
             state = _judge_known(memory, tag32(hash64(call.marks)), now.at_ms, judge_poll)
             known |= state
-            if state & (IDLE | OVER):
-                repeated.append(_observed(call, state, memory))
+            row = len(calls) == 1 and memory.is_row(now)
+            if row or state & (IDLE | OVER):
+                repeated.append(_observed(call, state, memory, row))
         if calls[0].marks >= WRITES or self.writes.count:
             written = self._count_write(now, actor, calls)
         stale = self._note_novelty(now, known, new)
@@ -293,11 +304,11 @@ class Calls(Record):
 
 
 @cfunc
-def _observed(call: Call, state: u32, memory: CallMemory) -> Repeat:
+def _observed(call: Call, state: u32, memory: CallMemory, row: bool) -> Repeat:
     size: u32 = memory.times.size
     return Repeat(
-        call, state, bool(memory.live), memory.norm, memory.exact_run, memory.still, memory.known, memory.known_since,
-        memory.times.last_numbers(size), memory.times.last_turns(size),
+        call, state, bool(memory.live), row, memory.norm, memory.exact_run, memory.still, memory.known,
+        memory.known_since, memory.times.last_numbers(size), memory.times.last_turns(size),
     )  # fmt: skip
 
 
