@@ -21,7 +21,7 @@ something is running: also ten minutes). Answers that are equal only after maski
 answers that are equal byte for byte. Retryable infrastructure errors (429, 5xx, a tool that hangs) are not repeats,
 except for the plain count of `gate: none`.
 The agent's own words excuse none of its calls: it may announce each repeat in others. Nor does what others find, once
-it has made the same call ten times in a row and no other: it warns then, and halts after 25.
+a call has given the same answer ten times and none of its calls anything new since: it warns then, and halts after 25.
 Only calls that write by the form of their arguments count with new answers, and only with nothing else in between: a
 long test command that is run again and again, or a poll with a long command, is left alone.
 
@@ -29,7 +29,7 @@ Tuning: `gate` names what restarts the count: `any` news; `results` only, and no
 measured progress and a person: the plain count of a tool with the same arguments within `within` calls of its node,
 contiguous or interleaved, whatever it answers (`halt`; `warn` in a row). `warn`/`halt` for answers equal byte for byte,
 `masked_*` for those equal after masking, `unanswered_*` if no result was reported; `within` is the window in calls of
-the agent. For the same call in a row while others find something there are `row_warn` and `row_halt`, for live calls
+the agent. For what others find in between there are `own_warn` and `own_halt`, for live calls
 `live_repeats_min`, `live_standstills`, `live_minutes`, `known_warn` and `known_halt`, and for writing calls
 `written_warn` and `written_halt`.
 
@@ -43,12 +43,23 @@ from typing import Any, Final
 
 from streamproc.core import kind
 from streamproc.core.decision import Finding, Level, hex16
-from streamproc.core.signals.calls import IDLE, ROW, Repeat
+from streamproc.core.signals.calls import IDLE, Repeat
 from streamproc.core.signals.novelty import Gate
 from streamproc.core.signals.recent_calls import Recent
 from streamproc.core.signals.streaks import Streak
 from streamproc.core.view import View
-from streamproc.detectors.base import START_MS, Detector, Example, RuleSettings, args_excerpt, call, level, listed, said
+from streamproc.detectors.base import (
+    START_MS,
+    Detector,
+    Example,
+    RuleSettings,
+    actor,
+    args_excerpt,
+    call,
+    level,
+    listed,
+    said,
+)  # fmt: skip
 from streamproc.model.wire import NO_ANSWER
 
 
@@ -76,8 +87,10 @@ class RepeatedCall(Detector):
         known_halt: int = 25
         written_warn: int = 3  # the same call in a row that writes 120 characters or more, whatever its answers
         written_halt: int = 5
-        row_warn: int = 10  # in a row of one agent, byte for byte, while others find something new; at least 10
-        row_halt: int = 25  # it may wait for them, and is no poll that is known as one
+        own_warn: int = (
+            10  # byte for byte, with nothing new in any of the agent's calls since, while others find something
+        )
+        own_halt: int = 25  # it may wait for them, and is no poll that is known as one
 
     def settings(self, limits: Limits | None) -> RuleSettings:
         own = limits or self.Limits()  # which answers of a poll are known matters to others as well
@@ -158,8 +171,8 @@ class RepeatedCall(Detector):
             what = f"{tool} was called with the same arguments and reported no result"
         else:
             what = f"{tool} returned the same result for the same arguments"
-        excuse = "and it made no other call" if repeat.row and count >= ROW else "with no new information"
-        message = f"{what}{times} at {listed(turns)}, {excuse} in between."
+        whose = f" in any call of {actor(view.turn)}" if repeat.own else ""
+        message = f"{what}{times} at {listed(turns)}, with no new information{whose} in between."
         return self.finding(
             reached, _loop(repeat), message, onset=_onset(repeat, count),
             tool=made.name, args_hash=hex16(made.key), args_excerpt=args_excerpt(view.turn, made),
@@ -200,7 +213,7 @@ def _judge(view: View, repeat: Repeat, limits: RepeatedCall.Limits) -> tuple[Lev
         consecutive = _in_row(steps, counted)
         return level(consecutive, limits.unanswered_warn, limits.unanswered_halt), consecutive
     exact = min(counted, repeat.exact_run)
-    if repeat.row and limits.halt and 0 < limits.row_halt <= repeat.exact_run:
+    if repeat.own and limits.halt and 0 < limits.own_halt <= repeat.exact_run:
         return Level.HALT, repeat.exact_run
     if 0 < limits.halt <= exact:
         return Level.HALT, exact
@@ -208,7 +221,7 @@ def _judge(view: View, repeat: Repeat, limits: RepeatedCall.Limits) -> tuple[Lev
         return Level.HALT, counted
     if 0 < limits.warn <= exact and limits.warn <= _in_row(steps, counted):
         return Level.WARN, exact
-    if repeat.row and 0 < limits.row_warn <= repeat.exact_run:
+    if repeat.own and 0 < limits.own_warn <= repeat.exact_run:
         return Level.WARN, repeat.exact_run
     return (Level.WARN if 0 < limits.masked_warn <= counted else None), counted
 
@@ -315,11 +328,12 @@ STUCK = [
             call("run", {"cmd": "make"}, "error: no rule"),
         )
     ], "halt", 11),
-    Example("25 times in a row, while another agent finds something each time", [
+    Example("two calls in turn, 25 times, while another agent finds something each time", [
         turn for n in range(25) for turn in (
             call("run", {"cmd": "make"}, "error: no rule"), call("read", {"f": n}, f"text {n}", node="reader"),
+            call("run", {"cmd": "ls"}, "a b"),
         )
-    ], "halt", 48),
+    ], "halt", 72),
     Example("no answers at all", [call("run", {"cmd": "make"})] * 5, "halt", 4),
     Example("a job that never ends", _polls(["still running"] * 61, 10), "halt", 60),
     Example("a call that changes back and forth between two answers", [

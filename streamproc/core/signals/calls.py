@@ -41,7 +41,7 @@ from streamproc.model.wire import ANSWERED, FAILED, FAILED_RETRYABLE, FAILED_RUN
 
 CALLS_MAX: Final = 12  # calls stored with their answers; LOOP003 looks back over ten
 OCCURRENCES_MAX: Final = 10  # of one call with one answer: the window of LOOP003
-ROW: Final = 10  # calls in a row of one caller: after so many equal answers it is no excuse that others find something
+OWN_TIMES: Final = 10  # equal answers of a call, after which what others find is no excuse
 STALE_WINDOW: Final = (1 << 6) - 1  # the last six call turns, a bit each
 
 # What a known answer of a call means, as bits.
@@ -61,7 +61,7 @@ class Repeat(NamedTuple):
     call: Call
     state: int  # OVER; of a poll, also IDLE
     live: bool  # whether it is a poll
-    row: bool  # whether the caller made no other call in its last `ROW` turns with calls
+    own: bool  # whether the caller has found nothing by its calls since the last `OWN_TIMES` of them
     norm: int  # hash of the answer without volatile parts
     exact_run: int  # how often in a row the answer was the same byte for byte
     still: int  # how often in a row it was the same while nothing new was found elsewhere
@@ -126,9 +126,15 @@ class CallMemory(Row):
         self.times.push(now.call_turns, now.index)
 
     @cfunc
-    def is_row(self, now: Now) -> bool:
-        """Whether the caller made no other call in its last `ROW` turns with calls, and got the same answer."""
-        return self.exact_run >= ROW and not self.live and self.norm != 0 and self.times.ago(ROW) + ROW > now.call_turns
+    def is_own(self, now: Now) -> bool:
+        """Whether no call of the node has found anything since the last `OWN_TIMES` of these answers, or its caller has
+        made no other call."""
+        if self.exact_run < OWN_TIMES or self.live or not self.norm or self.times.size < OWN_TIMES:
+            return False
+        return (
+            now.node.last_call_news <= self.times.turn_ago(OWN_TIMES)
+            or self.times.ago(OWN_TIMES) + OWN_TIMES > now.call_turns
+        )
 
     @cfunc
     def note_change(self, now: Now, answered: bool, fresh: bool) -> None:
@@ -185,7 +191,7 @@ class Calls(Record):
         stale: bool
         known: u32 = 0
         state: u32
-        row: bool
+        own: bool
         actor: u32 = now.node_tag ^ now.topic  # who calls, and for what
         tag: u64 = actor
         pair: u64
@@ -214,9 +220,9 @@ class Calls(Record):
                 continue
             state = _judge_known(memory, tag32(hash64(call.marks)), now.at_ms, judge_poll)
             known |= state
-            row = len(calls) == 1 and memory.is_row(now)
-            if row or state & (IDLE | OVER):
-                repeated.append(_observed(call, state, memory, row))
+            own = memory.is_own(now)
+            if own or state & (IDLE | OVER):
+                repeated.append(_observed(call, state, memory, own))
         if calls[0].marks >= WRITES or self.writes.count:
             written = self._count_write(now, actor, calls)
         stale = self._note_novelty(now, known, new)
@@ -304,10 +310,10 @@ class Calls(Record):
 
 
 @cfunc
-def _observed(call: Call, state: u32, memory: CallMemory, row: bool) -> Repeat:
+def _observed(call: Call, state: u32, memory: CallMemory, own: bool) -> Repeat:
     size: u32 = memory.times.size
     return Repeat(
-        call, state, bool(memory.live), row, memory.norm, memory.exact_run, memory.still, memory.known,
+        call, state, bool(memory.live), own, memory.norm, memory.exact_run, memory.still, memory.known,
         memory.known_since, memory.times.last_numbers(size), memory.times.last_turns(size),
     )  # fmt: skip
 
