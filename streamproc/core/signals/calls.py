@@ -41,7 +41,7 @@ from streamproc.model.wire import ANSWERED, FAILED, FAILED_RETRYABLE, FAILED_RUN
 
 CALLS_MAX: Final = 12  # calls stored with their answers; LOOP003 looks back over ten
 OCCURRENCES_MAX: Final = 10  # of one call with one answer: the window of LOOP003
-OWN_TIMES: Final = 10  # equal answers of a call, after which what others find is no excuse
+ANSWERS_MIN: Final = 10  # equal answers of a call, after which what others find is no excuse
 STALE_WINDOW: Final = (1 << 6) - 1  # the last six call turns, a bit each
 
 # What a known answer of a call means, as bits.
@@ -61,7 +61,7 @@ class Repeat(NamedTuple):
     call: Call
     state: int  # OVER; of a poll, also IDLE
     live: bool  # whether it is a poll
-    own: bool  # whether the caller has found nothing by its calls since the last `OWN_TIMES` of them
+    own: bool  # whether the caller has found nothing by its calls since the last `ANSWERS_MIN` of them
     norm: int  # hash of the answer without volatile parts
     exact_run: int  # how often in a row the answer was the same byte for byte
     still: int  # how often in a row it was the same while nothing new was found elsewhere
@@ -127,13 +127,13 @@ class CallMemory(Row):
 
     @cfunc
     def is_own(self, now: Now) -> bool:
-        """Whether no call of the node has found anything since the last `OWN_TIMES` of these answers, or its caller has
-        made no other call."""
-        if self.exact_run < OWN_TIMES or self.live or not self.norm or self.times.size < OWN_TIMES:
+        """Whether no call of the node has found anything since the last `ANSWERS_MIN` of these answers, or its caller
+        has made no other call."""
+        if self.exact_run < ANSWERS_MIN or self.live or not self.norm or self.times.size < ANSWERS_MIN:
             return False
         return (
-            now.node.last_call_news <= self.times.turn_ago(OWN_TIMES)
-            or self.times.ago(OWN_TIMES) + OWN_TIMES > now.call_turns
+            now.node.last_call_news <= self.times.turn_ago(ANSWERS_MIN)
+            or self.times.ago(ANSWERS_MIN) + ANSWERS_MIN > now.call_turns
         )
 
     @cfunc
