@@ -1,4 +1,5 @@
-"""HTTP servers that strangers may reach: idle connections end, and a flood of them takes nothing else from the process.
+"""HTTP servers that strangers may reach: idle connections and slow bodies end, and a flood of either takes nothing else
+from the process.
 
 A worker that serves metrics needs its file descriptors for Kafka and for its store. One address gets a share of the
 connections only, so that it cannot keep all others out. A server on loopback answers to its own names only.
@@ -17,19 +18,26 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 from aiohttp.web import Application
+from aiohttp.web_protocol import RequestPayloadError
 
 from streamproc.metrics.own_host import is_loopback, loopback_hosts, names_host
 
 IDLE_S: Final = 75.0  # until a connection without a request is closed; longer than proxies and scrapers pause
+BODY_S: Final = 30.0  # for a whole body to arrive
 
 log = logging.getLogger(__name__)
+
+
+class BodyTooLate(TimeoutError):
+    """Raised where a body is read that has not arrived within `BODY_S`."""
 
 
 class _NotOfClients(logging.Filter):
     """Drops what only says that a client sent no HTTP, or left: each stranger could fill the log with tracebacks."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        return not (record.exc_info and isinstance(record.exc_info[1], (HttpProcessingError, ConnectionError)))
+        of_clients = (HttpProcessingError, RequestPayloadError, ConnectionError)
+        return not (record.exc_info and isinstance(record.exc_info[1], of_clients))
 
 
 log.addFilter(_NotOfClients())
@@ -79,6 +87,7 @@ class BoundedRunner(web.AppRunner):
         self._busy: set[Any] = set()  # connections whose requests are being answered
         self._hosts: Collection[str] | None = None  # None: any
         self._listener: asyncio.Server | None = None
+        app.middlewares.insert(0, _bound_body)
         if not self._of_address_max:
             app.middlewares.insert(0, self._note_busy)
         if own_names:
@@ -141,6 +150,25 @@ class BoundedRunner(web.AppRunner):
         if self._hosts is not None and not names_host(request, self._hosts):
             raise web.HTTPMisdirectedRequest(text="This is not the address of this server: name it as it listens.\n")
         return await handler(request)
+
+
+@web.middleware
+async def _bound_body(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Give up a body that does not arrive: a connection that sends one is not idle, and would keep its place."""
+    late = asyncio.get_running_loop().call_later(BODY_S, _give_up, request)
+    try:
+        return await handler(request)
+    except BodyTooLate as error:
+        raise web.HTTPRequestTimeout(text=f"{error}\n") from None
+    except RequestPayloadError:
+        raise web.HTTPBadRequest(text="The body is not encoded as its headers say.\n") from None
+    finally:
+        late.cancel()
+
+
+def _give_up(request: web.Request) -> None:
+    if not request.content.is_eof():
+        request.content.set_exception(BodyTooLate(f"The body did not arrive within {BODY_S:g} s."))
 
 
 def _address_of(transport: asyncio.BaseTransport | None) -> str:

@@ -21,7 +21,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-from streamproc.metrics.bounded_http import BoundedRunner
+from streamproc.metrics.bounded_http import BodyTooLate, BoundedRunner
 from streamproc.otel.decoding import SPANS_MAX, Encoding, TooManyValues, UnreadableSpans, read_spans, unpacked
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ BODY_BYTES_MAX: Final = 16 << 20  # also after decompression
 RETRY_AFTER_S: Final = 5
 CONNECTIONS_MAX: Final = 500
 HELD_BODIES: Final = 8  # of the largest size, so 128 MB; a body of unknown size counts as one
-BODY_S: Final = 30.0  # for a body to arrive
 STOP_TIMEOUT_S: Final = 3.0  # for requests that are being read at a stop
 CONTENT_TYPES: Final[dict[str, Encoding]] = {"application/x-protobuf": "protobuf", "application/json": "json"}
 TYPE_OF: Final = {encoding: content_type for content_type, encoding in CONTENT_TYPES.items()}
@@ -127,12 +126,11 @@ class SpanReceiver:
             return self._refuse(encoding, 503, "too many requests at once: send these spans again later")
         self.held_bytes += size
         try:
-            async with asyncio.timeout(BODY_S):
-                body = await request.read()
+            body = await request.read()
             async with self._decoding:
                 return await self._take(body, compression == "gzip", encoding)
-        except TimeoutError:
-            return self._refuse(encoding, 408, f"the body did not arrive within {BODY_S:g} s")
+        except BodyTooLate as error:
+            return self._refuse(encoding, 408, str(error))
         except (web.HTTPRequestEntityTooLarge, OverflowError):
             return self._refuse(encoding, 413, f"the body has more than {self._bytes_max} bytes, unpacked: send fewer "
                                 "spans at once")  # fmt: skip

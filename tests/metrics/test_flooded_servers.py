@@ -236,9 +236,16 @@ async def test_a_connection_that_asks_for_nothing_is_closed(sent: bytes) -> None
 
 
 async def test_strangers_write_no_tracebacks_into_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    unreadable = [
+        f"Content-Encoding: {name}\r\nContent-Length: 9\r\n\r\n\x1fno {name:5.5}" for name in ("gzip", "deflate")
+    ]
+    unreadable.append("Transfer-Encoding: chunked\r\n\r\nno number\r\n")
     async with listening(connections_max=9) as port:
         url = f"http://127.0.0.1:{port}"
-        for sent in (b"\x16\x03\x01 no HTTP\r\n\r\n", b"GET /?" + b"a" * 9_000 + b" HTTP/1.1\r\n\r\n"):
+        for sent in (
+            b"\x16\x03\x01 no HTTP\r\n\r\n", b"GET /?" + b"a" * 9_000 + b" HTTP/1.1\r\n\r\n",
+            *(f"POST / HTTP/1.1\r\nHost: x\r\n{rest}".encode() for rest in unreadable),
+        ):  # fmt: skip
             reader, writer = await connect(url, sent)
             assert b" 400 " in await reader.read()
             writer.close()
@@ -247,6 +254,25 @@ async def test_strangers_write_no_tracebacks_into_the_log(caplog: pytest.LogCapt
         async with aiohttp.ClientSession() as session, session.post(url) as got:
             assert got.status == 500  # a fault of ours
     assert [record.exc_info is not None for record in caplog.records if record.levelno >= logging.ERROR] == [True]
+
+
+@pytest.mark.parametrize(("length", "part"), [
+    ("Content-Length: 9", b""), ("Content-Length: 90000", b" "), ("Transfer-Encoding: chunked", b"1\r\n \r\n"),
+])  # fmt: skip
+async def test_a_body_that_never_ends_keeps_no_place(length: str, part: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much of it comes, and however often."""
+    monkeypatch.setattr(bounded_http, "BODY_S", 0.05)
+    async with listening() as port:
+        reader, writer = await connect(f":{port}", f"POST / HTTP/1.1\r\nHost: x\r\n{length}\r\n\r\n".encode())
+        answer = asyncio.create_task(reader.read())
+
+        def answered() -> bool:
+            writer.write(part)
+            return answer.done()
+
+        await until(answered, 5)
+        assert b" 408 " in await answer
+        writer.close()
 
 
 @pytest.mark.parametrize(("body", "headers"), [
@@ -301,7 +327,7 @@ async def test_bodies_that_are_read_at_once_are_bounded(monkeypatch: pytest.Monk
 
 
 async def test_a_body_that_does_not_arrive_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receiver, "BODY_S", 0.05)
+    monkeypatch.setattr(bounded_http, "BODY_S", 0.05)
     async with receiving() as served:
         reader, writer = await connect(served.url, head_of(served.url))
         assert b" 408 " in await reader.readline()
