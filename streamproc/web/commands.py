@@ -160,7 +160,7 @@ class PageCommands:
         self._check_number(draft, typed)
         ids = [str(uuid.uuid5(uuid.UUID(draft.id), run_id)) for run_id in draft.runs] or [draft.id]
         issued = IssuedCommands(self.model, tuple(
-            Command(id=command_id, verb=draft.verb, scope=scope, by=session.name, why=why, grant=grant,
+            Command(id=command_id, verb=draft.verb, scope=scope, by=session.issuer, why=why, grant=grant,
                   counted=1 if draft.runs else draft.counted)
             for scope, command_id in zip(draft.scopes, ids, strict=True)
         ))  # fmt: skip

@@ -87,7 +87,7 @@ async def test_a_halt_is_issued_by_who_is_logged_in_and_has_a_page_of_its_own() 
         assert answer.status == 303
         [command] = sent(served)
         assert answer.location == f"/commands/{command.id}"
-        assert (command.verb, command.scope, command.by, command.why) == ("halt", f"run:{RUN}", "header:ada", REASON)
+        assert (command.verb, command.scope, command.by, command.why) == ("halt", f"run:{RUN}", "ada (header)", REASON)
         shown = await browser.get(answer.location)
         assert shown.status == 200
         assert 'data-stage="sent"' in shown.text

@@ -7,7 +7,9 @@ from urllib.parse import quote
 
 import pytest
 from aiohttp import web
+from hypothesis import given, strategies as st
 
+from streamproc.fleet.state import Fleet, new_command
 from streamproc.read_model.model import ReadModel
 from streamproc.read_model.reader import ModelReader
 from streamproc.report.markup import tag
@@ -75,6 +77,14 @@ async def test_an_open_stream_can_see_that_its_session_is_over() -> None:
     clock.now_s += 20 * MINUTES
     assert sessions.alive(old)
     assert not sessions.alive(idle)
+
+
+@pytest.mark.parametrize("how", ["password", "oidc", "header", "loopback"])
+@given(st.from_regex(r"[a-z]{1,12}(\.[a-z]{1,12})?(@[a-z]{2,12}\.example)?", fullmatch=True))
+def test_who_commanded_is_not_taken_for_a_secret(how: str, who: str) -> None:
+    """In records of commands, names are redacted as all that people write."""
+    issuer = Sessions().begin(f"{how}:{who}", frozenset()).issuer
+    assert new_command(Fleet(), "STOP", "fleet", issuer, "").by == issuer
 
 
 async def test_a_logout_ends_the_session_on_the_server() -> None:

@@ -29,6 +29,13 @@ class Session:
     began_s: float = 0.0
     used_s: float = 0.0
 
+    @property
+    def issuer(self) -> str:
+        """Who commands, such as ``ada (password)``: of ``password:ada`` and ``oidc:alice@example.com``, redaction takes
+        the name for a secret."""
+        how, _, who = self.name.partition(":")
+        return f"{who} ({how})" if who else how
+
 
 class Sessions:
     """The sessions of one page. Times are those of `now`, in seconds."""
