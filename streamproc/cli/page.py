@@ -96,6 +96,8 @@ def page(
 
     Exit 0: stopped by a signal; 2: invalid settings.
     """
+    from streamproc.live.places import LivePlaces
+    from streamproc.model.addresses import local_log
     from streamproc.policy import load_policy
     from streamproc.settings import read_address
     from streamproc.web.access import AccessOptions
@@ -105,9 +107,11 @@ def page(
     settings = log_settings(brokers, topic_prefix, policy=policy, metrics=metrics, log_style=log_style)
     chosen = load_policy(settings.policy)
     log_to_stderr(log_level, settings.log_style)
+    log = local_log(settings.brokers)
     options = PageOptions(
-        host=host, port=port, db=db, since_ms=time_ms("--since", since), turns=turns, commands=commands
-    )
+        host=host, port=port, db=db, since_ms=time_ms("--since", since), turns=turns, commands=commands,
+        up_socket=None if log is None else LivePlaces(log.parent).socket,
+    )  # fmt: skip
     access = AccessOptions(
         host=host, public_url=public_url, users_file=users, oidc_issuer=oidc_issuer, oidc_client_id=oidc_client_id,
         oidc_scope=oidc_scope, oidc_name_claim=oidc_name, oidc_groups_claim=oidc_groups, trust_header=trust_header,

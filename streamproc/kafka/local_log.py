@@ -6,6 +6,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+import socket
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -135,6 +138,13 @@ class LocalFollower(Follower):
             self.caught_up = True
             if self._on_caught_up is not None:
                 self._on_caught_up()
+
+
+def listens(path: Path) -> bool:
+    """Whether a process listens at a socket of this machine."""
+    with socket.socket(socket.AF_UNIX) as own:
+        own.setblocking(False)
+        return own.connect_ex(os.fsencode(path)) in (0, errno.EAGAIN)  # EAGAIN: it has much to do
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

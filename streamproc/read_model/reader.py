@@ -22,7 +22,7 @@ from streamproc.fleet.watching import Watching, watching_of
 from streamproc.fleet.worker_listener import note_contact
 from streamproc.fleet.workers import ROLE as WORKERS, Workers
 from streamproc.kafka.follow import BEGINNING, Follower, Topic
-from streamproc.kafka.local_log import LocalFollower
+from streamproc.kafka.local_log import LocalFollower, listens
 from streamproc.kafka.partitioning import home_of
 from streamproc.kafka.session import Outage
 from streamproc.kafka.topics import accounts_topic
@@ -31,6 +31,7 @@ from streamproc.read_model.rows import Changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from streamproc.kafka.follow import Batches
     from streamproc.read_model.model import ReadModel
@@ -92,10 +93,12 @@ class ChangeSubscription:
 
 
 class ModelReader:
-    """Keeps a model up to date. `since_ms` (epoch ms) is how far back decisions and dead letters are read."""
+    """Keeps a model up to date. `since_ms` (epoch ms) is how far back decisions and dead letters are read; `up_socket`
+    is where the `streamproc up` listens whose log stands in for topics."""
 
-    def __init__(self, settings: Settings, model: ReadModel, *, since_ms: int) -> None:
+    def __init__(self, settings: Settings, model: ReadModel, *, since_ms: int, up_socket: Path | None = None) -> None:
         self.model = model
+        self._up_socket = up_socket
         self._settings = settings
         self.version = 0
         """Grows with each change that subscribers are told of: a page that was made before knows that it is old."""
@@ -187,6 +190,11 @@ class ModelReader:
             self._watching = watching_of(self.workers, now_s, ends=ends or None, lag_warn_s=self._settings.lag_warn_s)
             self._watched_s = now_s
         return self._watching
+
+    @property
+    def up_runs(self) -> bool | None:
+        """Whether the `streamproc up` runs that writes the log which is read; None: topics are read."""
+        return None if self._up_socket is None else listens(self._up_socket)
 
     def subscribe(self, every_s: float = EVERY_S) -> ChangeSubscription:
         """Return what tells of changes from now on. Close it."""

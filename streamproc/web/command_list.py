@@ -30,6 +30,8 @@ def command_list(session: Session, commands: PageCommands, forms: Html) -> Html:
         "until they are cleared."
     )
     none = tag("p", "No command stands: work may start.", class_="note fine")
+    if commands.unknown:
+        none = tag("p", commands.unknown, class_="note")
     return NOTHING.join(
         (
             tag("h1", "Commands"),

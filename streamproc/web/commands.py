@@ -17,10 +17,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from streamproc.errors import InvalidEvent
+from streamproc.errors import InvalidEvent, InvalidSettings
 from streamproc.fleet.commands import Command, CommandFacts, deliver, progress_of, read_reason, signing_first
 from streamproc.fleet.signing import command_signer
 from streamproc.fleet.verbs import RULES, RUN
+from streamproc.model.addresses import local_log
 from streamproc.model.escaping import escape
 from streamproc.model.newest import Newest
 from streamproc.read_model.command_progress import command_progress
@@ -104,7 +105,7 @@ class PageCommands:
     def __init__(
         self, settings: Settings, model: ReadModel, caught_up: Callable[[], bool], *, enabled: bool = False
     ) -> None:
-        """Raises `InvalidSettings` if every receiver would refuse the page's commands."""
+        """Raises `InvalidSettings` if every receiver would refuse the page's commands, or if there is none."""
         self.enabled = enabled
         self.model = model
         self.caught_up = caught_up
@@ -113,8 +114,21 @@ class PageCommands:
         self._settings = signing_first(settings, ISSUER)
         self._seal_key = secrets.token_bytes(32)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._local = local_log(settings.brokers) is not None
+        if enabled and self._local:
+            raise InvalidSettings(
+                "--commands: `streamproc up` takes none from this page: use `streamproc kill`, `resume` and `clear`, "
+                "or name --brokers"
+            )
         if enabled:
             command_signer(self._settings).must_sign()
+
+    @property
+    def unknown(self) -> str:
+        """Why this page does not know what stands; empty if it does."""
+        if self._local:
+            return "Which commands stand is not known here: the log of streamproc up does not show them."
+        return "" if self.caught_up() else "Which commands stand is not known yet: the page is still reading."
 
     def allows(self, session: Session | None, verb: str) -> bool:
         """Return whether this session may give such commands here."""

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from streamproc.fleet.watching import Watching
     from streamproc.read_model.reader import ModelReader
 
+UP_IS_GONE: Final = (
+    "streamproc up does not run, so nothing is judged now. The next hook of a protected session starts it; otherwise "
+    "start it yourself."
+)
 MARK: Final = "\0"  # around a time in a sentence
 
 # Files below /static: their package, their place in it, their type.
@@ -55,6 +59,8 @@ def bars(reader: ModelReader) -> Html:
     if silent_ms is not None:
         since = Html().join(["since ", moment(silent_ms), ". What you see is as of then"]) if silent_ms else "yet"
         body = tag("p", "Kafka has not answered ", since, ".", class_="lost gone")
+    elif reader.up_runs is False:
+        body = tag("p", UP_IS_GONE, class_="lost")
     elif found.level == "fail":
         link = Html().join([". ", tag("a", "Workers", href="/health#workers")])
         body = tag("p", watching_sentence(found), link, class_="lost")

@@ -9,6 +9,7 @@ import signal
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from streamproc.errors import InvalidSettings
@@ -78,7 +79,8 @@ class PageMetrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageOptions:
-    """Where the page listens, what it reads, and what people may do. `db` None: memory; `since_ms` is epoch ms."""
+    """Where the page listens, what it reads, and what people may do. `db` None: memory; `since_ms` is epoch ms;
+    `up_socket` as for `ModelReader`."""
 
     host: str
     port: int
@@ -86,6 +88,7 @@ class PageOptions:
     db: str | None = None
     turns: bool = True
     commands: bool = False
+    up_socket: Path | None = None
 
 
 async def serve_page(
@@ -107,7 +110,7 @@ async def serve_page(
     model.lost_after_ms = policy.lost_after_s * 1000
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(model.close)
-        reader = ModelReader(settings, model, since_ms=options.since_ms)
+        reader = ModelReader(settings, model, since_ms=options.since_ms, up_socket=options.up_socket)
         metrics = PageMetrics(policy, model, reader)
         await stack.enter_async_context(exposing(settings, metrics.readings, metrics.missing))
         commands = PageCommands(settings, model, lambda: reader.caught_up, enabled=options.commands)

@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from streamproc.errors import Unavailable
+from streamproc.errors import InvalidSettings, Unavailable
 from streamproc.kafka.reading import open_topic
 from streamproc.read_model.model import ReadModel
 from streamproc.read_model.reader import ModelReader
 from streamproc.read_model.rows import DecisionFilter
 from streamproc.settings import Settings
+from streamproc.web.commands import PageCommands
+from streamproc.web.layout import bars
+from streamproc.web.views.health import local_judge
 from tests.live.conftest import Run, Up, call
 from tests.waiting import until
 
@@ -118,6 +121,27 @@ async def test_the_page_follows_it(stuck: Up) -> None:
     assert reader.trouble is None
     await reader.stop()
     model.close()
+
+
+async def test_the_page_says_whether_it_runs(stuck: Up) -> None:
+    model = ReadModel()
+    reader = ModelReader(local(stuck), model, since_ms=0, up_socket=stuck.places.socket)
+    await reader.start()
+    await until(lambda: reader.caught_up, what="the log is read")
+    said = "streamproc up does not run"
+    assert (said in bars(reader), said in local_judge(bool(reader.up_runs))) == (False, False)
+    stuck.kill()  # its socket stays
+    assert (said in bars(reader), said in local_judge(bool(reader.up_runs))) == (True, True)
+    stuck.places.socket.unlink()
+    assert said in bars(reader)
+    await reader.stop()
+    model.close()
+
+
+async def test_the_page_of_a_log_takes_no_commands_and_denies_none(stuck: Up) -> None:
+    with pytest.raises(InvalidSettings, match="streamproc kill"):
+        PageCommands(local(stuck), ReadModel(), lambda: True, enabled=True)
+    assert "is not known" in PageCommands(local(stuck), ReadModel(), lambda: True).unknown
 
 
 async def test_the_page_follows_the_log_that_takes_the_place_of_a_damaged_one(stuck: Up) -> None:

@@ -391,3 +391,10 @@ async def test_an_command_returns_to_no_other_site(back: str) -> None:
     async with page("halt") as (_, browser):
         answer = await browser.post("/commands", await browser.form() | {"back": back})
         assert answer.location.startswith("/?command=")
+
+
+@pytest.mark.parametrize("caught_up", [False, True])
+async def test_no_command_is_denied_before_all_are_read(caught_up: bool) -> None:
+    async with serving(model=FewRuns(caught_up=caught_up)) as served, Browser(served) as browser:
+        await browser.log_in_with_token()
+        assert ("No command stands" in (await browser.get("/commands")).text) is caught_up

@@ -13,7 +13,7 @@ from streamproc.model.formats import grouped
 from streamproc.report.markup import NOTHING, Html, foreign, tag
 from streamproc.report.tables import Cell, TableRow, folded, muted, number, section, table
 from streamproc.web.keys import MODEL, READER
-from streamproc.web.layout import page, watching_sentence
+from streamproc.web.layout import UP_IS_GONE, page, watching_sentence
 from streamproc.web.moments import moment
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ async def health(request: web.Request) -> web.Response:
         tag(
             "div",
             standing(counts),
-            workers(found, has_topic=reader.has_workers),
+            workers(found, has_topic=reader.has_workers) if reader.up_runs is None else local_judge(reader.up_runs),
             providers(found.providers),
             partitions(model.health()),
             refused(model.refused(limit=READ_MAX)),
@@ -67,6 +67,12 @@ def standing(counts: FleetCounts) -> Html:
         text = f"The page is {grouped(counts.behind_records)} records behind its topics: what it shows is late."
         return tag("p", text, class_="note")
     return tag("p", "The page has read its topics to their ends.", class_="note fine")
+
+
+def local_judge(runs: bool) -> Html:
+    """Return whether the `streamproc up` runs whose log is shown."""
+    said = "streamproc up runs, and judges what it is sent." if runs else UP_IS_GONE
+    return section("streamproc up", tag("p", said, class_=f"note {'fine' if runs else 'bad'}"), id_="workers")
 
 
 def workers(found: Watching, *, has_topic: bool = True) -> Html:
