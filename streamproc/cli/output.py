@@ -96,12 +96,19 @@ def refuse_logs(outputs: Iterable[str | Path | None], logs: Sequence[str]) -> No
         found = LOG_NAME.search(path.name) is not None and any(_holds(log, path) for log in logs)
         if not found and path.is_file():
             with suppress(InvalidEvent):  # reading the logs says what is wrong
-                found = any(Path(log).resolve() == path for log in log_paths(logs))
+                found = any(_is_same(log, path) for log in log_paths(logs))
         if found:
             raise fail(f"{output}: is one of the logs that are read, and would be replaced. Name another file")
 
 
+def _is_same(log: str, path: Path) -> bool:
+    """Whether they are one file, also by hard links."""
+    with suppress(OSError):
+        return path.samefile(log)
+    return False
+
+
 def _holds(log: str, path: Path) -> bool:
     """Whether a file of this path would be found by reading a directory or a pattern."""
-    place = Path(log).resolve()
+    place = Path(os.path.realpath(log))
     return (place.is_dir() and place in path.parents) or (glob.has_magic(log) and path.match(str(place)))

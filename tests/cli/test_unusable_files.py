@@ -139,6 +139,25 @@ def test_no_command_replaces_the_log_that_it_reads(run, tmp_path: Path, name: st
 
 
 @pytest.mark.parametrize("name", list(writing(Path(), Path())))
+def test_nor_by_another_name_of_it(run, tmp_path: Path, name: str) -> None:
+    log, loop = tmp_path / "a.jsonl", tmp_path / "loop.jsonl"
+    log.write_text(jsonl(stuck()))
+    (tmp_path / "soft").symlink_to(log)
+    (tmp_path / "hard").hardlink_to(log)
+    loop.symlink_to(loop)
+    for one, output, said in (
+        (log, tmp_path / "soft", "is one of the logs that are read"),
+        (log, tmp_path / "hard", "is one of the logs that are read"),
+        (tmp_path / "hard", log, "is one of the logs that are read"),
+        (loop, tmp_path / "new", str(loop)), (log, loop, str(loop)),
+    ):  # fmt: skip
+        result = run(*writing(one, output)[name])
+        assert result.exit_code == 2
+        assert said in result.stderr
+        assert log.read_text() == jsonl(stuck())
+
+
+@pytest.mark.parametrize("name", list(writing(Path(), Path())))
 def test_a_file_that_cannot_be_written_is_an_error_that_names_it(run, tmp_path: Path, name: str) -> None:
     log = tmp_path / "a.jsonl"
     log.write_text(jsonl(stuck()))
