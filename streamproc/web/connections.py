@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from streamproc.web.access import Session
 
 CONNECTIONS_MAX: Final = 400
-OF_SESSION_MAX: Final = 50  # so that one person cannot keep the others out
+OF_PERSON_MAX: Final = 50  # in all of a person's sessions: nobody can keep the others out
 
 
 class LiveViews:
@@ -23,7 +23,7 @@ class LiveViews:
     def __init__(self, reader: ModelReader, alive: Callable[[Session], bool]) -> None:
         self._reader = reader
         self.alive = alive
-        self._tasks: dict[asyncio.Task[Any], str] = {}  # with the ids of their sessions
+        self._tasks: dict[asyncio.Task[Any], str] = {}  # with the names of their persons
 
     @property
     def version(self) -> int:
@@ -36,12 +36,12 @@ class LiveViews:
     @contextlib.asynccontextmanager
     async def connection(self, session: Session) -> AsyncIterator[ChangeSubscription]:
         """Open a connection; it ends when the page's process ends."""
-        own = sum(id_ == session.id for id_ in self._tasks.values())
-        if len(self._tasks) >= CONNECTIONS_MAX or own >= OF_SESSION_MAX:
+        own = sum(name == session.name for name in self._tasks.values())
+        if len(self._tasks) >= CONNECTIONS_MAX or own >= OF_PERSON_MAX:
             raise web.HTTPServiceUnavailable(text="too many open pages: close some\n")
         task = asyncio.current_task()
         assert task is not None
-        self._tasks[task] = session.id
+        self._tasks[task] = session.name
         subscription = self._reader.subscribe()
         try:
             yield subscription

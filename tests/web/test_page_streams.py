@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 from typing import Any
 
 import pytest
@@ -31,11 +32,12 @@ class Subscriptions:
 
 
 def session(name: str) -> Session:
-    return Session(id=name, name=name, rights=frozenset(), csrf="")
+    """Another login of this person each time."""
+    return Session(id=secrets.token_hex(), name=name, rights=frozenset(), csrf="")
 
 
-async def test_one_session_cannot_take_all_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "OF_SESSION_MAX", 2)
+async def test_one_person_cannot_take_all_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "OF_PERSON_MAX", 2)
     views = LiveViews(Subscriptions(), lambda _session: True)  # type: ignore[arg-type]
 
     async def hold(name: str, entered: asyncio.Event) -> None:
