@@ -55,7 +55,8 @@ async def test_one_person_cannot_take_all_places(monkeypatch: pytest.MonkeyPatch
 
     first, second = await opened("eve"), await opened("eve")
     with pytest.raises(web.HTTPServiceUnavailable):
-        await (await opened("eve"))
+        async with asyncio.timeout(5):
+            await (await opened("eve"))
     other = await opened("ada")
     assert len(views) == 3
     first.cancel()
