@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from enum import StrEnum
 from functools import cache
 from importlib import resources
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
@@ -41,6 +42,7 @@ def _empty(value: Any) -> bool:
 
 
 # Twice as long as a run may work without a new status on the topic `runs` (`fleet.lost_runs.STATUS_EVERY_MS`).
+MISTAKES_MAX: Final = 50  # that are reported of a file; a long one could have thousands, each of which takes 1 ms
 LOST_AFTER_S_MIN: Final = 1_200
 
 
@@ -157,7 +159,7 @@ def read_mapping(settings: Mapping[str, Any], plugins: Plugins | None = None) ->
 
 def read_layer(text: str, place: str, plugins: Plugins | None = None) -> Layer:
     """Read the text of a policy file, and add the plug-ins that it names to `plugins`, those of the caller. Raises
-    `InvalidPolicy` with every mistake and its line."""
+    `InvalidPolicy` with its mistakes, `MISTAKES_MAX` at most, and their lines."""
     places = Places(place)
     try:
         node = compose(text)
@@ -174,17 +176,30 @@ def read_layer(text: str, place: str, plugins: Plugins | None = None) -> Layer:
     if not isinstance(data, dict):
         remedy = "write `setting: value` lines; `streamproc policy show standard` prints an example"
         raise InvalidPolicy([Problem("policy", "expected a mapping of settings", remedy, place)])
-    problems = [places.problem(path, "is set twice", "keep one") for path in places.duplicates]
-    layer = None
+    layer, invalid = None, None
     try:
         layer = Layer.model_validate(data)
     except ValidationError as error:
-        problems += [_problem(item, places) for item in error.errors(include_url=False)]
-    checked = layer or Layer.model_validate(_valid_parts(data))
-    problems += _check_values(checked, places, plugins or Plugins())
+        invalid = error
+    found = _mistakes(layer, invalid, data, places, plugins or Plugins())
+    problems = sorted(islice(found, MISTAKES_MAX), key=lambda problem: problem.line or 0)
+    if next(found, None) is not None:
+        problems.append(Problem("policy", f"has more mistakes than these {MISTAKES_MAX}", "correct them first", place))
     if problems or layer is None:
-        raise InvalidPolicy(sorted(problems, key=lambda problem: problem.line or 0))
+        raise InvalidPolicy(problems)
     return layer
+
+
+def _mistakes(
+    layer: Layer | None, invalid: ValidationError | None, data: Any, places: Places, plugins: Plugins
+) -> Iterator[Problem]:
+    """Yield every mistake of a file. Each is found when it is asked for: what was meant takes long to guess."""
+    for path in places.duplicates:
+        yield places.problem(path, "is set twice", "keep one")
+    for item in invalid.errors(include_url=False) if invalid is not None else ():
+        yield _problem(item, places)
+    for path, what, remedy in _check_values(layer or Layer.model_validate(_valid_parts(data)), places, plugins):
+        yield places.problem(path, what, remedy)
 
 
 def _valid_parts(value: Any, path: tuple[str, ...] = ()) -> Any:
@@ -232,35 +247,41 @@ def _known(path: tuple[str | int, ...]) -> list[str]:
     return list((Layer if len(path) == 1 else overlays.get(str(path[0]), Overlay)).model_fields)
 
 
-def _check_values(layer: Layer, places: Places, plugins: Plugins) -> list[Problem]:
+def _check_values(layer: Layer, places: Places, plugins: Plugins) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
     """Check what types cannot express: that codes, limits, budgets and presets exist, and values are in bounds."""
-    found: list[tuple[tuple[str | int, ...], str, str]] = []
     known = preset_names()
     for index, name in enumerate(layer.presets):
         if name not in known:
-            found.append((("presets", index), f"no preset {shown(name)}", f"there are: {', '.join(known)}"))
+            yield ("presets", index), f"no preset {shown(name)}", f"there are: {', '.join(known)}"
     for index, name in enumerate(layer.plugins):
-        found += [(("plugins", index), what, remedy) for what, remedy in plugins.enable(name)]
+        for what, remedy in plugins.enable(name):
+            yield ("plugins", index), what, remedy
     catalogue = plugins.catalogue
+    yield from _check_users(layer)
+    if 0 < (layer.lost_after_s or 0) < LOST_AFTER_S_MIN:
+        what, remedy = f"{layer.lost_after_s} s are too few", f"set {LOST_AFTER_S_MIN} or more, or 0 for never"
+        yield ("lost_after_s",), what, remedy
+    if layer.locked and not places.file.startswith("preset "):
+        yield ("locked",), "only a preset can lock", "remove the line"
+    yield from provider_problems(layer.providers)
+    below = [read_preset(name) for name in layer.presets if name in known]
+    yield from _check_tiers(layer)
+    yield from lock_problems(layer.overlays(), below)
+    for path, overlay in layer.overlays():
+        for rest, what, remedy in _check_overlay(overlay, catalogue):
+            yield (*path, *rest), what, remedy
+        for below_prices, what in price_problems(overlay.prices):
+            yield (*path, "prices", *below_prices), what, PRICE_REMEDY
+        for rest, what, remedy in _check_board(overlay, layer):
+            yield (*path, "board", *rest), what, remedy
+
+
+def _check_users(layer: Layer) -> Iterator[tuple[tuple[str, ...], str, str]]:
     for name, own in layer.users.items():
         for budget in own.budgets:
             if not budget.replace("_", "").lower().startswith("maxuser"):
                 what = f"{budget} is not a budget of a user"
-                remedy = "use one that starts with maxUser, such as maxUserCostUsdPerDay"
-                found.append((("users", name, "budgets", budget), what, remedy))
-    if 0 < (layer.lost_after_s or 0) < LOST_AFTER_S_MIN:
-        what, remedy = f"{layer.lost_after_s} s are too few", f"set {LOST_AFTER_S_MIN} or more, or 0 for never"
-        found.append((("lost_after_s",), what, remedy))
-    if layer.locked and not places.file.startswith("preset "):
-        found.append((("locked",), "only a preset can lock", "remove the line"))
-    found += provider_problems(layer.providers)
-    below = [read_preset(name) for name in layer.presets if name in known]
-    found += [*_check_tiers(layer), *lock_problems(layer.overlays(), below)]
-    for path, overlay in layer.overlays():
-        found += [((*path, *rest), what, remedy) for rest, what, remedy in _check_overlay(overlay, catalogue)]
-        found += [((*path, "prices", *rest), what, PRICE_REMEDY) for rest, what in price_problems(overlay.prices)]
-        found += [((*path, "board", *rest), what, remedy) for rest, what, remedy in _check_board(overlay, layer)]
-    return [places.problem(path, what, remedy) for path, what, remedy in found]
+                yield ("users", name, "budgets", budget), what, "use one such as maxUserCostUsdPerDay"
 
 
 def _check_tiers(layer: Layer) -> Iterator[tuple[tuple[str, ...], str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from streamproc.detectors import DETECTORS
 from streamproc.errors import InvalidPolicy, Problem
 from streamproc.model.budgets import BUDGETS, budget_value, declared, find_budget, usd_micro
 from streamproc.policy import Policy, load_policy
-from streamproc.policy.files import preset_names
+from streamproc.policy.files import MISTAKES_MAX, preset_names, read_layer
 from tests.feeding import Raw, decisions, event_of, halts, reported
 from tests.laws.traces import TURNS
 
@@ -404,3 +405,23 @@ def test_money_is_an_amount_in_usd(value: Any) -> None:
 def test_only_known_budgets_are_accepted_from_the_wire() -> None:
     came = {"maxSteps": 5, "maxRounds": 99, "maxCostUsd": 10**30, "maxTokens": -1, "steps": 7, "nonsense": 1}
     assert declared(came) == {"maxSteps": 5, "maxCostUsd": 2**53}
+
+
+@pytest.mark.parametrize("one", ["{0}: 1", "budgets.{0}: 1", 'actions.{0}: "pause"', "detectors.{0}: false",
+                                 "detectors.LOOP003.{0}: 2", 'tenants.{0}.tier: "gold"'])  # fmt: skip
+@pytest.mark.parametrize("count", [1, MISTAKES_MAX, MISTAKES_MAX + 1, 5_000])
+def test_a_file_of_nothing_but_mistakes_is_not_read_to_its_end(one: str, count: int) -> None:
+    """Whoever may only look at the page can post one there."""
+    path, _, value = one.partition(": ")
+    *sections, name = path.split(".")
+    content: dict[str, Any] = {}
+    for number in range(count):
+        part = content
+        for section in sections:
+            part = part.setdefault(section.format(f"zzz{number}"), {})
+        part[name.format(f"zzz{number}")] = json.loads(value)
+    with pytest.raises(InvalidPolicy) as raised:
+        read_layer(json.dumps(content), "policy.yaml")
+    said = [str(problem) for problem in raised.value.problems]
+    assert len(said) == min(count, MISTAKES_MAX + 1)
+    assert ("has more mistakes" in said[-1]) is (count > MISTAKES_MAX)
