@@ -199,19 +199,30 @@ def _change(names: list[str], scope: str, *, dry_run: bool, remove: bool, observ
             where.make()
         elif not dry_run:
             where.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-        for name in names:
-            _change_one(CLIS[name], scope, where, dry_run=dry_run, remove=remove)
-        if dry_run or remove:
-            return
-        importlib.import_module("streamproc.live.process")  # compiled now, it starts in time for the first hook
-        if observe:
-            where.observing.touch(mode=0o644)
-            line("observing: sessions are recorded, and none is stopped")
-        else:
-            where.observing.unlink(missing_ok=True)
+        failures = [_failure(CLIS[name], scope, where, dry_run=dry_run, remove=remove) for name in names]
+        if not (dry_run or remove or None not in failures):
+            importlib.import_module("streamproc.live.process")  # compiled now, it starts in time for the first hook
+            if observe:
+                where.observing.touch(mode=0o644)
+                line("observing: sessions are recorded, and none is stopped")
+            else:
+                where.observing.unlink(missing_ok=True)
     except PermissionError as error:
         remedy = "run it as root, or roll out what --dry-run shows"
         raise fail(f"{error.filename}: cannot be written ({error.strerror}): {remedy}") from None
+    for failure in filter(None, failures):
+        raise failure
+
+
+def _failure(cli: Cli, scope: str, where: LivePlaces, **how: bool) -> typer.Exit | None:
+    """Change the settings of a CLI, and return how to exit if that failed: the others are changed all the same."""
+    try:
+        _change_one(cli, scope, where, **how)
+    except StreamprocError as error:
+        return fail(str(error))
+    except typer.Exit as error:
+        return error
+    return None
 
 
 def _change_one(cli: Cli, scope: str, where: LivePlaces, *, dry_run: bool, remove: bool) -> None:

@@ -123,14 +123,14 @@ def removed(text: str, before: str | None = None) -> str:
         former = JsonText(before)
         kept = {event.name for event in _lists(former)}
         kept |= {HOOKS} if former.member(former.root, HOOKS) is not None else set()
-    found = _without(text, kept)
+    found = _without(text, kept) if text.strip() else text
     same = before is not None and "".join(found.split()) == ("".join(before.split()) or "{}")
     return before if before is not None and same else found
 
 
 def commands(text: str) -> dict[str, str]:
     """Return the commands of our hooks in the settings, by event."""
-    document = JsonText(text)
+    document = JsonText(text if text.strip() else "{}")
     found = {}
     for event in _lists(document):
         for group in document.parts(event.value):

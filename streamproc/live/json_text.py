@@ -10,7 +10,7 @@ import re
 from typing import Any, Final, NamedTuple
 
 _SPACE: Final = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
-_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
+_STRING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
 _PLAIN: Final = re.compile(r"[^\s,\]}/]+")
 
 
@@ -28,6 +28,7 @@ class JsonText:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self._known: dict[int, tuple[list[JsonPart], int]] = {}  # what `_read` has found
         start = self._skip(0)
         if self._skip(self._end(start)) != len(text):
             raise ValueError("there is something after the end of the JSON")
@@ -38,8 +39,12 @@ class JsonText:
         return self._read(start)[0] if self.text[start] in "{[" else []
 
     def member(self, start: int, name: str) -> JsonPart | None:
-        """Return a member of the object that starts there."""
-        return next((part for part in self.parts(start) if part.name == name), None)
+        """Return a member of the object that starts there. Raises `ValueError` if it is there twice: others read the
+        last one."""
+        found = [part for part in self.parts(start) if part.name == name]
+        if len(found) > 1:
+            raise ValueError(f"{name} is there twice: keep one")
+        return found[0] if found else None
 
     def value(self, part: JsonPart) -> Any:
         """Return the value of a part, without its comments."""
@@ -109,6 +114,8 @@ class JsonText:
 
     def _read(self, start: int) -> tuple[list[JsonPart], int]:
         """Return the parts of an object or array, and where it ends."""
+        if start in self._known:
+            return self._known[start]
         closing = "}" if self.text[start] == "{" else "]"
         parts: list[JsonPart] = []
         at = self._skip(start + 1)
@@ -131,4 +138,5 @@ class JsonText:
                 raise ValueError(f"there is no comma at character {at}")
         if at >= len(self.text):
             raise ValueError("the JSON ends too early")
+        self._known[start] = parts, at + 1
         return parts, at + 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,8 @@ from streamproc.live.json_text import JsonText
 COMMAND = "python -I -S /opt/streamproc/live/hook.py claude /run/up.sock"
 OTHERS = {"hooks": [{"type": "command", "command": "notify-me"}]}
 SETTINGS = [
-    "", "{}", "{}\n", "{\n}\n", '{"a":1}', '{\n  "a": 1\n}\n', '{"hooks":{}}', '{"hooks": {"Stop": []}} ',
+    "", " ", "\r\n\t\n", "{}", "{}\n", "{\n}\n",
+    '{"a":1}', '{\n  "a": 1\n}\n', '{"hooks":{}}', '{"hooks": {"Stop": []}} ',
     '{\n\t"a": [1,\n2] // a comment, with {\n}\n', '/* first */ {"a": {"b": [] /* ] */ } }',
     '{\n  "hooks": {\n    "Stop": [\n      {"hooks":[{"type":"command","command":"x"}]}\n    ],\n    "PreToolUse": []\n'
     '  },\n  "z": "\\" { // no comment"\n}',
@@ -32,6 +35,14 @@ def test_settings_survive_our_hooks_byte_for_byte(cli: hook_settings.Cli, text: 
     assert commands(after) == dict.fromkeys(cli.events, COMMAND)
     assert installed(after, cli, COMMAND) == after
     assert removed(after, text) == text
+
+
+@pytest.mark.parametrize("change", [commands, removed, partial(installed, cli=CLIS["claude"], command=COMMAND)])
+@pytest.mark.parametrize("text", ['{"hooks":{},"a":1,"hooks":{"Stop":[]}}', '{"hooks":{"Stop":[]},"hooks":{}}'])
+def test_hooks_that_are_there_twice_are_not_changed(change: Callable[[str], object], text: str) -> None:
+    """The CLIs would read the others."""
+    with pytest.raises(ValueError, match="hooks is there twice"):
+        change(text)
 
 
 NAMES = st.sampled_from(["hooks", "Stop", "PreToolUse", "PostToolBatch", "model", "a", "}", '"', "//", "é"])

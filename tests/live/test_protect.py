@@ -79,6 +79,20 @@ def test_settings_that_cannot_be_read_are_named_and_kept(home: Path) -> None:
     assert settings.read_text() == '{"model": '
 
 
+@pytest.mark.parametrize("damaged", ["claude", "codex", "gemini"])
+def test_one_that_cannot_be_changed_keeps_no_other_from_protection(home: Path, damaged: str) -> None:
+    for cli in CLIS.values():
+        cli.settings("user").parent.mkdir()
+        cli.settings("user").write_text('{"hooks": {}, "hooks": {}}' if cli.name == damaged else " \n")
+    said = protect("all", "--observe", code=2)
+    assert str(CLIS[damaged].settings("user")) in said
+    assert "hooks is there twice" in said
+    assert places().observing.exists()
+    for cli in CLIS.values():
+        assert ("hook.py" in cli.settings("user").read_text()) is (cli.name != damaged)
+    assert "Traceback" not in said + protect("all", "--remove", code=2) + protect("status", code=1)
+
+
 def test_the_settings_of_a_project(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     protect("claude", "--scope", "project")
