@@ -201,8 +201,8 @@ class PageCommands:
             )
 
     def _seal(self, session: Session, *parts: object) -> str:
-        content = "\0".join((session.id, *map(str, parts))).encode("utf-8", "surrogatepass")
-        return hmac.digest(self._seal_key, content, hashlib.sha256).hex()
+        content = repr((session.id, *map(str, parts)))  # quoted: an id may have any character that could stand between
+        return hmac.digest(self._seal_key, content.encode(), hashlib.sha256).hex()
 
     async def _send_all(self, commands: Sequence[Command]) -> None:
         """Send commands, some at a time."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
+from hypothesis import assume, example, given, strategies as st
 from pydantic import SecretStr
 
 from streamproc.errors import InvalidSettings
@@ -16,7 +19,9 @@ from streamproc.read_model.model import ReadModel
 from streamproc.read_model.rows import LiveRun
 from streamproc.settings import Settings
 from streamproc.web.access import AccessOptions
-from streamproc.web.commands import PageCommands
+from streamproc.web.access.rights import rights_up_to
+from streamproc.web.access.session import Sessions
+from streamproc.web.commands import CommandRefused, PageCommands
 from tests.web.access_app import KEY, Answer, Browser, FewRuns, Served, serving
 
 pytestmark = [pytest.mark.security, pytest.mark.usefixtures("nobodys_settings")]
@@ -398,3 +403,21 @@ async def test_no_command_is_denied_before_all_are_read(caught_up: bool) -> None
     async with serving(model=FewRuns(caught_up=caught_up)) as served, Browser(served) as browser:
         await browser.log_in_with_token()
         assert ("No command stands" in (await browser.get("/commands")).text) is caught_up
+
+
+IDS = st.lists(st.text("a\0',\ud800", min_size=1, max_size=3), min_size=2, max_size=2, unique=True)
+
+
+@given(IDS, IDS)
+@example(["a", "a\0a"], ["a\0a", "a"])
+def test_a_seal_is_of_these_runs_only(offered: list[str], changed: list[str]) -> None:
+    assume(offered != changed)
+
+    async def issue() -> None:
+        commands = PageCommands(Settings(command_key=KEY), ReadModel(), lambda: True, enabled=True)
+        session = Sessions().begin("loopback", rights_up_to("fleet"))
+        draft = commands.draft(session, "halt", "run:a", tuple(offered))
+        await commands.issue(session, replace(draft, runs=tuple(changed)), REASON, "2", {})
+
+    with pytest.raises(CommandRefused, match="The form was changed"):
+        asyncio.run(issue())
