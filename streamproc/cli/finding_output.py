@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streamproc.cli.inputs import report_reading
 from streamproc.cli.terminal import fail, json_line
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class FindingOutput:
         self.begin(scan)
         for decision in scan:
             self.add(decision)
+        if not scan.events and not self.quiet:  # what was left out may be why
+            report_reading(sources, sources.reading, sources.unknown_fields)
         return self.end(sources.skipped)
 
     def begin(self, scan: Scan) -> None:

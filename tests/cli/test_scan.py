@@ -246,6 +246,15 @@ def test_logs_without_events_are_unusable(run, tmp_path: Path, options: tuple[st
         assert result.stdout == ""
 
 
+@pytest.mark.parametrize("command", ["scan", "convert"])
+def test_a_log_that_mixes_formats_says_what_was_left_out_if_nothing_is_left(run, tmp_path: Path, command: str) -> None:
+    path = tmp_path / "mixed.jsonl"
+    path.write_text('{"type": "session_meta", "payload": {"id": "x"}}\n' + jsonl(honest()))
+    result = run(command, path)
+    assert result.exit_code == 2
+    assert result.stderr.index("also has records of raw, which were left out") < result.stderr.index("no events in")
+
+
 def test_foreign_files_of_a_directory_are_skipped_with_a_note(run, turns_file: Path) -> None:
     turns_file.with_name("package.json").write_text('{"name": "left-pad"}')
 
