@@ -29,6 +29,7 @@ class Now:
     node_tag: u32
     found: i32  # last turn before this one in which something new was found, but for the words of the turn's own node
     news: i32  # ... or something was polled
+    known: u32  # what known answers the calls of this turn gave, as bits of `signals.calls`; 0: none, or also new ones
     caller: u32  # tag of the node, and of its agent if it names another one
     topic: u32  # what the turn is about: its task, its request, its agent if the node has several; 0: none
     task: u32  # tag of the task that the turn is an attempt at; 0: none. Only if every error counts

@@ -6,6 +6,7 @@ from streamproc.core import kind
 from streamproc.core.observe_texts import has_evidence
 from streamproc.core.records import cfunc, i32, u32
 from streamproc.core.run_state import RunState
+from streamproc.core.signals.calls import IDLE, OVER, POLL
 from streamproc.core.signals.handovers import (
     FruitlessHandovers,
     Handovers,
@@ -52,21 +53,29 @@ def observe_handover(view: View, source: u32) -> FruitlessHandovers | None:
 
 @cfunc
 def _goes_on(view: View, source: u32) -> bool:
-    """Return whether a node goes on with what it was given: it works with calls, and names its sender in each turn,
-    which has not acted since its last one."""
+    """Return whether a node that makes calls goes on with what it was given: it names its sender in each turn, and that
+    has not acted since its last one."""
     sender: NodeState | None = view.run.nodes.find(source)
     before: i32 = view.turn_before
     if before < 0 or (sender is not None and sender.last_turn > before):
         return False
-    return bool(view.turn.calls) or view.node.last_call == before
+    return bool(view.turn.calls) or view.node.last_call >= 0
 
 
 @cfunc
-def forgive_poll(view: View, handover: FruitlessHandovers | None) -> None:
-    """Do not count the handover that a turn answers if it polls: a node that waits is not stuck."""
-    if handover is not None and view.novelty.last_news == view.index and view.novelty.last_discovery != view.index:
-        handover.forgive()
-        view.kinds &= ~kind.HANDOVER
+def forgive(view: View, handover: FruitlessHandovers | None) -> None:
+    """Do not count the handover that a turn answers if the turn does not show that it was fruitless: it polls, meets
+    only errors of the infrastructure, or reports nothing. Unless edges are apart, it may also look at things again."""
+    turn: Turn = view.turn
+    if handover is None:
+        return
+    if turn.calls:
+        if not view.known & POLL and (not view.known or view.known & (IDLE | OVER) or view.switches.edges_apart):
+            return
+    elif has_evidence(turn) and (turn.errors is None or not turn.errors.retryable):
+        return
+    handover.forgive()
+    view.kinds &= ~kind.HANDOVER
 
 
 @cfunc

@@ -15,6 +15,7 @@ import pytest
 from benchmarks.quality.grafts import repeatable
 from benchmarks.quality.real import real_runs
 from tests.feeding import Raw, halts
+from tests.test_golden import HONEST, policy_of
 
 Form = Callable[[Raw], Iterator[Raw]]
 
@@ -133,6 +134,21 @@ def test_a_call_that_is_made_again_and_again_is_found_in_every_form(form: Form, 
         if not found or found[0].at < len(before):
             late[run_id] = found
     assert not late
+
+
+@pytest.mark.parametrize("form", [narrated_apart, under_an_orchestrator, routed])
+def test_no_honest_trace_is_halted_however_it_is_routed(form: Form) -> None:
+    halted = {}
+    for trace in HONEST:
+        turns = [
+            other
+            for event in trace["events"]
+            for other in (form(event) if event.get("type", "turn") == "turn" else [event])
+        ]
+        plain = [{name: value for name, value in turn.items() if name != "event_id"} for turn in turns]
+        if found := halts(plain, policy_of(trace)):
+            halted[trace["title"]] = found
+    assert not halted
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -201,6 +201,7 @@ class Calls(Record):
         repeated: list[Repeat] = []
         calls: Any = now.turn.calls
         now.node.last_call = now.index
+        now.known = POLL  # a turn that only meets errors of the infrastructure waits
         now.streams.forget(NARRATION)
         if len(calls) > 1 or calls[0].outcome == FAILED_RETRYABLE:
             calls = _distinct_calls(calls)
@@ -225,6 +226,7 @@ class Calls(Record):
                 repeated.append(_observed(call, state, memory, own))
         if calls[0].marks >= WRITES or self.writes.count:
             written = self._count_write(now, actor, calls)
+        now.known = 0 if new else known
         stale = self._note_novelty(now, known, new)
         if not known & (POLL | IDLE):
             now.streams.observe(STEPS, tag32(tag) | 1, now.index)
