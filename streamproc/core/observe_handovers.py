@@ -63,7 +63,7 @@ def _goes_on(view: View, source: u32) -> bool:
 
 
 @cfunc
-def forgive(view: View, handover: FruitlessHandovers | None) -> None:
+def forgive_handover(view: View, handover: FruitlessHandovers | None) -> None:
     """Do not count the handover that a turn answers if the turn does not show that it was fruitless: it polls, meets
     only errors of the infrastructure, or reports nothing. Unless edges are apart, it may also look at things again."""
     turn: Turn = view.turn

@@ -11,7 +11,7 @@ from typing import Final
 from streamproc.core import kind
 from streamproc.core.board.owners import task_in_progress
 from streamproc.core.names import Names
-from streamproc.core.observe_handovers import forgive, note_finder_of, observe_choice, observe_handover
+from streamproc.core.observe_handovers import forgive_handover, note_finder_of, observe_choice, observe_handover
 from streamproc.core.observe_results import has_changed_result, observe_results
 from streamproc.core.observe_spend import observe_measures, reaches_a_limit, reaches_a_limit_of_cycles
 from streamproc.core.observe_texts import observe_content, observe_own_turns, observe_talk
@@ -82,7 +82,7 @@ def observe_turn(view: View, rules: Rules) -> None:
         observe_choice(view)
     if turn.calls:
         _observe_calls(view, rules)
-    forgive(view, handover)
+    forgive_handover(view, handover)
     _observe_results_and_texts(view, rules)
     if len(run.cycle_memories.table) and turn.node in USER_NODES:
         run.cycle_memories.reset()

@@ -126,7 +126,7 @@ def test_another_policy_differs_and_the_policies_are_named(run, deployment: Sett
     result = run("replay", "--all", "--diff", "--policy", policy, *options(deployment))
 
     assert result.exit_code == 1
-    assert "why: policy: published under standard 3 (" in result.stdout
+    assert "why: policy: published under standard 4 (" in result.stdout
     assert "LOOP003 on there and off here" in result.stdout
     assert "; replayed under narrow 1 (" in result.stderr
 

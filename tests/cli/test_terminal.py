@@ -70,7 +70,7 @@ def test_json_lines_in_a_terminal_are_whole_and_without_a_bar(tmp_path: Path, co
 
 
 COMMANDS = {
-    "policy check": "policy standard, version 3, hash ", "policy show": "# policy standard, version 3, hash ",
+    "policy check": "policy standard, version 4, hash ", "policy show": "# policy standard, version 4, hash ",
     "explain": "BUDGET001   turn ", "explain LOOP003": "LOOP003 repeated_call: ",
     "explain FLEET002": "FLEET002 fleet_refused: ", "config": "", f"doctor --brokers {NOWHERE}": "ok   Python 3.",
     f"topics apply --brokers {NOWHERE}": "error: ", f"replay --all --diff --brokers {NOWHERE}": "error: ", "--help": "",
