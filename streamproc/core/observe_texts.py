@@ -69,12 +69,13 @@ def _observe_repeats(view: View, output: Content | None, topic: u64) -> None:
 @cfunc
 def _last_call(view: View, output: Content) -> i32:
     """Return the last turn with calls that restarts the count of a text: of the node itself, or, of a node that calls
-    nothing and says a phrase ("Continue."), of any: the calls in between are judged by themselves."""
+    nothing and says a phrase ("Continue."), of any of its cycle: the calls in between are judged by themselves."""
     last: i32 = view.node.last_call
     other: NodeState
     if last < 0 and output.size <= PHRASE_CHARS:
         for other in view.run.nodes.rows:
-            last = max(last, other.last_call)
+            if view.cycle is None or view.cycle.inside(other.key):
+                last = max(last, other.last_call)
     return last
 
 

@@ -139,4 +139,13 @@ def test_a_short_line_around_a_test_that_is_run_again_is_no_loop() -> None:
     assert next(one.code for one in halts([PROMPT, {"node": "coder", "output": "On it."}] * 5)) == "LOOP002"
 
 
+def test_calls_outside_of_its_loop_excuse_no_node_that_repeats_itself() -> None:
+    stuck = {"node": "coder", "from": "coder", "output": "I have done all that was asked."}
+    work = [
+        {"node": "reader", "from": "lead", "tool_calls": [{"name": "read", "args": n, "result": f"{n * n}"}]}
+        for n in range(9)
+    ]
+    assert [one.code for one in halts([turn for one in work for turn in (stuck, one)])][:1] == ["LOOP001"]
+
+
 PROMPT: Final[Raw] = {"node": "harness", "output": "Continue."}
