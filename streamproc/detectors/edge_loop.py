@@ -8,9 +8,11 @@ Why: planner: "need to assess", researcher: "already done", planner: "need to as
 
 False alarms: the edge on which an answer returns is not counted, because a moderator may say "next, please" between
 findings of others. Nor is a node that names itself as the source: it goes on with its own work, and LOOP001 and LOOP002
-judge what it says. Within a cycle of the graph, only what the cycle finds counts as new. A turn without evidence does
-not count as fruitless. One fruitful handover restarts the count of
-its edge, so slow progress is not halted. Nodes that answer in new words without new content are missed.
+judge what it says. A node that makes calls and names its sender in each turn goes on with one handover until that acts
+again. Within a cycle of the graph, only what the cycle finds counts as new. A turn shows no fruitless handover if it
+polls, meets only errors of the infrastructure, reports nothing or, without `per_edge`, looks at known things for a
+second time. One fruitful handover restarts the count of its edge, so slow progress is not halted. Nodes that answer in
+new words without new content are missed.
 
 Tuning: `halt` and `verifier_halt` are the fruitless handovers that are still allowed; 0 turns it off. `verifier_halt`
 applies to edges into a node with "verif" in its name, because repeated failing tests are expensive. With `per_edge: 1`,
