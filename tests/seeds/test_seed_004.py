@@ -892,6 +892,21 @@ def test_tasks_that_the_breaker_blocks_have_failed() -> None:
     assert "ERROR004" not in [control.code for control in played(*fails("T1"), *fails("T2"), *done, *fails("T3"))]
 
 
+def test_an_agent_approves_no_override_of_its_own_work() -> None:
+    # "Override requires explicit user approval"
+    task = created("T1", ui_touching="yes")
+    for by, codes in (("Frontend", ["TASK007"]), ("ann", ["TASK007"])):
+        start = {**moves("T1", "LOCKED", "IMPLEMENTING")[0], "approvals": [{"by": by, "reason": "one word changes"}]}
+        found = played(task, given("Frontend", "T1"), start)
+        assert [control.code for control in found] == codes
+        assert found[0].type == ("decision.recorded" if by == "ann" else "transition.blocked")
+    held = [verdict("T1", "REJECTED")] * 3
+    for by in ("Frontend", "ann"):
+        decided = {"type": "decision.recorded", "task_id": "T1", "decision": "FORCE_APPROVE", "approvals": {"by": by}}
+        found = played(task, given("Frontend", "T1"), *held, decided)
+        assert ("decision.recorded" in [control.type for control in found]) == (by == "ann")
+
+
 def test_tasks_that_stall_or_are_killed_for_their_tokens_have_failed() -> None:
     # "3 consecutive task failures": every way in which the breaker ends a task is one
     killed = [raw for n in range(3) for raw in (given(f"A{n}", f"T{n}", **BUDGET), spent(100_001, f"T{n}"))]

@@ -27,6 +27,12 @@ def owner_of(board: Board, task: int) -> str:
     return board.agents[known % AGENTS_MAX].name
 
 
+def approves_own(board: Board, event: BoardEvent, task: int) -> bool:
+    """Return whether an approval comes from the agent that the task was delivered to: it is no person's."""
+    known = board.owners.get(task, 0)
+    return known >= AGENTS_MAX and bool(event.approved_by) and owner_of(board, task) == _name(event.approved_by)
+
+
 def task_in_progress(board: Board, config: BoardConfig, agent: str) -> int:
     """Return the tag of the one task that an agent has in progress or, if it has none, of the one that it was given; 0
     if there is none, or several."""

@@ -6,6 +6,8 @@ stalled, escalated), `holds.settle` applies the decision once it is reported.
 
 from __future__ import annotations
 
+import msgspec
+
 from streamproc.core.board.chains import chain_through
 from streamproc.core.board.change import BoardChange, Tag, board_of, find_task, note_failed
 from streamproc.core.board.config import FOREIGN, STATE_SKIP, UNKNOWN, BoardConfig, state_name
@@ -14,7 +16,7 @@ from streamproc.core.board.ends import resume_tasks
 from streamproc.core.board.failures import MOVE, count_failure, judge
 from streamproc.core.board.guards import learn, open_gates, unmet
 from streamproc.core.board.holds import approve, decide, holder, recover, release
-from streamproc.core.board.owners import OWNERS_MAX, deliver, note_worker
+from streamproc.core.board.owners import OWNERS_MAX, approves_own, deliver, note_worker
 from streamproc.core.board.routes import note_skip, origin_of
 from streamproc.core.board.state import (
     ASSUMED,
@@ -50,6 +52,8 @@ def apply_event(run: RunState, event: BoardEvent, config: BoardConfig, tag: Tag)
     """Apply an event of the board, and return its effect."""
     change = BoardChange(board_of(run, config), config, tag)
     change.board.events += 1
+    if event.task_id and approves_own(change.board, event, tag(event.task_id)):
+        event = msgspec.structs.replace(event, approved_by="")
     if isinstance(event, CycleCompleted):
         end_cycle(run, change, event)
     elif isinstance(event, TaskDelegated):
