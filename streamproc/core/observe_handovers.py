@@ -72,7 +72,7 @@ def forgive_handover(view: View, handover: FruitlessHandovers | None) -> None:
     if turn.calls:
         if not view.known & POLL and (not view.known or view.known & (IDLE | OVER) or view.switches.edges_apart):
             return
-    elif has_evidence(turn) and (turn.errors is None or not turn.errors.retryable):
+    elif (turn.next or has_evidence(turn)) and (turn.errors is None or not turn.errors.retryable):
         return
     handover.forgive()
     view.kinds &= ~kind.HANDOVER

@@ -148,4 +148,11 @@ def test_calls_outside_of_its_loop_excuse_no_node_that_repeats_itself() -> None:
     assert [one.code for one in halts([turn for one in work for turn in (stuck, one)])][:1] == ["LOOP001"]
 
 
+def test_two_nodes_that_only_hand_over_to_each_other_bring_nothing() -> None:
+    there = {"node": "lead", "decision": {"next": "coder"}}
+    back = {"node": "coder", "decision": {"next": "lead"}}
+    assert [one.code for one in halts([there, back] * 9)][:1] == ["LOOP005"]
+    assert halts([turn for _ in range(9) for turn in (there, {"node": "coder"})]) == []  # it may have done its work
+
+
 PROMPT: Final[Raw] = {"node": "harness", "output": "Continue."}
