@@ -207,7 +207,8 @@ def _judge(view: View, repeat: Repeat, limits: RepeatedCall.Limits) -> tuple[Lev
     if repeat.live:
         return Level.WARN if repeat.state == IDLE else Level.HALT, max(repeat.known, repeat.still)
     turns, steps = repeat.turns, repeat.call_turns
-    first = max(bisect_left(turns, view.news), bisect_left(steps, view.call_turns - limits.within + 1))
+    news = view.index if view.run.novelty.last_news == view.index else view.news  # a call beside it may have found it
+    first = max(bisect_left(turns, news), bisect_left(steps, view.call_turns - limits.within + 1))
     counted = len(steps) - first
     if repeat.call.outcome == NO_ANSWER:
         consecutive = _in_row(steps, counted)

@@ -57,6 +57,7 @@ class Oracle:
     turns: list[Turn] = field(default_factory=list)
     news: list[float] = field(default_factory=list)
     found: list[float] = field(default_factory=list)
+    words: dict[float, str] = field(default_factory=dict)  # whose words were new in a turn
     known: list[Any] = field(default_factory=list)
     steps: list[Element] = field(default_factory=list)
     said: list[Element] = field(default_factory=list)
@@ -121,6 +122,7 @@ class Oracle:
     def _add_statement(self, node: str, text: str, index: int) -> list[Circle | None]:
         if self._learn((node, text)):
             self._new(index, steps=True, said=True)
+            self.words[index] = node
         element = Element((node, text), calls=False)
         self.steps.append(element)
         self.said.append(element)
@@ -153,6 +155,10 @@ class Oracle:
         repeats = [repeat for repeat in found if repeat is not None]
         return max(repeats, key=lambda repeat: repeat.level == HALT, default=None), circle
 
+    def _of_others(self, turns: list[float], call: tuple[str, str]) -> list[float]:
+        """Return turns with news, without the words of the node that calls."""
+        return [turn for turn in turns if self.words.get(turn) != call[0]]
+
     def _history(self, call: tuple[str, str]) -> list[Made]:
         """Return every occurrence of a call: its turn, call turn and answer."""
         return [(turn, step, calls[call]) for step, (turn, calls) in enumerate(self.call_turns) if call in calls]
@@ -179,7 +185,7 @@ class Oracle:
                 if before is not None and before[2] is None:
                     lengths.pop()  # an unreported answer is not an unchanged one
                 lengths.append(1)
-            elif any(before[0] < turn < made[0] for turn in self.found):
+            elif any(before[0] < turn < made[0] for turn in self._of_others(self.found, call)):
                 lengths[-1] = 1
             else:
                 lengths[-1] += 1
@@ -192,14 +198,16 @@ class Oracle:
             before is not None
             and _differ(before[2], made[2])
             and not self.fresh[made[1]][call]
-            and not any(before[0] < turn < made[0] for turn in self.found)
+            and not any(before[0] < turn < made[0] for turn in self._of_others(self.found, call))
         )
 
     def _known_count(self, call: tuple[str, str]) -> int:
         """Return how many answers in a row were known, from the first that changed back, with nothing else found."""
         count, before = 0, None
         for made in self._history(call):
-            if before is not None and any(before[0] <= ceil(turn) and turn < made[0] for turn in self.found):
+            if before is not None and any(
+                before[0] <= ceil(turn) and turn < made[0] for turn in self._of_others(self.found, call)
+            ):
                 count = 0
             if self.fresh[made[1]][call]:
                 count = 0
@@ -217,7 +225,7 @@ class Oracle:
             earlier[2] is not None
             and later[2] is not None
             and _differ(earlier[2], later[2])
-            and not any(earlier[0] < turn < later[0] for turn in self.news)
+            and not any(earlier[0] < turn < later[0] for turn in self._of_others(self.news, call))
             for earlier, later in pairwise(history)
         )
 
@@ -235,7 +243,7 @@ class Oracle:
         if self._is_live(call):
             count = max(self._unchanged_counts(call)[-1], self._known_count(call))
             return Repeat(WARN if self._poll(call) == "idle" else HALT, count)
-        last_news = max(self.news, default=0)
+        last_news = max(self._of_others(self.news, call), default=0)
         own = [step for step, (_, calls) in enumerate(self.call_turns) if next(iter(calls))[0] == call[0]]
         streak = [(turn, own.index(step), given) for turn, step, given in self._streak(call)]  # by the node's own count
         counted = [made for made in streak if made[0] >= last_news and len(own) - made[1] <= 10]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable
 from functools import cache
@@ -38,6 +39,11 @@ class Recorded:
         return finding
 
 
+def _limits() -> Any:
+    """Return the limits of LOOP003, without those for an agent beside others: the oracle knows nothing of them."""
+    return dataclasses.replace(DETECTORS["LOOP003"].Limits(), own_warn=0, own_halt=0)
+
+
 class Watching:
     """A policy with these two detectors only, both recorded."""
 
@@ -48,7 +54,7 @@ class Watching:
     def rules(self, workflow: str, tenant: str, tier: str) -> Rules:
         return Rules(
             STANDARD.ref,
-            [(watched, DETECTORS[watched.code].Limits()) for watched in (self.repeats, self.circles)],
+            [(self.repeats, _limits()), (self.circles, DETECTORS["LOOP002"].Limits())],
             {},
             on_stall="pause",
             actions={},
