@@ -135,7 +135,7 @@ def a_team(dice: random.Random) -> Turn:
     if dice.random() < 0.05:
         return Turn("user")
     if dice.random() < 0.4:
-        return Turn(node, text=dice.choice(("yes", "no", "maybe")))
+        return Turn("c", text=dice.choice(("yes", "no", "maybe")))  # own words: tests/quality/test_shapes.py
     answers = (answer("0"), answer("0"), answer("1"), None)
     names = dice.sample("xyz", dice.choice((1, 1, 1, 2)))
     return Turn(node, tuple((name, dice.choice(answers)) for name in names))
