@@ -21,7 +21,8 @@ something is running: also ten minutes). Answers that are equal only after maski
 answers that are equal byte for byte. Retryable infrastructure errors (429, 5xx, a tool that hangs) are not repeats,
 except for the plain count of `gate: none`.
 The agent's own words excuse none of its calls: it may announce each repeat in others. Nor does what others find, once
-a call has given the same answer ten times and none of its calls anything new since: it warns then, and halts after 25.
+a call has given the same answer ten times, none of its calls anything new since, and no person has spoken: it warns
+then, and halts after 25.
 Only calls that write by the form of their arguments count with new answers, and only with nothing else in between: a
 long test command that is run again and again, or a poll with a long command, is left alone.
 
@@ -46,6 +47,7 @@ from streamproc.core.decision import Finding, Level, hex16
 from streamproc.core.signals.calls import IDLE, Repeat
 from streamproc.core.signals.novelty import Gate
 from streamproc.core.signals.recent_calls import Recent
+from streamproc.core.signals.statements import USER_NODES
 from streamproc.core.signals.streaks import Streak
 from streamproc.core.view import View
 from streamproc.detectors.base import (
@@ -59,7 +61,7 @@ from streamproc.detectors.base import (
     level,
     listed,
     said,
-)  # fmt: skip
+)
 from streamproc.model.wire import NO_ANSWER
 
 
@@ -87,9 +89,7 @@ class RepeatedCall(Detector):
         known_halt: int = 25
         written_warn: int = 3  # the same call in a row that writes 120 characters or more, whatever its answers
         written_halt: int = 5
-        own_warn: int = (
-            10  # byte for byte, with nothing new in any of the agent's calls since, while others find something
-        )
+        own_warn: int = 10  # byte for byte, while others find something and the agent's calls do not; 10 or more
         own_halt: int = 25  # it may wait for them, and is no poll that is known as one
 
     def settings(self, limits: Limits | None) -> RuleSettings:
@@ -202,19 +202,27 @@ def _in_row(steps: list[int], counted: int) -> int:
     return consecutive
 
 
+def _last_words(view: View) -> int:
+    """Return the last turn of a person, who may ask for the same again; -1: there was none."""
+    people = (view.run.nodes.find(view.tag(name)) for name in USER_NODES)
+    return max((one.last_turn for one in people if one is not None), default=-1)
+
+
 def _judge(view: View, repeat: Repeat, limits: RepeatedCall.Limits) -> tuple[Level | None, int]:
     """Return the severity of this repeat and the number of occurrences counted."""
     if repeat.live:
         return Level.WARN if repeat.state == IDLE else Level.HALT, max(repeat.known, repeat.still)
     turns, steps = repeat.turns, repeat.call_turns
-    news = view.index if view.run.novelty.last_news == view.index else view.news  # a call beside it may have found it
+    found = view.run.novelty.last_news == view.index  # by another call of this turn
+    news = view.index if found else view.news
     first = max(bisect_left(turns, news), bisect_left(steps, view.call_turns - limits.within + 1))
     counted = len(steps) - first
     if repeat.call.outcome == NO_ANSWER:
         consecutive = _in_row(steps, counted)
         return level(consecutive, limits.unanswered_warn, limits.unanswered_halt), consecutive
     exact = min(counted, repeat.exact_run)
-    if repeat.own and limits.halt and 0 < limits.own_halt <= repeat.exact_run:
+    own = repeat.own and not found and max(view.run.novelty.last_progress, _last_words(view)) < repeat.turns[0]
+    if own and limits.halt and 0 < limits.own_halt <= repeat.exact_run:
         return Level.HALT, repeat.exact_run
     if 0 < limits.halt <= exact:
         return Level.HALT, exact
@@ -222,7 +230,7 @@ def _judge(view: View, repeat: Repeat, limits: RepeatedCall.Limits) -> tuple[Lev
         return Level.HALT, counted
     if 0 < limits.warn <= exact and limits.warn <= _in_row(steps, counted):
         return Level.WARN, exact
-    if repeat.own and 0 < limits.own_warn <= repeat.exact_run:
+    if own and 0 < limits.own_warn <= repeat.exact_run:
         return Level.WARN, repeat.exact_run
     return (Level.WARN if 0 < limits.masked_warn <= counted else None), counted
 
@@ -267,6 +275,22 @@ HEALTHY = [
     Example("nine looks into an empty inbox while another node works", [
         turn for n in range(9) for turn in (
             call("inbox", {}, "empty", node="lead"), call("read", {"f": n}, f"text {n}", node="worker"),
+        )
+    ]),
+    Example("a person who asks for the same thirty times", [
+        turn for n in range(30) for turn in (said("user", f"And now, at {n}?"), call("status", {}, "ok"))
+    ]),
+    Example("messages of a person who asks for the same thirty times, while another node works", [
+        turn for n in range(30) for turn in (
+            *([{"type": "user.message"}] * (n % 5 == 0)), call("status", {}, "ok"),
+            call("read", {"f": n}, f"text {n}", node="worker"),
+        )
+    ]),
+    Example("a status beside each file that the same agent reads, while another node works", [
+        turn for n in range(30) for turn in (
+            {"node": "lead", "tool_calls": [*call("status", {}, "ok")["tool_calls"],
+                                            *call("read", {"page": n}, f"page {n}")["tool_calls"]]},
+            call("read", {"f": n}, f"text {n}", node="worker"),
         )
     ]),
     Example("calls without answers while another node says something new", [

@@ -7,7 +7,7 @@ messages; `test_oracle.py` compares it with the engine.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -58,6 +58,8 @@ class Oracle:
     news: list[float] = field(default_factory=list)
     found: list[float] = field(default_factory=list)
     words: dict[float, str] = field(default_factory=dict)  # whose words were new in a turn
+    asked: float = -1  # when a person has spoken last
+    finds: list[tuple[str, int]] = field(default_factory=list)  # nodes whose calls found or polled something, and when
     known: list[Any] = field(default_factory=list)
     steps: list[Element] = field(default_factory=list)
     said: list[Element] = field(default_factory=list)
@@ -70,7 +72,8 @@ class Oracle:
 
     def add(self, turn: Turn) -> None:
         if turn.node == "user":
-            self._new(len(self.turns) - 0.5, steps=False, said=False)
+            self.asked = len(self.turns) - 0.5
+            self._new(self.asked, steps=False, said=False)
             self.waiting = None
             return
         index = len(self.turns)
@@ -147,6 +150,8 @@ class Oracle:
             for call, answer, new, poll in zip(calls, calls.values(), fresh, moving, strict=True)
             if not new and not poll
         ]
+        if any(fresh) or any(moving):
+            self.finds.append((turn.node, index))
         circle = None
         if not any(moving) and "idle" not in polls:
             what = turn.node, tuple(sorted((call, answer[1] if answer else "") for call, answer in calls.items()))
@@ -247,8 +252,9 @@ class Oracle:
         own = [step for step, (_, calls) in enumerate(self.call_turns) if next(iter(calls))[0] == call[0]]
         streak = [(turn, own.index(step), given) for turn, step, given in self._streak(call)]  # by the node's own count
         counted = [made for made in streak if made[0] >= last_news and len(own) - made[1] <= 10]
+        alone = self._alone(call[0], streak)
         if len(counted) < 2:
-            return None
+            return Repeat(HALT if alone >= 25 else WARN, alone) if alone else None
         in_row = 1
         while in_row < len(counted) and counted[-in_row - 1][1] == counted[-in_row][1] - 1:
             in_row += 1
@@ -257,13 +263,25 @@ class Oracle:
         exact = 0
         while exact < len(counted) and counted[-exact - 1][2] == answer:
             exact += 1
+        if alone >= 25:
+            return Repeat(HALT, alone)
         if exact >= 3:
             return Repeat(HALT, exact)
         if len(counted) >= 5:
             return Repeat(HALT, len(counted))
         if min(in_row, exact) >= 2:
             return Repeat(WARN, exact)
+        if alone:
+            return Repeat(WARN, alone)
         return Repeat(WARN, len(counted)) if len(counted) >= 3 else None
+
+    def _alone(self, node: str, streak: list[Made]) -> int:
+        """Return how often in a row a call gave its answer, if that is ten times or more, and neither this turn nor any
+        call of its node has found something since the tenth before, and no person has spoken."""
+        given = list(takewhile(lambda made: made[2] == streak[-1][2], reversed(streak)))
+        if len(given) < 10 or given[0][2] is None or given[0][0] in self.news or self.asked > given[9][0]:
+            return 0
+        return 0 if any(turn > streak[-10][0] for finder, turn in self.finds if finder == node) else len(given)
 
     # LOOP002.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from collections.abc import Callable
 from functools import cache
@@ -39,11 +38,6 @@ class Recorded:
         return finding
 
 
-def _limits() -> Any:
-    """Return the limits of LOOP003, without those for an agent beside others: the oracle knows nothing of them."""
-    return dataclasses.replace(DETECTORS["LOOP003"].Limits(), own_warn=0, own_halt=0)
-
-
 class Watching:
     """A policy with these two detectors only, both recorded."""
 
@@ -54,7 +48,7 @@ class Watching:
     def rules(self, workflow: str, tenant: str, tier: str) -> Rules:
         return Rules(
             STANDARD.ref,
-            [(self.repeats, _limits()), (self.circles, DETECTORS["LOOP002"].Limits())],
+            [(watched, DETECTORS[watched.code].Limits()) for watched in (self.repeats, self.circles)],
             {},
             on_stall="pause",
             actions={},
@@ -135,13 +129,32 @@ def a_team(dice: random.Random) -> Turn:
     if dice.random() < 0.05:
         return Turn("user")
     if dice.random() < 0.4:
-        return Turn("c", text=dice.choice(("yes", "no", "maybe")))  # own words: tests/quality/test_shapes.py
+        return Turn("c", text=dice.choice(("yes", "no", "maybe")))
     answers = (answer("0"), answer("0"), answer("1"), None)
     names = dice.sample("xyz", dice.choice((1, 1, 1, 2)))
     return Turn(node, tuple((name, dice.choice(answers)) for name in names))
 
 
-MAKERS: Final = (one_caller, one_poller, a_talker, a_team)
+def a_narrating_team(dice: random.Random) -> Turn:
+    """Agents that say what they do. All calls have answers: the engine takes one without for a find of others."""
+    node = dice.choice("ab")
+    if dice.random() < 0.4:
+        return Turn(node, text=dice.choice(("yes", "no", "maybe", "so")))
+    names = dice.sample("xyz", dice.choice((1, 1, 1, 2)))
+    return Turn(node, tuple((name, dice.choice((answer("0"), answer("0"), answer("1")))) for name in names))
+
+
+def one_beside_another(dice: random.Random) -> Turn:
+    """One agent makes few calls, and another one finds something in most of its own."""
+    if dice.random() < 0.5:
+        return Turn(
+            "a",
+            (("x", answer("0")),) if dice.random() < 0.9 else (("x", answer("0")), ("y", answer(str(dice.random())))),
+        )
+    return Turn("b", (("z", answer(str(dice.random()))),))
+
+
+MAKERS: Final = (one_caller, one_poller, a_talker, a_team, a_narrating_team, one_beside_another)
 
 
 @pytest.mark.long

@@ -61,7 +61,7 @@ class Repeat(NamedTuple):
     call: Call
     state: int  # OVER; of a poll, also IDLE
     live: bool  # whether it is a poll
-    own: bool  # whether the caller has found nothing by its calls since the last `ANSWERS_MIN` of them
+    own: bool  # whether no call of the node had found anything since the last `ANSWERS_MIN` of them
     norm: int  # hash of the answer without volatile parts
     exact_run: int  # how often in a row the answer was the same byte for byte
     still: int  # how often in a row it was the same while nothing new was found elsewhere
@@ -127,14 +127,10 @@ class CallMemory(Row):
 
     @cfunc
     def is_own(self, now: Now) -> bool:
-        """Whether no call of the node has found anything since the last `ANSWERS_MIN` of these answers, or its caller
-        has made no other call."""
+        """Whether no call of the node has found anything since the last `ANSWERS_MIN` of these answers."""
         if self.exact_run < ANSWERS_MIN or self.live or not self.norm or self.times.size < ANSWERS_MIN:
             return False
-        return (
-            now.node.last_call_news <= self.times.turn_ago(ANSWERS_MIN)
-            or self.times.ago(ANSWERS_MIN) + ANSWERS_MIN > now.call_turns
-        )
+        return now.node.last_call_news <= self.times.turn_ago(ANSWERS_MIN)
 
     @cfunc
     def note_change(self, now: Now, answered: bool, fresh: bool) -> None:
@@ -301,7 +297,7 @@ class Calls(Record):
             memory.still_since_ms = now.at_ms
             memory.begin(now, exact, norm)
             return memory
-        if memory.known and now.novelty.last_discovery >= memory.last_turn():
+        if memory.known and now.found >= memory.last_turn():
             memory.known = 0  # something else was found, perhaps by a parallel call
         if memory.norm != norm:
             memory.note_change(now, norm != 0, fresh)
