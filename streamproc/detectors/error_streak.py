@@ -1,8 +1,8 @@
 """ERROR003 error_streak: call after call fails, whatever the error.
 
 Sees: call turns of one agent in a row in which every call failed. Retryable infrastructure errors are not counted and
-do not end the streak. It halts only if `halt` turns have failed since a command that ran (one that reports a result
-beside its error) last showed something new.
+do not end the streak. It halts only if `halt` turns have failed since a command that ran last showed something new: one
+that reports a result beside its error, or says only that it exited with 1, as another search without a match does.
 
 Why: an agent whose last eight calls failed, each with another message, has lost its way.
 
@@ -75,6 +75,9 @@ STUCK = [
         {"node": "agent", "tool_calls": [
             {"name": "test", "args": {"only": "x" * n}, "error": "exit 1", "result": f"test {'x' * n} fails"}
         ]} for n in range(20)
+    ], "warn", 3),
+    Example("searches without a match only warn", [
+        failing("bash", {"command": f"grep -rq {'x' * n} ."}, "Exit code 1") for n in range(20)
     ], "warn", 3),
     Example("eight different errors", [
         failing(f"tool{'abcdefgh'[n]}", {"n": n}, f"error {'x' * n}") for n in range(8)

@@ -20,6 +20,7 @@ nothing: a call that changes back and forth between known answers warns after te
 something is running: also ten minutes). Answers that are equal only after masking (time stamps, ids) count less than
 answers that are equal byte for byte. Retryable infrastructure errors (429, 5xx, a tool that hangs) are not repeats,
 except for the plain count of `gate: none`.
+A call that presses keys and is only acknowledged counts as one without an answer, as the next look shows what it did.
 The agent's own words excuse none of its calls: it may announce each repeat in others. Nor does what others find, once
 a call has given the same answer ten times, none of its calls anything new since, and no person has spoken: it warns
 then, and halts after 25.
@@ -360,6 +361,7 @@ STUCK = [
         )
     ], "halt", 72),
     Example("no answers at all", [call("run", {"cmd": "make"})] * 5, "halt", 4),
+    Example("a key that is pressed three times", [call("press_key", {"key": "Down"}, "ok")] * 3, "warn", 2),
     Example("a job that never ends", _polls(["still running"] * 61, 10), "halt", 60),
     Example("a call that changes back and forth between two answers", [
         call("poll", {}, answer) for answer in (*("on", "off") * 13, "on")

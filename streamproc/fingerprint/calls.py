@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from streamproc.fingerprint.hash import TRACEBACK, canonical, compared, h64, parsed_arguments, signature
 from streamproc.fingerprint.keyed import HashKey
-from streamproc.fingerprint.marks import folds_plainly, marks_of, marks_without_answer
+from streamproc.fingerprint.marks import folds_plainly, marks_of, marks_without_answer, presses_keys
 from streamproc.fingerprint.mask import scan
 from streamproc.fingerprint.passed import has_passed
 from streamproc.model.redaction import redact_name
@@ -50,6 +50,7 @@ _RETRYABLE_ANSWER: Final = re.compile(
 _EXIT: Final = re.compile(r"(?i)\W*(?:[a-z]+ )?(?:exit(?:ed)?|return(?:ed)?)(?: with| status| code)*\W{0,3}(\d+)\W*")
 RETRYABLE_ANSWER_MAX: Final = 200  # characters of such an answer
 LONG_MIN: Final = 300  # characters of an answer that is no acknowledgement
+ACKNOWLEDGED_MAX: Final = 40  # characters of an answer that says no more than that keys were pressed
 _ERROR_HEAD: Final = 400  # characters of an error that are searched for its kind
 # Parts, in lower case, of which `_RETRYABLE` needs one: literals are found far faster than a pattern.
 _RETRYABLE_HINTS: Final = (
@@ -110,6 +111,8 @@ def call_of(made: Made, secret: HashKey | None, clean: Callable[[str], str] = re
     exact, norm, sim = compared(answer, secret)
     if retryable is not False and _is_retryable_answer(answer):
         return Call(name, key, exact, norm, FAILED_RETRYABLE)
+    if len(answer) <= ACKNOWLEDGED_MAX and presses_keys(name, args):
+        return Call(name, key, 0, 0, NO_ANSWER, 0, marks_without_answer(args, failed=False))
     marks = marks_of(args, answer) if scan is None or scan.may_have_marks(args, answer) else 0
     if len(answer) >= LONG_MIN:
         marks |= LONG_ANSWER
@@ -144,7 +147,8 @@ def error_text(made: Made) -> str:
 
 
 def _ran(error: str, shown: str) -> bool:
-    """Return whether a command ran, exited with an error, and showed output of its own.
+    """Return whether a command ran, exited with an error, and showed output of its own, or said no by an exit code of 1
+    alone, as a search without a match does.
 
     Many harnesses repeat the error as the result. A command that was not found (127) or not executable (126) did not
     run.
@@ -152,7 +156,7 @@ def _ran(error: str, shown: str) -> bool:
     code = _EXIT.match(error)
     if code is None:
         return bool(shown) and error not in shown and shown not in error
-    return code[1] not in ("126", "127") and (len(error) > len(code[0]) + 1 or bool(shown))
+    return code[1] == "1" or (code[1] not in ("126", "127") and (len(error) > len(code[0]) + 1 or bool(shown)))
 
 
 def call_errors(made: Sequence[Made], calls: Sequence[Call]) -> Errors:

@@ -132,6 +132,14 @@ _APPENDS: Final = tuple(  # each starts with a literal, to which `re` skips
     )
 )
 
+_KEY_TOOL: Final = re.compile(
+    r"(?i)(?:.*__)?key|(?:.*[._])?(?:press|(?:press|send|type|hold)_?keys?|key_?(?:press(?:es)?|strokes?))"
+)
+_KEY_COMMAND: Final = re.compile(
+    r"\s*+(?:tmux (?:-\S++ ++)*+send\b|screen [^\n;&|]*-X stuff"
+    r"|(?:xdotool|ydotool) (?:key|type|click)|adb shell input)\b"
+)
+
 
 def marks_of(args: Any, answer: str) -> int:
     """Return the marks of a call that was answered without an error: bits of `WAITS`, `WRITES` and `EDITS`, mostly 0.
@@ -169,6 +177,18 @@ def marks_without_answer(args: Any, failed: bool) -> int:
     if not failed and not any(args.get(name) for name in _DOES) and any(map(args.get, HANDLES.intersection(args))):
         marks |= WAITS
     return marks
+
+
+def presses_keys(name: str, args: Any) -> bool:
+    """Return whether a call only presses keys, by its name or its arguments. What they did is seen at the next look,
+    and the same key may be pressed several times, as to undo or in a menu."""
+    args = _named(args)
+    if args is None:
+        return False
+    command, action = _command(args), args.get("action")
+    if command:
+        return _KEY_COMMAND.match(command) is not None
+    return _KEY_TOOL.fullmatch(action if isinstance(action, str) else name) is not None
 
 
 def _named(args: Any) -> dict[Any, Any] | None:

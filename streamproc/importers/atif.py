@@ -11,7 +11,7 @@ from streamproc.importers.content import at_path, exited, items, mapping, string
 from streamproc.importers.event_limits import fit_to_limits, name
 from streamproc.importers.imported import Format, Import, Imported, ImportTally, any_row, id_hash
 from streamproc.importers.log_file import LogFile
-from streamproc.importers.raw_turns import NO_TIMES, is_too_deep, result_text, time_ms, tokens
+from streamproc.importers.raw_turns import NO_TIMES, is_too_deep, time_ms, tokens
 
 NAME: Final = "atif"
 UNIT: Final = "step"
@@ -161,7 +161,7 @@ class AtifTrajectory:
         """Return what a call returned, and whether that is an error."""
         extra = mapping(result.get("extra"))
         raw = mapping(at_path(extra, "tool_result_metadata.raw_tool_result"))
-        text, code = self._unwrapped(result_text(raw["content"] if "content" in raw else result["content"]))
+        text, code = self._unwrapped(text_of(raw["content"] if "content" in raw else result["content"]))
         details = mapping(at_path(step, "extra.tool_call_details")).get(call_id)
         places = [
             extra,

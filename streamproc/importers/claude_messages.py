@@ -12,7 +12,6 @@ from streamproc.importers.raw_turns import (
     RunScope,
     is_human_text,
     name,
-    result_text,
     time_ms,
     usage_of,
 )
@@ -135,7 +134,7 @@ class ClaudeMessages:
         """Add the result of a call; return whether a person declined or stopped it."""
         call_id = string(block.get("tool_use_id"))
         call = self.buffer.waiting_call(call_id)
-        text = without_reminders(result_text(block.get("content")))
+        text = without_reminders(text_of(block.get("content")))
         if text.startswith(PERSISTED):
             whole = string(details.get("stdout")) + string(details.get("stderr"))
             text = whole or without_place(text)

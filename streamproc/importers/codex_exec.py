@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from streamproc.importers.codex_turns import CodexTurns, ToolAnswer, difference
-from streamproc.importers.content import at_path, exited, first_text, mapping, string
+from streamproc.importers.content import at_path, exited, first_text, mapping, string, text_of
 from streamproc.importers.imported import Format, Import, any_row
 from streamproc.importers.log_file import LogFile
-from streamproc.importers.raw_turns import RecordReader, RunScope, result_text, scope_name, time_ms, usage_of
+from streamproc.importers.raw_turns import RecordReader, RunScope, scope_name, time_ms, usage_of
 
 NAME: Final = "codex-exec"
 NODE: Final = "codex"
@@ -128,12 +128,12 @@ def answer_of(kind: str, item: dict[str, Any]) -> ToolAnswer | None:
     if kind == "command_execution":
         return ToolAnswer(exited(string(item.get("aggregated_output")), code), failed)
     if kind == "mcp_tool_call":
-        text = first_text(item, "error.message") or result_text(at_path(item, "result.content"))
+        text = first_text(item, "error.message") or text_of(at_path(item, "result.content"))
         return ToolAnswer(text, failed or bool(mapping(item.get("error"))))
     if kind == "file_change":
         return ToolAnswer(string(status) or "completed", failed)
     if kind == "collab_tool_call":
-        return ToolAnswer(result_text(item.get("agents_states")), failed)
+        return ToolAnswer(text_of(item.get("agents_states")), failed)
     return None
 
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final, NamedTuple
 
-from streamproc.importers.content import exited, first_text, string
-from streamproc.importers.raw_turns import PendingTurn, RunScope, TurnBuffer, is_too_deep, name, result_text
+from streamproc.importers.content import exited, first_text, string, text_of
+from streamproc.importers.raw_turns import PendingTurn, RunScope, TurnBuffer, is_too_deep, name
 from streamproc.model.expansion import parsed
 
 BODY: Final = "Output:\n"  # ends the header of an envelope
@@ -171,13 +171,13 @@ class ToolAnswer(NamedTuple):
 def answer_of(output: Any) -> ToolAnswer:
     """Return the result that `function_call_output.output` holds: a text, content blocks, or an old object."""
     if isinstance(output, dict):
-        text = result_text(output.get("content", output.get("output", output)))
+        text = text_of(output.get("content", output.get("output", output)))
         return unwrapped(text)._replace(failed=output.get("success") is False)
-    text = result_text(output)
+    text = text_of(output)
     inner = parsed(text) if text.startswith("{") else None
     if isinstance(inner, dict) and "output" in inner and isinstance(inner.get("metadata"), dict):
         code = inner["metadata"].get("exit_code")
-        body = "" if is_too_deep(inner) else result_text(inner["output"])
+        body = "" if is_too_deep(inner) else text_of(inner["output"])
         failed = isinstance(code, int) and not isinstance(code, bool) and code != 0
         return ToolAnswer(exited(_tidy(body), code), failed)
     return unwrapped(text)
@@ -220,4 +220,4 @@ def tool_name(item: dict[str, Any]) -> str:
 
 def spawned_agent(output: Any) -> str:
     """Return the id of the sub-agent that a call has started, as far as its result says."""
-    return first_text(parsed(result_text(output)), "agent_id", "thread_id")
+    return first_text(parsed(text_of(output)), "agent_id", "thread_id")

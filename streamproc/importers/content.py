@@ -8,8 +8,14 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import orjson
+import xxhash
 
 TEXT_KEYS: Final = ("text", "content", "input_text", "output_text")
+MEDIA: Final = frozenset({
+    "audio", "blob", "document", "file", "image", "image_url", "input_audio", "input_file", "input_image", "media",
+    "video",
+})  # fmt: skip
+UNLIKE: Final = frozenset({"id", "sessionID", "messageID", "cache_control"})  # differ between equal images
 
 
 def mapping(value: Any) -> dict[str, Any]:
@@ -63,7 +69,8 @@ def sums_at(value: Any, places: Mapping[str, Sequence[str]]) -> dict[str, int]:
 
 
 def text_of(content: Any) -> str:
-    """Return content blocks as one text. What is no text is named, such as `[image]`."""
+    """Return content blocks as one text. What is no text is named, such as `[tool_reference]`; an image or a file with
+    its hash, such as `[image kqzvbfhd]`: two different ones are no repeat."""
     if isinstance(content, str):
         return content
     if content is None:
@@ -86,7 +93,26 @@ def _block_text(block: Any) -> str:
     if isinstance(block.get("content"), list):
         return text_of(block["content"])
     kind = block.get("type")
+    if is_media(block):
+        return media_text(str(kind), block)
     return f"[{kind}]" if isinstance(kind, str) else _as_json(block)
+
+
+def is_media(block: Any) -> bool:
+    """Whether a content block is an image or a file."""
+    return isinstance(block, dict) and string(block.get("type")) in MEDIA
+
+
+def media_text(kind: str, block: Any) -> str:
+    """Return the name of an image or a file, with a hash in letters: hex digits would be masked as a random id."""
+    content = {key: value for key, value in block.items() if key not in UNLIKE} if isinstance(block, dict) else block
+    number = xxhash.xxh3_64_intdigest(repr(content).encode("utf-8", "surrogatepass"))
+    return f"[{kind} {''.join(chr(ord('a') + number // 26**place % 26) for place in range(8))}]"
+
+
+def with_media(text: str, blocks: Any) -> str:
+    """Return the text of a result, and the names of the images and files that it has beside it."""
+    return "\n".join(filter(None, (text, *(text_of([block]) for block in items(blocks) if is_media(block)))))
 
 
 def _as_json(value: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from streamproc.importers.content import at_path, first_text, items, mapping, string, text_of
+from streamproc.importers.content import at_path, first_text, items, mapping, string, text_of, with_media
 from streamproc.importers.imported import Format, Import
 from streamproc.importers.log_file import STDIN, LogFile, Sample
 from streamproc.importers.raw_turns import PendingTurn, RecordReader, RunScope, name, session_scope, time_ms, tokens
@@ -150,7 +150,7 @@ class CopilotSession(RecordReader):
         elif "result" in data:
             result = data["result"]
             content = result["content"] if isinstance(result, dict) and "content" in result else result
-            self.buffer.answer(call_id, text_of(content), at)
+            self.buffer.answer(call_id, with_media(text_of(content), at_path(result, "contents")), at)
         else:
             self.buffer.release(call_id, at)  # the log has not kept it
 

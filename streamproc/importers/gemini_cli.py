@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from streamproc.importers.content import at_path, exited, items, mapping, string, sums_at, text_of, utc
+from streamproc.importers.content import at_path, exited, items, mapping, media_text, string, sums_at, text_of, utc
 from streamproc.importers.event_limits import fit_to_limits, name
 from streamproc.importers.imported import Format, Import, Imported, ImportTally
 from streamproc.importers.log_file import LogFile, Sample
@@ -148,7 +148,7 @@ def _returned(call: dict[str, Any]) -> str:
         if response:
             parts.append(text_of(next((response[key] for key in ("output", "error") if key in response), response)))
         elif isinstance(part, dict) and "inlineData" in part:
-            parts.append("[image]")
+            parts.append(media_text("image", part["inlineData"]))
         elif "functionResponse" not in mapping(part):
             parts.append(text_of(part))
     return "\n".join(parts) if parts else text_of(call.get("resultDisplay"))

@@ -34,6 +34,7 @@ USAGE: Final = {
     "total_tokens": ("run.total_tokens", "message.total_tokens", "legacy.total_tokens"),
 }
 CLASS_OF_ERROR: Final = re.compile(r"^\s*([A-Za-z_][\w.]*)\s*[(:]")
+TRACEBACK: Final = "Traceback (most recent call last):"
 QUOTED: Final = re.compile(r"^\s*[\w.]+\(\s*(['\"])(.*)\1,?\s*\)", re.DOTALL)
 
 
@@ -194,11 +195,12 @@ def _usage_of_message(outputs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_failure(step: Step, error: str) -> None:
-    """Read an error, which is the representation of an exception with its traceback."""
-    first = next((line for line in error.splitlines() if line.strip()), error)
-    kind = CLASS_OF_ERROR.match(first)
-    quoted = QUOTED.match(first)
-    failed(step, quoted[2] if quoted and quoted[2] else first, kind[1] if kind else "")
+    """Read an error: a text, or the representation of an exception with its traceback."""
+    kind = CLASS_OF_ERROR.match(error)
+    if kind and kind[0].endswith("("):
+        error = error.partition(TRACEBACK)[0]
+    quoted = QUOTED.match(next((line for line in error.splitlines() if line.strip()), error))
+    failed(step, quoted[2] if quoted and quoted[2] else error, kind[1] if kind else "")
 
 
 FORMAT: Final = Format(NAME, "LangSmith runs", any_row(has_runs), read)

@@ -14,7 +14,7 @@ import orjson
 
 from streamproc.errors import InvalidEvent, Problem
 from streamproc.fingerprint.reviews import stop_reason
-from streamproc.importers.content import at_path, first_text, items, mapping, string, sums_at
+from streamproc.importers.content import at_path, first_text, items, mapping, string, sums_at, with_media
 from streamproc.importers.event_limits import fit_to_limits, name
 from streamproc.importers.imported import Format, Import, Imported, ImportTally
 from streamproc.importers.log_bytes import open_regular, read_beside
@@ -271,7 +271,7 @@ def _latest(before: Any, at: Any) -> Any:
 def _call(part: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {"name": part.get("tool"), "id": string(part.get("callID")), "args": state.get("input")}
     if state.get("status") == "completed":
-        found["result"] = string(state.get("output"))
+        found["result"] = with_media(string(state.get("output")), state.get("attachments"))
     elif state.get("status") == "error" and not string(state.get("error")).startswith(DECLINED):
         found["error"] = string(state.get("error")) or True
     return found  # one that is declined, pending or running has no result

@@ -9,7 +9,7 @@ from streamproc.importers.content import at_path, exited, items, mapping, string
 from streamproc.importers.event_limits import fit_usage
 from streamproc.importers.imported import Format, Import, any_row, id_hash
 from streamproc.importers.log_file import LogFile
-from streamproc.importers.raw_turns import RecordReader, RunScope, name, result_text, scope_name, time_ms
+from streamproc.importers.raw_turns import RecordReader, RunScope, name, scope_name, time_ms
 
 NAME: Final = "pi"
 NODE: Final = "pi"
@@ -118,7 +118,7 @@ class PiSession(RecordReader):
 
     def _returned(self, message: dict[str, Any], _number: int, _event_id: str, at: int | None) -> None:
         call_id = string(message.get("toolCallId"))
-        text = FULL_OUTPUT.sub("]", result_text(message.get("content")))
+        text = FULL_OUTPUT.sub("]", text_of(message.get("content")))
         if message.get("isError") is not True:
             self.buffer.answer(call_id, text, at)
         elif text.endswith(STOPPED):

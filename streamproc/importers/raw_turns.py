@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 import xxhash
 
 from streamproc.fingerprint.reviews import stop_reason
-from streamproc.importers.content import count, items, mapping, string, text_of, without_blanks
+from streamproc.importers.content import count, is_media, items, mapping, string, without_blanks
 from streamproc.importers.imported import Import, Imported
 from streamproc.importers.log_file import LogFile, LogRow
 from streamproc.model.aliases import BREAKDOWNS, tokens_in
@@ -24,7 +24,6 @@ DEPTH_MAX: Final = 64  # levels of a record; raw events may have 100
 WAITING_MAX: Final = 32  # events of a run behind a turn whose calls have no results; results come long before that
 RUNS_MAX: Final = 256  # interleaved runs of one log with turns that wait
 NO_TIMES: Final = "The log has no times: silence and limits of time cannot be seen."
-MEDIA: Final = frozenset({"image", "input_image", "document", "audio"})  # content blocks without text
 
 
 class RunScope(NamedTuple):
@@ -93,30 +92,6 @@ def usage_of(usage: Any) -> dict[str, int]:
 def is_too_deep(record: Any) -> bool:
     """Whether a record is nested deeper than any real one. Reading it could exhaust the stack."""
     return depth_exceeds(record, DEPTH_MAX)
-
-
-def result_text(content: Any) -> str:
-    """Return what a tool returned as one text. An image is named by its hash: two different ones are no repeat."""
-    if isinstance(content, list) and any(map(is_media, content)):
-        return "\n".join(map(_block_text, content))
-    return text_of(content)
-
-
-def is_media(block: Any) -> bool:
-    """Whether a content block is an image or a file."""
-    return isinstance(block, dict) and string(block.get("type")) in MEDIA
-
-
-def _block_text(block: Any) -> str:
-    if is_media(block):
-        return f"[{block['type']} {_letters(repr(block))}]"
-    return text_of([block])
-
-
-def _letters(text: str) -> str:
-    """Return a hash in letters: hex digits would be masked as a random id."""
-    number = xxhash.xxh3_64_intdigest(text.encode())
-    return "".join(chr(ord("a") + number // 26**place % 26) for place in range(8))
 
 
 @dataclass(slots=True)

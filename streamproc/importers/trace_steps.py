@@ -132,8 +132,7 @@ def failed(step: Step, message: Any, kind: Any = "") -> None:
     name = kind if isinstance(kind, str) else ""
     if CONTROL_FLOW.match(text) or CONTROL_FLOW.match(name):
         return
-    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    step.error = first or name or "error"
+    step.error = text.strip() or name or "error"
     step.error_class = name
 
 

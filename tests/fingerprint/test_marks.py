@@ -14,7 +14,7 @@ from streamproc.fingerprint import fingerprint
 from streamproc.fingerprint.keyed import HashKey
 from streamproc.fingerprint.marks import _STATED, _STATED_OF, _STATES_IT, _may_state_it, folds_plainly, marks_of
 from streamproc.model.raw_events import parse_raw
-from streamproc.model.wire import EDITS, WAITS, WRITES, Call, Turn, decode, encode
+from streamproc.model.wire import ANSWERED, EDITS, NO_ANSWER, WAITS, WRITES, Call, Turn, decode, encode
 
 LOG: Final = "step done\n" * 100
 N: Final = 200_000
@@ -106,7 +106,7 @@ def test_the_form_of_the_arguments_shows_a_call_that_writes(args: Any, marks: in
 
 
 def call_of(key: HashKey | None = None, **made: Any) -> Call:
-    event = fingerprint(parse_raw({"run_id": "r", "node": "n", "tool_calls": [{"name": "t", **made}]}), key=key)
+    event = fingerprint(parse_raw({"run_id": "r", "node": "n", "tool_calls": [{"name": "t"} | made]}), key=key)
     assert isinstance(event, Turn)
     return event.calls[0]
 
@@ -121,6 +121,18 @@ def test_marks_cross_the_wire_also_under_a_key() -> None:
 
 def test_an_error_that_says_running_makes_no_poll() -> None:
     assert call_of(args={"id": 1}, error="the job is still running").marks == 0
+
+
+@pytest.mark.parametrize(("name", "args", "result", "outcome"), [
+    ("bash", {"command": "tmux send-keys -t 0 u"}, "", NO_ANSWER), ("bash", "xdotool key Down", "", NO_ANSWER),
+    ("computer", {"action": "key", "text": "Down"}, "ok", NO_ANSWER), ("press", {"key": "Tab"}, None, NO_ANSWER),
+    ("browser_press_key", {"key": "Tab"}, "", NO_ANSWER), ("mcp__desktop__key", {}, "", NO_ANSWER),
+    ("browser_press_key", {"key": "Tab"}, "Page title: Orders, button Next, 20 links", ANSWERED),
+    ("bash", {"command": "grep -q u log"}, "", ANSWERED), ("get_key", {"key": "a"}, "nil", ANSWERED),
+    ("monkey", {}, "", ANSWERED), ("computer", {"action": "click"}, "ok", ANSWERED),
+])  # fmt: skip
+def test_pressing_a_key_is_no_answer_until_the_next_look(name: str, args: Any, result: Any, outcome: int) -> None:
+    assert call_of(name=name, args=args, result=result).outcome == outcome
 
 
 def test_a_reader_of_an_older_version_reads_calls_with_marks() -> None:

@@ -147,6 +147,13 @@ def test_errors_of_the_service_may_be_retried_and_records_of_other_kinds_are_cou
     assert dict(reading.tally("copilot-cli").ignored) == {"odd.kind": 1}
 
 
+def test_an_image_beside_a_result_is_a_part_of_it(tmp_path: Path) -> None:
+    contents = [{"type": "text", "text": "Took it."}, {"type": "image", "data": "AAAA", "mimeType": "image/png"}]
+    result = {"content": "Took it.", "contents": contents}
+    _, turn, _ = read(path_of(tmp_path, [*ROWS[:6], ended(6, "c1", "", result=result), *ROWS[7:]]))
+    assert turn["tool_calls"][0]["result"].startswith("Took it.\n[image ")
+
+
 def test_a_session_that_repeats_a_command_is_halted(tmp_path: Path) -> None:
     rows = [started()]
     for n in range(1, 9, 2):

@@ -93,7 +93,10 @@ def test_what_the_shell_writes_around_the_output_is_no_result(tmp_path: Path) ->
         (called("edit", {}, "", "cancelled"), {}),
         ({"name": "read_file", "status": "success"}, {}),
         ({"name": "read_file", "status": "success", "resultDisplay": "x"}, {"result": "x"}),
-        ({"name": "shot", "status": "success", "result": [{"inlineData": {"data": "AAAA"}}]}, {"result": "[image]"}),
+        (
+            {"name": "shot", "status": "success", "result": [{"inlineData": {"data": "AAAA"}}]},
+            {"result": "[image dguhwgvq]"},
+        ),
     ],
 )
 def test_a_call_may_fail_or_have_no_result(tmp_path: Path, call: Any, answer: dict[str, str]) -> None:

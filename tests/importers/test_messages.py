@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,20 @@ def test_a_stuck_run_is_halted_and_an_honest_one_is_not(tmp_path: Path) -> None:
     honest = [TASK, *[row for n in range(9) for row in (asked(f"{n}", page=n), returned(f"{n}", "ok"))]]
     conversations = [{"messages": stuck}, {"messages": honest}]
     assert halts(imported(written(tmp_path / "a.jsonl", conversations))) == {("a/1", "LOOP003")}
+
+
+@pytest.mark.parametrize("shot", [
+    lambda data: {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}},
+    lambda data: {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}},
+    lambda data: {"type": "input_image", "image_url": f"data:image/png;base64,{data}"},
+])  # fmt: skip
+def test_screens_that_differ_are_no_repeat(tmp_path: Path, shot: Callable[[str], dict[str, Any]]) -> None:
+    def watched(*screens: str) -> list[Any]:
+        rows = [(asked(f"{n}", "screenshot"), returned(f"{n}", [shot(data)])) for n, data in enumerate(screens)]
+        return [TASK, *(row for pair in rows for row in pair)]
+
+    assert not halts(imported(written(tmp_path / "a.json", watched("AA", "AB", "AC", "AD"))))
+    assert halts(imported(written(tmp_path / "b.json", watched("AA", "AA", "AA")))) == {("b", "LOOP003")}
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -190,6 +190,18 @@ def test_what_the_program_adds_is_no_message_of_a_person(tmp_path: Path) -> None
     assert read(session(tmp_path / "a.json", asked(1, synthetic=True))) == []
 
 
+def test_an_image_beside_an_output_is_a_part_of_the_result(tmp_path: Path) -> None:
+    shots = []
+    for number, data in enumerate(("AAAA", "AAAA", "BBBB"), start=1):
+        call = tool("screenshot", {}, "Took it.")
+        call["state"]["attachments"] = [{"id": f"prt_{number}", "type": "file", "mime": "image/png", "url": data}]
+        shots.append(said(number, call))
+    first, again, other = (call["result"] for event in imported(session(tmp_path / "a.json", asked(0), *shots))
+                           for call in event.get("tool_calls", ()))  # fmt: skip
+    assert first == again != other
+    assert first.startswith("Took it.\n[file ")
+
+
 def test_a_session_that_repeats_a_command_is_halted(tmp_path: Path) -> None:
     loop = [said(n, tool("bash", {"command": "ls"}, "a"), finished()) for n in range(5)]
     assert halts(imported(session(tmp_path / "a.json", *loop))) == {("ses_1", "LOOP003")}
