@@ -35,7 +35,7 @@ from streamproc.core.rules import OnFault, Pairs, Rules, RulesOf
 from streamproc.core.run_scope import declare_budgets, set_scope, settle_tier
 from streamproc.core.run_state import UNBOUND, RunState, reset_run
 from streamproc.core.signals.open_turns import start_turn
-from streamproc.core.signals.task_tokens import drop_oldest, grant_tokens
+from streamproc.core.signals.task_tokens import drop_idle, grant_tokens
 from streamproc.core.status import status_of
 from streamproc.core.view import View
 from streamproc.errors import InvalidGraph, Problem
@@ -310,7 +310,7 @@ class Engine:
         if type(event) is TaskDelegated:
             grant_tokens(run.cold.task_tokens, event, self.tag, run.turns)
             run.has_task_tokens = len(run.cold.task_tokens) > 0
-            self.view.evicted += drop_oldest(run.cold.task_tokens)
+            self.view.evicted += drop_idle(run.cold.task_tokens)
             run.session_closed = run.session_closed or closes_own_session(run, self.rules_of(run).accounts)
         change = apply_event(run, event, self.rules_of(run).board, self.tag)
         run.text_streak.end()  # a task that moves is work

@@ -18,7 +18,7 @@ from streamproc.core.signals.handovers import (
 from streamproc.core.signals.nodes import NodeState
 from streamproc.core.signals.statements import USER_NODES
 from streamproc.core.view import View
-from streamproc.model.wire import Turn
+from streamproc.model.wire import WAITS, Turn
 
 
 @cfunc
@@ -65,17 +65,26 @@ def _goes_on(view: View, source: u32) -> bool:
 @cfunc
 def forgive_handover(view: View, handover: FruitlessHandovers | None) -> None:
     """Do not count the handover that a turn answers if the turn does not show that it was fruitless: it polls, meets
-    only errors of the infrastructure, or reports nothing. Unless edges are apart, it may also look at things again."""
+    only errors of the infrastructure, or reports nothing. If edges are apart, a poll must say that something still
+    runs; else it may be known as one by its changes, and the node may look at things again."""
     turn: Turn = view.turn
+    apart: bool = view.switches.edges_apart
+    polls: bool
     if handover is None:
         return
     if turn.calls:
-        if not view.known & POLL and (not view.known or view.known & (IDLE | OVER) or view.switches.edges_apart):
+        polls = _says_it_runs(turn) if apart else (view.known & POLL) > 0
+        if not polls and (not view.known or view.known & (IDLE | OVER) or apart):
             return
     elif (turn.next or has_evidence(turn)) and (turn.errors is None or not turn.errors.retryable):
         return
     handover.forgive()
     view.kinds &= ~kind.HANDOVER
+
+
+def _says_it_runs(turn: Turn) -> bool:
+    """Whether an answer says that something still runs."""
+    return any(call.marks & WAITS for call in turn.calls)
 
 
 @cfunc

@@ -12,7 +12,7 @@ from streamproc.core.run_state import RunState
 from streamproc.core.signals.cycles import Cycle
 from streamproc.core.signals.open_turns import end_turn
 from streamproc.core.signals.spend import Ledger, amount_of, tokens_of
-from streamproc.core.signals.task_tokens import drop_oldest, spend_tokens
+from streamproc.core.signals.task_tokens import drop_idle, spend_tokens
 from streamproc.core.view import View
 from streamproc.model.wire import Turn, Usage
 
@@ -57,7 +57,7 @@ def _spend_on_task(view: View, rules: Rules, usage: Usage) -> None:
             return
     spent = spend_tokens(run.cold.task_tokens, usage, task, default, rules.task_percents, run.turns)
     run.has_task_tokens = len(run.cold.task_tokens) > 0
-    view.evicted += drop_oldest(run.cold.task_tokens)
+    view.evicted += drop_idle(run.cold.task_tokens)
     if spent is not None:
         view.task_tokens = spent
         view.kinds |= kind.TASK_TOKENS

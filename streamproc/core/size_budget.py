@@ -137,16 +137,15 @@ _LEAST_USEFUL_FIRST: Final[tuple[Drop, ...]] = (
     _half(lambda run: run.cycles.edges),
     _CALLS,
     _SEEN,
-    _half(lambda run: run.cycles.table),
     _of(lambda run: run.cycle_memories, lambda run: run.cycle_memories.drop(run.turns)),
     _of(lambda run: run.streams, _own_streams),
     _NODES,
     _SEEN,
     _half(lambda run: run.metrics),
     _CALLS,
-    _of(lambda run: run.node_counts, _rare_nodes),
 )
-# Of a run whose scope, board and open turns have the longest names: what is left may still be too large.
+# Of a run whose scope, board and open turns have the longest names, or that has many nodes: what is left may still be
+# too large. What is counted for a budget goes after what only shows repetitions: a limit that is forgotten is none.
 _LAST: Final[tuple[Drop, ...]] = (
     _all(lambda run: run.metrics),
     _all(lambda run: run.tools.table),
@@ -156,6 +155,8 @@ _LAST: Final[tuple[Drop, ...]] = (
     _of_cold(_names_of_open_turns),
     _of_cold(lambda run: run.cold.plugins.clear()),
     _of_cold(lambda run: run.cold.ended_tasks.clear()),
+    _of(lambda run: run.node_counts, _rare_nodes),
+    _half(lambda run: run.cycles.table),
     _of(lambda run: run.event_ids, lambda run: run.event_ids.keep_last(run.event_ids.size // 2)),
     _half(lambda run: run.escalation.episodes),
 )

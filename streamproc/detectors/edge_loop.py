@@ -17,11 +17,11 @@ new words without new content are missed.
 Tuning: `halt` and `verifier_halt` are the fruitless handovers that are still allowed; 0 turns it off. `verifier_halt`
 applies to edges into a node with "verif" in its name, because repeated failing tests are expensive. With `per_edge: 1`,
 as in the preset `planner`, news counts only for the edge that it came back on: a new file does not excuse the same
-research again. A node that reports tests is then judged by them: other tests fail, more pass, another suite runs. A
-node that leaves artifacts is judged by files that it had not left before, by pages (`docs`) with new content, and by
-better test results than ever; one with "coder" in its name by files and calls, whatever it says. A node that is asked
-queries does research: another query, a new answer of a tool, a new page or file, and new words are results, as they are
-of any other node.
+research again, and only what says that it still runs is a poll. The tests that a node reports judge it then: other
+tests fail, more pass, another suite runs. A node that leaves artifacts is judged by files that it had not left before,
+by pages (`docs`) with new content, and by better test results than ever; one with "coder" in its name by files and
+calls, whatever it says. A node that is asked queries does research: another query, a new answer of a tool, a new page
+or file, and new words are results, as they are of any other node.
 The counters are in the status of the run (`loop_counters`), ten seconds old at most.
 
 Reference: planner loop requirement, `MAX_LOOP_EDGE` = 5, 3 for the verifier; "if `fileChanges` gained new entries,

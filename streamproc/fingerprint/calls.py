@@ -40,6 +40,11 @@ _RETRYABLE: Final = re.compile(
     r"|\b(?:connect(?:ion)?|read|request|socket|network|upstream|api|http|server|response)\b[\w ]{0,20}\btimed?[- ]?out"
     rf"|{_HUNG}"
 )
+_TRANSIENT: Final = re.compile(  # what providers and clients say when a request got no answer; a tool may mean its task
+    r"(?i)\boverloaded\b|\bfetch failed\b|\bsocket hang ?up\b|\b(?:you can|please) (?:retry|try again)\b"
+    r"|\btry again (?:later|in )|\b(?:connection|network|web ?socket|stream)(?: was)? (?:error|closed|lost|reset"
+    r"|disconnected|interrupted|terminated)\b|^(?:[\w.]+: )?terminated\W*$"
+)
 _CHECKED: Final = re.compile(r"(?i)\W*(?:[\w.]*\.)?(?:assert|lint|expect(?:ed|ation))")
 _RETRYABLE_ANSWER: Final = re.compile(
     r"(?i)\W*(?:(?:error|http(?:/[\d.]+)?|status|code|exception)\W{0,3}){0,3}"
@@ -75,6 +80,13 @@ def looks_retryable(text: str) -> bool:
     a linter says about such words is none."""
     head = text[:_ERROR_HEAD]
     return _may_be_retryable(head) and _RETRYABLE.search(head) is not None and _CHECKED.match(head) is None
+
+
+def looks_transient(text: str) -> bool:
+    """Return whether an error that a node reports looks like one of its provider or its network."""
+    return looks_retryable(text) or (
+        _TRANSIENT.search(text[:_ERROR_HEAD]) is not None and _CHECKED.match(text[:_ERROR_HEAD]) is None
+    )
 
 
 def _may_be_retryable(head: str) -> bool:
@@ -159,13 +171,21 @@ def _ran(error: str, shown: str) -> bool:
     return code[1] == "1" or (code[1] not in ("126", "127") and (len(error) > len(code[0]) + 1 or bool(shown)))
 
 
-def call_errors(made: Sequence[Made], calls: Sequence[Call]) -> Errors:
-    """Return the errors of the calls, of which one at least failed, in the form of reported ones. There is no excerpt:
-    answers of tools are not sent as text. The class is the name of the tool.
+def call_errors(made: Sequence[Made], calls: Sequence[Call]) -> Errors | None:
+    """Return the errors of the calls, of which one at least failed, in the form of reported ones; None if each of them
+    was made again in this turn, and answered. There is no excerpt: answers of tools are not sent as text. The class is
+    the name of the tool.
 
     Text of several lines is the output of a program, whose first line is alike whatever failed: all of it counts.
     """
-    failed = [number for number, (_, _, _, error, _) in enumerate(made) if error not in NO_ERROR]
+    answered = {call.key: number for number, call in enumerate(calls) if call.outcome == ANSWERED}
+    failed = [
+        number
+        for number, (_, _, _, error, _) in enumerate(made)
+        if error not in NO_ERROR and answered.get(calls[number].key, -1) < number
+    ]
+    if not failed:
+        return None
     texts = [error_text(made[number]) for number in failed]
     first = calls[failed[0]]
     if "\n" in texts[0].strip() and not texts[0].startswith(TRACEBACK):

@@ -11,7 +11,15 @@ import msgspec
 from msgspec.structs import replace
 
 from streamproc.fingerprint.board import board_event
-from streamproc.fingerprint.calls import NO_ERROR, Made, call_errors, call_of, error_text, looks_retryable
+from streamproc.fingerprint.calls import (
+    NO_ERROR,
+    Made,
+    call_errors,
+    call_of,
+    error_text,
+    looks_retryable,
+    looks_transient,
+)
 from streamproc.fingerprint.hash import (
     canonical,
     content,
@@ -203,7 +211,8 @@ def turn_of(
         if fields.get("errors") is None:
             for _, _, _, error, _ in made:
                 if error not in NO_ERROR:
-                    fields["call_errors"] = call_errors(made, calls)
+                    if (errors := call_errors(made, calls)) is not None:
+                        fields["call_errors"] = errors
                     break
     if key is not None:
         _hash_again(fields, key)
@@ -350,7 +359,7 @@ def _errors(reports: list[ErrorReport]) -> Errors:
     messages = [report.message for report in reports]
     exact, norm = signature(messages, produced=True)
     retryable = bool(reports) and all(
-        looks_retryable(f"{one.class_}: {one.message}" if one.class_ else one.message)
+        looks_transient(f"{one.class_}: {one.message}" if one.class_ else one.message)
         if one.retryable is None
         else one.retryable
         for one in reports

@@ -271,6 +271,21 @@ def test_other_errors_are_not_infrastructure_errors(text: str) -> None:
     assert not looks_retryable(text)
 
 
+@pytest.mark.parametrize("text", [
+    "Codex error: Our servers are currently overloaded. Please try again later.", "fetch failed", "Connection error.",
+    "WebSocket error", "socket hang up", "terminated", "stream disconnected before completion",
+    "An error occurred while processing your request. You can retry your request.", "Network error: gone",
+])  # fmt: skip
+def test_a_reported_error_of_a_provider_or_a_network_may_be_retried(text: str) -> None:
+    assert turn(errors=[text]).errors.retryable  # type: ignore[union-attr]
+    assert not looks_retryable(text)  # of a tool, it may be about what the agent does
+
+
+@pytest.mark.parametrize("text", [*NOT_RETRYABLE, "the overload has no matching signature", "connection refused"])
+def test_other_reported_errors_count(text: str) -> None:
+    assert not turn(errors=[text]).errors.retryable  # type: ignore[union-attr]
+
+
 def test_errors_are_retryable_if_all_of_them_are() -> None:
     assert turn(errors=["HTTP 429", {"message": "gone", "retryable": True}]).errors.retryable  # type: ignore[union-attr]
     assert not turn(errors=["HTTP 429", "boom"]).errors.retryable  # type: ignore[union-attr]

@@ -392,6 +392,36 @@ def test_a_cycle_has_eight_iterations_and_its_badge_ends_at_the_limit() -> None:
     assert status.badge == "Loop 8/8"
 
 
+@pytest.mark.parametrize("declared", [True, False])
+@pytest.mark.parametrize("pairs", range(1, 7))
+def test_each_of_several_cycles_has_eight_iterations(pairs: int, declared: bool) -> None:
+    edges = [edge for n in range(pairs) for edge in ([f"coder{n}", f"verifier{n}"], [f"verifier{n}", f"coder{n}"])]
+    ends = [[f"verifier{n}", "end"] for n in range(pairs)]
+    begin = started(maxTurnsPerNode=99) | ({"graph": {"edges": edges + ends}} if declared else {"graph": None})
+    turns = [
+        {"node": f"{name}{n}", "artifact" if name == "coder" else "output": f"{n} {'x' * turn}"}
+        | ({"from": f"{other}{n}"} if turn or name == "verifier" else {})
+        for turn in range(12)
+        for name, other in (("coder", "verifier"), ("verifier", "coder"))
+        for n in range(pairs)
+    ]
+    halt = halted([begin, *turns])
+    assert (halt.code, where(halt)[1]) == ("BUDGET003", 18 * pairs)  # "Track cycle iterations deterministically"
+
+
+@pytest.mark.parametrize("agents", [1, 7, 20])
+def test_the_oldest_open_turn_keeps_its_clock_whoever_works_beside_it(agents: int) -> None:
+    started_at = [
+        {"type": "turn.started", "node": f"agent{n}", "at": START_MS + (minute * MINUTE_MS if n else 0)}
+        for minute in range(11)
+        for n in range(agents)
+        if n or minute == 0
+    ]
+    late = {"type": "deadline", "at": START_MS + 10 * MINUTE_MS, "due_at": START_MS + 10 * MINUTE_MS}
+    halt = halted([{"type": "run.started", "at": START_MS}, *sorted(started_at, key=lambda one: str(one["at"])), late])
+    assert (halt.code, halt.node) == ("BUDGET001", "agent0")  # "`turnTimeoutMs`"
+
+
 def test_a_turn_has_ten_minutes() -> None:
     events = [
         {"type": "turn.started", "node": "coder", "at": START_MS},

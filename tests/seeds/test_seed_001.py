@@ -608,3 +608,15 @@ def test_failing_calls_of_a_verifier_are_its_test_results(report: str, says: str
         made[report] = says.format(f"tests/{'x' * n}")
         raws += [planned(n, "verifier"), {"node": "verifier", "tool_calls": [made]}]
     assert [one.code for one in halts(raws) if one.code == "LOOP005"] == []
+
+
+@pytest.mark.parametrize(("target", "allowed"), [("verifier", 3), ("researcher", 5), ("coder", 5)])
+def test_an_answer_that_has_changed_once_makes_no_poll_of_an_edge(target: str, allowed: int) -> None:
+    # "3 for verifier, since repeated failing tests are expensive": calls report the tests here
+    def checked(result: str) -> Raw:
+        return {"node": target, "tool_calls": [{"name": "bash", "args": {"cmd": "pytest"}, "result": result}]}
+
+    answers = ["2 failed: a, b", *["1 failed: c"] * 12]
+    [halt, *_] = halts(hops(target, map(checked, answers)))
+    assert (halt.code, edge(halt), short(halt).at) == ("LOOP005", ["planner", target], 2 * (allowed + 2))
+    assert halts(hops(target, [checked("job 17 is still running")] * 8)) == []

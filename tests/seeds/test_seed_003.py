@@ -414,3 +414,25 @@ def test_one_failing_test_does_not_hide_that_the_errors_change() -> None:
     # "Genuine repairs still work: Different errors allow continuation"
     tested = {"node": "tester", "tests": {"failed": ["test_end_to_end"], "passed": 3, "total": 4}}
     assert halts([turn for n in range(9) for turn in (failed(f"error {'x' * n}"), EDIT, tested)]) == []
+
+
+def test_a_call_of_the_repair_that_fails_is_not_what_the_attempt_ends_in() -> None:
+    # "If identical, stops repair attempts": the node that runs the workflow says how each attempt ends
+    raws = []
+    for n in range(6):
+        lint = called(f"lint: {'x' * n} is unused", node="repair", tool="lint", args={"n": n})
+        raws += [failed("API error: channel_not_found"), EDIT | {"output": f"Repair {'x' * n}."}, lint]
+    assert short(halts(raws)[0]).at <= 6
+
+
+def test_a_call_that_is_made_again_in_its_turn_and_answered_has_not_failed() -> None:
+    # "Genuine repairs still work: Different errors allow continuation"
+    retried = [{"name": "llm", "args": {}, "error": "bad json"}, {"name": "llm", "args": {}, "result": "a patch"}]
+    messages = ("Template not found", "Command failed", "No url given", "Token absent", "Wrong schema")
+    assert halts([turn for one in messages for turn in (failed(one), EDIT | {"tool_calls": retried})]) == []
+
+
+@pytest.mark.parametrize(("names", "stopped"), [(("step-1", "step-2"), False), (("attempt-1", "attempt-2"), True)])
+def test_numbered_steps_are_no_attempts(names: tuple[str, str], stopped: bool) -> None:
+    # "Does NOT prevent the first repair attempt"
+    assert bool(halts([failed("API error: channel_not_found") | {"node": name} for name in names])) == stopped

@@ -1124,3 +1124,35 @@ def test_a_recommendation_says_what_opens_the_gate() -> None:
 def test_a_halt_names_the_task_that_it_stalls() -> None:
     # "set task status to STALLED": also where only its sentence is read
     assert played(*[call()] * 3)[-1].message.endswith(" T1 is stalled.")
+
+
+@pytest.mark.parametrize("before", ["BLOCKED", "STALLED", "FAILED", "ESCALATED", "VALIDATION"])
+@pytest.mark.parametrize("known", [True, False])
+def test_no_failing_report_passes_the_review_from_a_state_that_was_not_seen_before(before: str, known: bool) -> None:
+    # "advancement past QA_REVIEW attempted when DoD report has any item with `status: false` … or `verdict != …`"
+    report = {"verdict": "REJECTED", "items": [{"name": "tests", "status": False}]}
+    for target in ("VALIDATION", "DOCUMENTATION", "CI_REVIEW", "COMMIT", "DONE"):
+        start = [created("T1", state=before)] if known else []
+        step = {"type": "task.transition", "task_id": "T1", "to": target, "dod": report}
+        found = played(*start, step | ({} if known else {"from": before}))
+        assert found or target == before, target
+
+
+@pytest.mark.parametrize("tasks", [8, 9, 32])
+def test_each_of_many_tasks_has_its_budget(tasks: int) -> None:
+    # "Token budget exceeds 80% for any task"; ">100% VIOLATION: Task killed, escalate"
+    names = [f"T{n}" for n in range(tasks)]
+    for name in (names[0], names[-1]):
+        given_out = [given(f"agent{n}", one, max_token_budget=1_000) for n, one in enumerate(names)]
+        found = played(*map(created, names), *given_out, *[spent(300, name)] * 5)
+        assert "task.escalated" in {one.type for one in found if one.code == "BUDGET008"}
+
+
+def test_a_design_ticket_may_stand_anywhere_among_the_dependencies() -> None:
+    # "UI-touching ticket enters IMPLEMENTING without a completed UIDesigner dependency ticket"
+    design = [created("D1", kind="UIDesigner"), *moves("D1", "COMMIT", "DONE")]
+    others = [f"O{n}" for n in range(9)]
+    files = ("mockup", "interaction-spec", "component-hierarchy", "state-variations", "accessibility-checklist")
+    ticket = created("T1", ui_touching=True, depends_on=[*others, "D1"])
+    move = {"type": "task.transition", "task_id": "T1", "to": "IMPLEMENTING", "artifacts": list(files)}
+    assert played(*design, ticket, *moves("T1", "READY", "LOCKED"), move) == []

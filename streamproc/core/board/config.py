@@ -173,6 +173,11 @@ class BoardConfig:
         places = [place for place, other in enumerate(self.path) if guard.sources >> other & 1]
         return state in self.path and bool(places) and self.path.index(state) < min(places)
 
+    def is_behind(self, state: int, guard: TransitionGuard) -> bool:
+        """Whether a state of the path stands behind a guard."""
+        places = [place for place, other in enumerate(self.path) if guard.targets >> other & 1]
+        return state in self.path and bool(places) and self.path.index(state) >= min(places)
+
     def size(self, phase: str) -> int:
         """Return how many tasks may be delegated at once in a phase; 0: any number."""
         return self.batch.get(state_name(phase)) or self.batch.get("DEFAULT", 0)

@@ -66,9 +66,10 @@ def unmet(
     overridden: list[tuple[str, str]],
 ) -> Refusal | None:
     """Return why a move is refused, or None. `move` is (source, target, target of an earlier refused move or -1). A
-    source below 0 is none of the board's, or not known.
+    source below 0 is none of the board's, or not known; so is the one of a task that was parked before it was known.
     Guards that a person's approval replaces are added to `overridden`, as (code, guard)."""
     source, target, wanted = move
+    before = UNKNOWN if source >= 0 and config.parked_states >> source & 1 and task.back < 0 else source
     evidence = event.evidence or {}
     opened: list[int] = []
     closed = next(reversed(task.tries), UNKNOWN) if wanted >= 0 else UNKNOWN  # the guard that refused that move
@@ -77,7 +78,9 @@ def unmet(
         guard = config.guards[number]
         # However far the team goes on, the gate that refused it is asked first, and those at the same place.
         retried = wanted >= 0 and (guard.targets >> wanted & 1 or guard.targets == behind)
-        if guard.code not in config.enforced or not (retried or config.asks(guard, source, target)):
+        asked = retried or config.asks(guard, before, target)
+        asked = asked or _goes_on_denied(config, task, guard, (before, target), evidence)
+        if guard.code not in config.enforced or not asked:
             continue
         missing = _missing(board, config, task, number, evidence)
         if missing and guard.override and event.approved_by:
@@ -154,6 +157,15 @@ def _missing(
     existing = task.items.get(number, 0)
     found += [name for bit, name in enumerate(guard.items) if not existing >> bit & 1 and name not in found]
     return tuple(found)
+
+
+def _goes_on_denied(
+    config: BoardConfig, task: Task, guard: TransitionGuard, move: tuple[int, int], evidence: Mapping[str, Proof]
+) -> bool:
+    """Whether a move goes forward behind a guard, and carries a report that the guard does not accept."""
+    proof, (source, target) = _report(evidence, guard, task), move
+    denied = proof is not None and _denies(proof, guard)
+    return denied and config.ahead(source, target) and config.is_behind(target, guard)
 
 
 def _report(evidence: Mapping[str, Proof], guard: TransitionGuard, task: Task) -> Proof | None:

@@ -13,7 +13,7 @@ from streamproc.core.board.config import UNKNOWN, BoardConfig
 
 TASKS_MAX: Final = 32  # tasks on a board; a run works on a few at a time, and those are dropped last
 BOARD_BYTES: Final = 1_024  # of the encoded board: a quarter of the state of a run
-DEPENDENCIES_MAX: Final = 6  # of one task: chains need one each, and a design ticket is among the first
+DEPENDENCIES_MAX: Final = 16  # of one task: the design ticket may be any of them
 MODULES_MAX: Final = 8  # modules whose initialisation has passed
 MODULE_CHARS: Final = 24  # of its name
 LACKS_MAX: Final = 6  # items of a report that fail, kept for messages

@@ -18,6 +18,7 @@ from streamproc.core.signals.nodes import NodeState
 from streamproc.model.wire import ANSWERED, Call, Errors, Turn
 
 _NUMBER: Final = re.compile(r"[\W_]*\d+")
+_ATTEMPT: Final = re.compile(r"(?i)attempt|try|retr|repair|fix|round|iter|pass|run")
 RECOVERED: Final = -2  # stamp of the failure of a node that has had a turn without one since
 NO_ERRORS: Final = 0  # value of the streak of a node that reported an empty list last
 SIGNATURE_MESSAGES: Final = 3  # messages that the signature of errors is made of
@@ -155,11 +156,13 @@ def _end_others(now: Now, attempts: Table, nodes: Table) -> None:
 @cfunc
 def _failed_beside(now: Now, nodes: Table) -> NodeState | None:
     """Return a node that failed otherwise right before or after this one did, and has had no turn since; None if there
-    is none."""
+    is none. A call that failed while a node repairs is not what an attempt ends in, if others report how they end."""
     own: NodeState = now.node
     at: i32 = own.attempts.stamp
     node: NodeState
     for node in nodes.rows:
+        if node.attempted and not own.attempted:
+            continue
         if node.attempts.count and node.attempts.value != own.attempts.value and -1 <= node.attempts.stamp - at <= 1:
             return node
     return None
@@ -174,6 +177,8 @@ def _fails_anew_beside(now: Now, nodes: Table) -> bool:
     if own.attempts.stamp >= now.index - 2:  # they failed beside each other before
         return False
     for node in nodes.rows:
+        if node.attempted and not own.attempted:
+            continue
         if node.key != own.key and node.attempts.count == 1 and node.attempts.first == now.index - 1:
             return True
     return False
@@ -192,6 +197,8 @@ def _is_interrupted(now: Now, attempts: Table, nodes: Table) -> bool:
     if own.attempts.count > 1 or last.first <= own.attempts.first + 1 or last.last >= now.index - 1:
         return False
     for node in nodes.rows:
+        if node.attempted and not own.attempted:
+            continue
         if node.attempts.count and node.attempts.value == last.key and node.attempts.value != own.attempts.value:
             return node.attempts.stamp == last.last
     return False
@@ -216,9 +223,11 @@ def _count_attempt(now: Now, attempts: Table, failure: u32, tool: u32, beside: b
 
 @cfunc
 def _tries_again(turn: Turn, previous: str) -> bool:
-    """Return whether the node of this turn makes the attempt of the node before it again: they have one name but for
-    numbers, such as `attempt-1` and `attempt-2`."""
-    return unnumbered(turn.node) == unnumbered(previous)
+    """Return whether the node of this turn makes the attempt of the node before it again: it is the same, or they have
+    one name of attempts but for numbers, such as `attempt-1` and `attempt-2`. `step-1` and `step-2` are two steps."""
+    if turn.node == previous:
+        return True
+    return unnumbered(turn.node) == unnumbered(previous) and _ATTEMPT.search(turn.node) is not None
 
 
 @ccall

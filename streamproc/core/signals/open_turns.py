@@ -2,7 +2,8 @@
 
 Publishers are not always precise. A clock that runs too long would halt a healthy run, while one that stops too early
 only misses a stall. So a node has at most one open turn a task, the latest; and a turn without a task ends all open
-turns of its node. Memory: `OPEN_MAX` open turns; past it, the oldest is dropped.
+turns of its node. Memory: `OPEN_MAX` open turns. Past it, no other is followed: the oldest one is the next to take too
+long.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import msgspec
 from streamproc.core.now import Now
 from streamproc.model.wire import TurnStarted
 
-OPEN_MAX: Final = 6  # turns that started and have not ended: one a node at a time, and few nodes work at once
-NAME_MAX: Final = 32  # characters of a node's name; most are shorter, and a state may hold six
+OPEN_MAX: Final = 12  # turns that started and have not ended: one a node at a time, and few nodes work at once
+NAME_MAX: Final = 32  # characters of a node's name; most are shorter, and a state may hold twelve
 
 
 class OpenTurn(msgspec.Struct, array_like=True):
@@ -33,8 +34,8 @@ def start_turn(known: list[OpenTurn], event: TurnStarted, now: Now) -> list[Open
     task = now.tag(event.task_id) if event.task_id else 0
     others = [turn for turn in known if (turn.node, turn.task) != (node, task)]
     if len(others) >= OPEN_MAX:
-        del others[0]
         now.evicted += 1
+        return others
     return [*others, OpenTurn(node, task, event.node[:NAME_MAX], now.at_ms)]
 
 

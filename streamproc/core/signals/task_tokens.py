@@ -1,8 +1,8 @@
 """Token budgets of tasks: the escalation levels (rungs) of `max_token_budget`.
 
 A turn counts for the task that it names, else for the task that the run was started for, else for the only one that
-its agent has in progress. Delegating a task again with
-a budget starts its count again. Memory: `TASKS_MAX` tasks; past it, the oldest is dropped.
+its agent has in progress. Delegating a task again with a budget starts its count again. Memory: `TASKS_MAX` tasks, as
+many as a board keeps; past it, the one that was neither granted nor spent any tokens for the longest time is dropped.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from streamproc.core.signals.spend import SPEND_MAX
 from streamproc.model.wire import TaskDelegated, Usage
 
-TASKS_MAX: Final = 8  # tasks with a token budget; a batch has at most five
+TASKS_MAX: Final = 32  # tasks with a token budget
 RUNGS: Final = ("warning", "restrict", "urgent", "hard_stop", "violation")
 
 
@@ -44,11 +44,12 @@ def spend_tokens(
 ) -> TaskTokens | None:
     """Count the tokens that a turn has used, and return the task's budget if it reaches another rung. `default` is the
     budget of tasks that were delegated without one."""
-    spent = kept.get(task)
+    spent = kept.pop(task, None)
     if spent is None:
         if default is None:
             return None
-        spent = kept[task] = TaskTokens(default, since=turn)
+        spent = TaskTokens(default, since=turn)
+    kept[task] = spent
     spent.used = min(spent.used + (usage.total_tokens or usage.input_tokens + usage.output_tokens), SPEND_MAX)
     rung = rung_of(spent.used, spent.limit, percents)
     if rung <= spent.rung:
@@ -57,8 +58,8 @@ def spend_tokens(
     return spent
 
 
-def drop_oldest(kept: dict[int, TaskTokens]) -> int:
-    """Drop the oldest tasks past the cap, and return how many."""
+def drop_idle(kept: dict[int, TaskTokens]) -> int:
+    """Drop the tasks past the cap that were idle for the longest time, and return how many."""
     over = max(0, len(kept) - TASKS_MAX)
     for key in list(kept)[:over]:
         del kept[key]
