@@ -1,7 +1,7 @@
 """LOOP012 edits_without_effect: the same check gives the same answer after each of several edits.
 
-Sees: one call of an agent with the same arguments, such as a test, a build or a query, whose answer is the same byte
-for byte, and between these calls edits of the agent and nothing else. An edit is known by the form of its arguments: a
+Sees: one call of an agent with the same arguments, such as a test, a build or a query, whose answer is the same but for
+times, durations and ids, and between these calls edits of the agent and nothing else. An edit is known by the form of its arguments: a
 text for a place in a file, a patch, or a shell command that only writes a file. Edits that were refused count as well.
 
 Why: the edits do not reach what the check looks at. They are in another file, are not saved, not built, or refused, and
@@ -60,9 +60,9 @@ class EditsWithoutEffect(Detector):
             " nothing but edits in between: they do not reach what it looks at."
         )
         return self.finding(
-            reached, reruns.value, message, onset=first, count=count, match="exact",
+            reached, reruns.value, message, onset=first, count=count, match="normalised",
             tool=made.name, args_hash=hex16(made.key), args_excerpt=args_excerpt(view.turn, made),
-            result_hash=hex16(made.exact),
+            result_hash=hex16(made.norm),
         )  # fmt: skip
 
 
@@ -112,6 +112,9 @@ STUCK = [
     Example("with narration in between", [
         turn for n in range(6) for turn in (_edit(n), said("agent", f"Attempt {n}"), call("test", {}, _TEST))
     ], "halt", 17),
+    Example("a report that ends in how long it took", [
+        turn for n in range(6) for turn in (_edit(n), call("test", {}, f"{_TEST}\n1 failed in 0.{n + 1}3s"))
+    ], "halt", 11),
     Example("through the shell", [
         turn for n in range(6) for turn in (
             call("bash", {"command": f"sed -i 's/a/{n}/' a.py"}, ""),

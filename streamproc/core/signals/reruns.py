@@ -1,4 +1,4 @@
-"""Reruns: the same check with the same answer, byte for byte, while nothing but edits happens in between.
+"""Reruns: the same check with the same answer, but for times and ids, while nothing but edits happens in between.
 
 A check is any call that is no edit, the only one of its turn, and gets an answer that is neither empty nor that of a
 poll, and does not say that the check has passed. Edits that were refused count as well.
@@ -53,7 +53,7 @@ class Reruns(Record):
         call: Call = calls[0]
         outcome: u64 = hash64(call.outcome)
         marks: u64 = hash64(call.marks)
-        exact: u64
+        answer: u64
         tag: u32
         if len(calls) > 1:
             self.count = 0
@@ -63,11 +63,11 @@ class Reruns(Record):
             return False
         if outcome == FAILED_RETRYABLE:
             return False  # it says nothing about the edits
-        exact = hash64(call.exact)
-        if outcome == NO_ANSWER or marks & (WAITS | PASSED) or exact == EMPTY:
+        answer = hash64(call.norm)
+        if outcome == NO_ANSWER or marks & (WAITS | PASSED) or answer == EMPTY:
             self.count = 0
             return False
-        tag = tag32(hash64(call.key) ^ mixed(exact) ^ now.node_tag ^ now.topic)
+        tag = tag32(hash64(call.key) ^ mixed(answer) ^ now.node_tag ^ now.topic)
         if not self.count or self.value != tag or now.novelty.last_progress > self.first:
             self.value, self.count, self.first, self.last = tag, 1, now.index, now.index
             return False
