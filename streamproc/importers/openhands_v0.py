@@ -289,10 +289,12 @@ def stripped(text: str) -> str:
 
 
 def _failed(event: dict[str, Any]) -> bool:
-    if event["observation"] == "error" or event.get("success") is False:
+    if event["observation"] == "error":
         return True
     code = _exit_code(event)
-    return isinstance(code, int) and code not in (0, RUNNING)
+    if code == RUNNING:  # `success` is false then
+        return False
+    return event.get("success") is False or (isinstance(code, int) and code != 0)
 
 
 def _exit_code(event: dict[str, Any]) -> Any:

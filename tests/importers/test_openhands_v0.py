@@ -86,6 +86,22 @@ def test_the_exit_code_says_whether_a_command_failed_and_minus_one_that_it_runs(
     assert ("error" in calls(path)[0]) is failed
 
 
+def test_typing_into_a_program_that_runs_on_is_no_failure(tmp_path: Path) -> None:
+    runs = {"success": False, "extras": {"metadata": {"exit_code": -1}}}
+    typed = [
+        event
+        for n in range(0, 40, 2)
+        for event in (action(n, command=f"go {n}", is_input=True), seen(n + 1, n, f"Room {n}", **runs))
+    ]
+    assert halts(imported(written(tmp_path / "a.json", typed))) == set()
+    asked = [
+        event
+        for n in range(0, 10, 2)
+        for event in (action(n, command=f"C-{n}", is_input=True), seen(n + 1, n, "Still running.", **runs))
+    ]
+    assert halts(imported(written(tmp_path / "b.json", asked))) == set()
+
+
 def test_an_error_observation_is_an_error_of_its_call(tmp_path: Path) -> None:
     path = written(tmp_path / "a.json", [action(1), seen(2, 1, "bad", "error"), action(3), seen(4, 3, success=False)])
     assert [call.get("error") for call in calls(path)] == ["bad", "ok"]
