@@ -35,6 +35,8 @@ NOTIFICATION: Final = "task-notification"
 NOTIFICATION_MAX: Final = 4_096  # characters: its ids and its summary are in front
 # How the result of a call begins that a person declined or stopped.
 DECLINED: Final = ("The user doesn't want to", "The user does not want to", "[Request interrupted by user")
+# How the result of a call begins that was not made, because another call of its response had failed.
+CANCELLED: Final = re.compile(r"(?:<tool_use_error>)?(?:Sibling tool call errored|Cancelled: parallel tool call )")
 REMINDER: Final = ("<system-reminder>", "</system-reminder>")
 PERSISTED: Final = "<persisted-output>"
 SAVED_TO: Final = "saved to: "
@@ -146,6 +148,9 @@ class ClaudeMessages:
             if kind and string(details.get("agentId")):
                 self._reading.agents.setdefault(details["agentId"], kind)
         failed = block.get("is_error") is True
+        if failed and CANCELLED.match(text):
+            self.buffer.release(call_id, at)
+            return False
         declined = failed and text.startswith(DECLINED)
         self.buffer.answer(call_id, text, at, failed=failed and not declined)
         return declined

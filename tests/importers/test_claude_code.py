@@ -178,6 +178,19 @@ def test_a_call_that_a_person_declines_is_no_error(tmp_path: Path) -> None:
     assert "error" not in calls_of(events)[0]
 
 
+@pytest.mark.parametrize("why", ["Sibling tool call errored", "Cancelled: parallel tool call Read(a.py) errored"])
+def test_a_call_that_is_cancelled_because_another_one_failed_has_no_result(tmp_path: Path, why: str) -> None:
+    session = Session()
+    for n in range(7):
+        session.says(f"m{n}", use(f"a{n}", "Read", path=f"{n}.py"), use(f"b{n}", "Bash", command=f"make {n}"))
+        session.returns(f"a{n}", f"{n}.py does not exist", is_error=True)
+        session.returns(f"b{n}", f"<tool_use_error>{why}</tool_use_error>", is_error=True)
+        session.runs(f"c{n}", f"ls {n}", f"{n}.txt")
+    events = read(tmp_path, session)
+    assert [call.keys() & {"result", "error"} for call in calls_of(events)] == [{"error"}, set(), {"result"}] * 7
+    assert halt_codes(events) == []
+
+
 def test_reminders_are_no_part_of_a_result(tmp_path: Path) -> None:
     session = Session().says("m1", use("c1", "Read"))
     session.returns("c1", "1\tx\n\n<system-reminder>\nTodos: 3\n</system-reminder>\n")
