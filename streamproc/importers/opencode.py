@@ -47,7 +47,7 @@ def matches(sample: Sample) -> bool:
         return True
     if sample.document is not None:
         found = mapping(sample.document)
-        return _is_session(found) or (_is_session(mapping(found.get("info"))) and "messages" in found)
+        return _is_session(found) or ("messages" in found and _is_info(mapping(found.get("info"))))
     return any(_is_streamed(row) for row in sample.rows)
 
 
@@ -61,6 +61,11 @@ def is_beside(path: Path) -> bool:
 def _is_session(found: dict[str, Any]) -> bool:
     known = string(found.get("id")).startswith("ses") and "time" in found
     return known and ("directory" in found or "projectID" in found or "title" in found)
+
+
+def _is_info(found: dict[str, Any]) -> bool:
+    """Whether an object is about a session, the id of which may have been redacted."""
+    return _is_session(found) or {"id", "time", "directory", "projectID"} <= found.keys()
 
 
 def _is_streamed(row: Any) -> bool:
@@ -77,7 +82,10 @@ def read(log: LogFile, reading: Import) -> Iterator[Imported]:
         return
     document = mapping(log.document())
     if "messages" in document:
-        yield from SessionReader(mapping(document.get("info")), reading).turns(items(document["messages"]))
+        info = mapping(document.get("info"))
+        if not _session_id(info.get("id")):
+            info = {**info, "id": reading.run_name(log)}
+        yield from SessionReader(info, reading).turns(items(document["messages"]))
     elif document:
         yield from SessionReader(document, reading).turns(_stored(path, string(document.get("id"))))
     else:
@@ -150,9 +158,10 @@ class SessionReader:
     def __init__(self, info: dict[str, Any], reading: Import, unit: str = "message") -> None:
         self._reading, self._unit = reading, unit
         self._tally: ImportTally = reading.tally(NAME)
-        self._parent = name(info.get("parentID"))
+        self._is_child = bool(info.get("parentID"))
         self.run_id = name(info.get("id")) or "unnamed"
-        self._base = {"run_id": self.run_id, "session_id": self.run_id, "parent_run_id": self._parent}
+        parent = _session_id(info.get("parentID"))
+        self._base = {"run_id": self.run_id, "session_id": self.run_id, "parent_run_id": parent}
         self._tally.name(self.run_id, title=_given(info.get("title")), project=info.get("directory"))
         self._message: dict[str, Any] = {}
         self._turn: dict[str, Any] = {}
@@ -167,18 +176,19 @@ class SessionReader:
             if not info or is_too_deep(data):
                 self._tally.ignore("message without info" if not info else "nested too deeply")
                 continue
-            if not self._reading.is_new(f"{NAME} {self.run_id} {info.get('id') or number}"):
+            at = mapping(info.get("time"))
+            # Ids that were redacted are equal, so the time tells messages apart as well.
+            if not self._reading.is_new(f"{NAME} {self.run_id} {info.get('id') or number} {at.get('created')}"):
                 self._tally.repeated += 1
                 continue
-            at = mapping(info.get("time"))
             ended = at.get("completed") or at.get("created")
             if info.get("role") == "user":
                 for text in (mapping(part).get("text") for part in items(data.get("parts")) if _is_said(part)):
                     self._tally.name(self.run_id, prompt=text)
-                    if self._parent:
+                    if self._is_child:
                         self._reading.asked(self.run_id, string(text))
                 yield from self._compactions(items(data.get("parts")), number, at.get("created"))
-                if not self._parent and any(map(_is_said, items(data.get("parts")))):
+                if not self._is_child and any(map(_is_said, items(data.get("parts")))):
                     yield self._heard(number, at.get("created"))
                 continue
             self._message, self._steps = info, 0
@@ -251,6 +261,11 @@ class SessionReader:
 
     def _heard(self, number: int, at: Any) -> Imported:
         return Imported(fit_to_limits({**self._base, "type": "user.message", "at": at}), number, self._unit)
+
+
+def _session_id(value: Any) -> str:
+    """Return the id of a session; empty for one that was redacted."""
+    return name(value) if string(value).startswith("ses") else ""
 
 
 def _given(title: Any) -> str:

@@ -190,6 +190,23 @@ def test_what_the_program_adds_is_no_message_of_a_person(tmp_path: Path) -> None
     assert read(session(tmp_path / "a.json", asked(1, synthetic=True))) == []
 
 
+def test_messages_with_redacted_ids_are_told_apart_by_their_times(tmp_path: Path) -> None:
+    messages = [said(n, tool("bash", {"command": f"ls {n}"}, f"a{n}"), finished(), id="REDACTED") for n in range(3)]
+    path, reading = session(tmp_path / "a.json", *messages), Import()
+    assert [turn["tool_calls"][0]["result"] for turn in read(path, reading)] == ["a0", "a1", "a2"]
+    assert read(path, reading) == []
+    assert reading.tally("opencode").repeated == 3
+
+
+def test_a_session_whose_id_is_redacted_is_named_after_its_file(tmp_path: Path) -> None:
+    path = session(tmp_path / "ses_9.json", *STEPS, session_id="REDACTED", parentID="REDACTED")
+    assert formats_that_match(path)[0] == "opencode"
+    events = read(path)  # it is a sub-agent, though its parent is not known
+    assert [(event["run_id"], event["session_id"], "parent_run_id" in event) for event in events] == [
+        ("ses_9", "ses_9", False), ("ses_9", "ses_9", False),
+    ]  # fmt: skip
+
+
 def test_an_image_beside_an_output_is_a_part_of_the_result(tmp_path: Path) -> None:
     shots = []
     for number, data in enumerate(("AAAA", "AAAA", "BBBB"), start=1):
