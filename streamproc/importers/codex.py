@@ -31,6 +31,7 @@ CALLS: Final = frozenset({
 UNANSWERED: Final = frozenset({"web_search_call", "image_generation_call"})  # done by the provider
 ANSWERS: Final = frozenset({"function_call_output", "custom_tool_call_output", "tool_search_output"})
 BARE: Final = CALLS | ANSWERS | {"message", "reasoning"}  # items that the first versions wrote without a payload
+FINAL: Final = "final_answer"  # the phase of a message that may repeat one of the same response
 # How messages of role user begin that the harness wrote.
 HARNESS: Final = (
     "<environment_context", "<user_instructions", "# AGENTS.md instructions", "<INSTRUCTIONS>", "<turn_aborted",
@@ -144,7 +145,8 @@ class Rollout(RecordReader):
             self._said = text_of(content).strip()
             if self._heard is not None and self._heard[0] == self._said:
                 self._heard = None
-            self.turns.say(self._said, self._number, at)
+            if item.get("phase") != FINAL or not self.turns.has_said(self._said):
+                self.turns.say(self._said, self._number, at)
         elif item.get("role") == "user" and (sent_on := HOOK_PROMPT.findall(text_of(content))):
             by = "Stop hook" if sent_on[0][0].startswith("stop") else "hook"
             self.turns.continued(by, "\n".join(reason for _, reason in sent_on), self._number, at)

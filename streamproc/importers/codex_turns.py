@@ -51,6 +51,11 @@ class CodexTurns:
         said = turn is not None and bool(turn.texts)
         self._part(number, at, ends=said or (turn is not None and turn.answered)).say(text)
 
+    def has_said(self, text: str) -> bool:
+        """Whether the present response has this text."""
+        turn = self._present()
+        return turn is not None and not turn.answered and text in turn.texts
+
     def call(self, call_id: str, tool: str, args: Any, number: int, at: int | None, *, waits: bool = True) -> None:
         """Add a call."""
         turn = self._present()

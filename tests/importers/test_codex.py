@@ -71,6 +71,18 @@ def test_a_message_that_is_there_twice_counts_once(tmp_path: Path) -> None:
     assert shape(read(tmp_path, rollout)) == ["u", "Done.", "More."]
 
 
+def test_a_final_answer_that_repeats_a_text_of_its_response_counts_once(tmp_path: Path) -> None:
+    rollout, words = Recording(), [{"type": "output_text", "text": "Done."}]
+    for number, phase in enumerate(("commentary", "final_answer", "final_answer"), start=1):
+        rollout.event("agent_message", message="Done.")
+        rollout.item("message", role="assistant", content=words, phase=phase)
+        if number > 1:
+            rollout.counts(10 * number, 10)
+    events = read(tmp_path, rollout)
+    assert shape(events) == ["Done.", "Done."]  # the third is another response
+    assert [event["usage"]["input_tokens"] for event in events] == [10, 10]
+
+
 def test_a_text_without_an_item_is_read_from_its_event(tmp_path: Path) -> None:
     rollout = Recording().event("agent_message", message="I look.").calls("c1").returns("c1", "a")
     assert shape(read(tmp_path, rollout.event("agent_message", message="Done."))) == ["I look.+exec_command", "Done."]
