@@ -156,7 +156,12 @@ def _calls(row: dict[str, Any], blocks: Sequence[dict[str, Any]]) -> list[dict[s
     made = [*items(row.get("tool_calls")), *items(row.get("invalid_tool_calls"))]
     listed = [_call(call) for call in made if isinstance(call, dict)]
     in_blocks = [
-        {"name": block.get("name"), "id": first_text(block, "id", "tool_call_id"), "args": block.get("input")}
+        {
+            "name": block.get("name"),
+            "id": first_text(block, "id", "tool_call_id"),
+            "args": block.get("input"),
+            **_kept_result(mapping(block.get("result"))),
+        }
         for block in blocks
         if _is(block, "tool_use")
     ]
@@ -168,6 +173,14 @@ def _calls(row: dict[str, Any], blocks: Sequence[dict[str, Any]]) -> list[dict[s
     if isinstance(row.get("function_call"), dict):  # the older form of OpenAI
         return [_call(row["function_call"])]
     return [_call(call) for call in items(at_path(row, "additional_kwargs.tool_calls")) if isinstance(call, dict)]
+
+
+def _kept_result(result: dict[str, Any]) -> dict[str, Any]:
+    """Return the result that the block of a call holds itself; an empty output is one that was not kept."""
+    text = text_of(result.get("output"))
+    if result.get("status") == "error":
+        return {"error": text or True}
+    return {"result": text} if text else {}
 
 
 def _call(call: dict[str, Any]) -> dict[str, Any]:
@@ -188,7 +201,7 @@ def _result(block: dict[str, Any]) -> Result:
 
 
 def _fields(row: dict[str, Any]) -> dict[str, Any]:
-    at = next((row[key] for key in ("timestamp", "created_at", "created") if key in row), None)
+    at = next((row[key] for key in ("timestamp", "created_at", "created", "ts") if key in row), None)
     return {
         "at": at if isinstance(at, str) else seconds(at),
         "node": string(row.get("name")) if row.get("role", "ai") in ("assistant", "ai") else "",
@@ -284,6 +297,7 @@ class _Conversation:
 
     def _add_turn(self, message: ChatMessage, number: int, unit: str) -> None:
         self._content["calls"] += len(message.calls)
+        self._content["answers"] += sum("result" in call or "error" in call for call in message.calls)
         if message.is_item and message.calls and self._is_item and self._pairing.newest is not None:
             for call in message.calls:
                 self._pairing.add_call(call)

@@ -53,6 +53,24 @@ def test_one_list_is_the_same_as_document_and_line_by_line(tmp_path: Path) -> No
     assert one == other == wrapped
 
 
+def test_a_call_may_hold_its_result(tmp_path: Path) -> None:
+    outputs = [("a.py", "success"), ("no such file", "error"), ("", "success")]
+    made = [
+        {"type": "tool_use", "id": f"c{n}", "name": "ls", "input": {}, "result": {"output": output, "status": status}}
+        for n, (output, status) in enumerate(outputs)
+    ]
+    rows = [{"type": "user", "ts": "2026-01-01T00:00:00Z", "content": [{"text": "Look."}]}]
+    rows += [{"type": "assistant", "ts": "2026-01-01T00:00:01Z", "content": made}]
+    path, reading = written(tmp_path / "transcript.jsonl", rows), Import()
+    events = imported(path, None, reading)
+    assert [(call.get("result"), call.get("error")) for call in events[1]["tool_calls"]] == [
+        ("a.py", None), (None, "no such file"), (None, None),
+    ]  # fmt: skip
+    assert events[1]["at"] == "2026-01-01T00:00:01Z"
+    assert reading.tally("messages").answered == 2
+    assert not reading.tally("messages").notes
+
+
 def test_each_conversation_of_a_file_is_a_run_with_the_number_of_its_row(tmp_path: Path) -> None:
     events = imported(written(tmp_path / "a.jsonl", [{"messages": [TASK]}, {"id": 1}, {"messages": [TASK]}]))
     assert [event["run_id"] for event in events] == ["a/1", "a/3"]
