@@ -29,11 +29,12 @@ HARNESS_OBSERVATIONS: Final = frozenset({
 })  # fmt: skip
 NO_ARGUMENTS: Final = frozenset({
     "thought", "blocking", "keep_prompt", "hidden", "is_input", "is_static", "security_risk", "confirmation_state",
-    "impl_source", "translated_ipython_code",
+    "impl_source", "translated_ipython_code", "is_confirmed", "action_risk", "kernel_init_code",
 })  # fmt: skip
 CLASS: Final = re.compile(r"[\w.$-]{1,80}")  # a name, as `RateLimitError` or `STATUS$ERROR_LLM_SERVICE_UNAVAILABLE`
 PROVIDER_FAILED: Final = re.compile(r"RATE_?LIMIT|UNAVAILABLE|INTERNAL_?SERVER|TIME_?OUT", re.IGNORECASE)
 FINAL_STATES: Final = ("finished", "error", "stopped", "rejected")
+NESTED: Final = frozenset({"id", "args", "source", "extras", "cause"})  # fields that events of the resolver lack
 RUNNING: Final = -1  # the exit code of a command that has not ended
 
 # What the harness appends: where the shell is, who it is, and how the command ended, which the metadata say.
@@ -53,8 +54,8 @@ def is_event(row: Any) -> bool:
     if not isinstance(row, dict) or "kind" in row:
         return False
     if isinstance(row.get("action"), str):
-        return "args" in row or "source" in row
-    return isinstance(row.get("observation"), str) and ("extras" in row or "source" in row or "cause" in row)
+        return not {"args", "source", "action_risk"}.isdisjoint(row)
+    return isinstance(row.get("observation"), str) and not {"extras", "source", "cause", "content"}.isdisjoint(row)
 
 
 def matches(sample: Sample) -> bool:
@@ -82,7 +83,8 @@ def read_rows(log: LogFile, run_id: str, begin: Callable[[str], EventReader]) ->
     flat: EventReader | None = None
     for row in log.rows():
         if isinstance(row.data, dict) and isinstance(row.data.get("history"), list):
-            instance = begin(f"{run_id}/{name(row.data.get('instance_id')) or str(row.number)}")
+            instance_id = name(row.data.get("instance_id")) or name(at_path(row.data, "issue.number"))
+            instance = begin(f"{run_id}/{instance_id or row.number}")
             for number, event in enumerate(row.data["history"], start=1):
                 yield from instance.take(number, event)
             yield from instance.end()
@@ -114,6 +116,7 @@ class EventStream:
         self._spent = 0.0  # cost so far, which events repeat
         self._state = ""
         self._number = 0
+        self._pair = ""  # of the latest action of the resolver
 
     def take(self, number: int, event: Any) -> Iterator[Imported]:
         """Read an event; yield what is complete."""
@@ -122,6 +125,10 @@ class EventStream:
             action, observation = map(mapping, event)
             yield from self._one(number, action, f"pair-{number}")
             yield from self._one(number, observation, f"pair-{number}")
+        elif isinstance(event, dict) and NESTED.isdisjoint(event):
+            if "action" in event:
+                self._pair = f"flat-{number}"
+            yield from self._one(number, _nested(event), self._pair)
         elif isinstance(event, dict):
             yield from self._one(number, event, "")
         else:
@@ -256,6 +263,13 @@ class _Agent:
         turn = {**self.base, "at": utc(event.get("timestamp")), "errors": [error]}
         turn["event_id"] = f"{self.base['run_id']}/{event.get('id')}"
         self.pairing.add(turn, number, UNIT)
+
+
+def _nested(event: dict[str, Any]) -> dict[str, Any]:
+    """Return an event that the resolver wrote, without ids and flat, with its fields where other events have them."""
+    source = "user" if event.get("wait_for_response") is False else "agent"  # an agent waits after a message
+    fields = {key: value for key, value in event.items() if key != "action"}
+    return {**event, "source": source, "args" if "action" in event else "extras": fields}
 
 
 def _said(event: dict[str, Any]) -> str:

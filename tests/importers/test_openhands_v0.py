@@ -60,6 +60,25 @@ def test_old_evaluations_wrote_pairs_of_action_and_observation(tmp_path: Path) -
     assert [call["result"] for call in calls(path)] == ["a", "a"]
 
 
+def test_events_of_the_resolver_are_flat_and_named_by_the_issue(tmp_path: Path) -> None:
+    history = [
+        {"action": "message", "content": "Fix it.", "wait_for_response": False, "action_risk": None},
+        {"action": "run", "command": "ls", "thought": "I look.", "is_confirmed": "confirmed", "action_risk": None},
+        {"observation": "run", "content": "a", "command": "ls", "command_id": -1, "exit_code": 1},
+        {"action": "message", "content": "Which one?", "wait_for_response": True, "action_risk": None},
+        {"action": "finish", "outputs": {}, "thought": "Done."},
+    ]
+    path = written(tmp_path / "output.jsonl", [{"issue": {"number": 5}, "history": history}])
+    assert formats_that_match(path) == ["openhands-v0"]
+    heard, looked, asked, done = imported(path)
+    assert (heard["type"], heard["run_id"]) == ("user.message", "output/5")
+    assert looked["output"] == "I look."
+    assert looked["tool_calls"] == [
+        {"name": "run", "id": "flat-2", "args": {"command": "ls"}, "error": "Exit code 1\na"}
+    ]
+    assert (asked["output"], done["output"]) == ("Which one?", "Done.")
+
+
 def test_the_sample_is_of_no_other_format() -> None:
     assert formats_that_match(SAMPLE) == ["openhands-v0"]
 
