@@ -21,7 +21,11 @@ UNIT: Final = "message"
 FENCE: Final = "```mswea_bash_command"
 # None of these tries a place twice: an output may have a million digits or line breaks.
 FENCED: Final = re.compile(r"```(?:mswea_bash_command|bash)(?>\s*\n)(.*?)\n?```", re.DOTALL)
-RETURNED: Final = re.compile(r"\s*(?:<exception>.*?</exception>\s*)?<returncode>(-?\d+)</returncode>\s*", re.DOTALL)
+RETURNED: Final = re.compile(
+    r"\s*(?>(?:<args>.*?</args>\s*)?)(?:<exception>.*?</exception>\s*)?<returncode>\s*(-?\d+)\s*</returncode>\s*",
+    re.DOTALL,
+)
+STREAMS: Final = re.compile(r"\n?</?std(?:out|err)>\n?")  # around both outputs, in the first versions
 OUTPUT: Final = re.compile(r"<output>\n?(.*?)\n?</output>\s*\Z", re.DOTALL)
 ELIDED: Final = re.compile(r"(?<!\d)\d++ characters elided")  # this number varies with the output
 PERSON: Final = "UserInterruption"  # the `interrupt_type` of what a person says in between
@@ -206,6 +210,8 @@ def untagged(content: str) -> tuple[str, int]:
             return text_of(found["output"]), code if isinstance(code, int) else -int(code is not None)
         return content, -int(TIMED_OUT.match(content) is not None)
     body = ELIDED.sub("characters elided", content[mark.end() :])
+    if body.startswith(("<stdout>", "<stderr>")):
+        body = STREAMS.sub("", body)
     inner = OUTPUT.match(body)
     return (inner[1] if inner else body), int(mark[1][:9])
 

@@ -65,6 +65,24 @@ def test_a_bash_block_of_the_first_versions_is_a_command(tmp_path: Path) -> None
     assert calls(written(tmp_path / "a.json", [*FIRST, answer, returned("a")]))[0]["args"] == "ls"
 
 
+@pytest.mark.parametrize("before", ["", "<args>\n['bash', '-c', 'make']\n</args>\n"])
+def test_lists_of_the_first_versions_are_known_by_what_a_command_returned(tmp_path: Path, before: str) -> None:
+    answer = {"role": "assistant", "content": "I build.\n\n```bash\nmake\n```"}
+    outputs = [(0, ("stdout", ""), ("stderr", "")), (2, ("stderr", "no rule\n"), ("stdout", "cc a.c\n"))]
+    steps = [
+        message
+        for code, *streams in outputs
+        for text in ["".join(f"\n<{name}>\n{text}\n</{name}>" for name, text in streams)]
+        for message in (answer, {"role": "user", "content": f"{before}<returncode>\n{code}\n</returncode>{text}"})
+    ]
+    path = written(tmp_path / "a.traj.json", [*FIRST, *steps])
+    assert formats_that_match(path) == ["mini-swe-agent"]
+    assert calls(path) == [
+        {"name": "bash", "args": "make", "result": ""},
+        {"name": "bash", "args": "make", "error": "Exit code 2\nno rule\ncc a.c\n"},
+    ]
+
+
 def test_a_command_that_printed_nothing_has_an_empty_result_and_the_last_one_none() -> None:
     found = calls(sample("old_list"))
     assert found[-1]["result"] == ""
