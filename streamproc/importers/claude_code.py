@@ -229,9 +229,9 @@ def error_message(error: Any) -> str:
     if isinstance(error, str):
         return error
     inner = mapping(at_path(error, "error.error")) or at_path(error, "error")
-    text = first_text(inner, "message") or first_text(error, "message", "formatted")
+    text = first_text(inner, "message") or first_text(error, "formatted", "message")
     status = at_path(error, "status")
-    return f"{status} {text}".strip() if isinstance(status, int) else text
+    return f"{status} {text}".strip() if isinstance(status, int) and not text.startswith(str(status)) else text
 
 
 FORMAT: Final = Format(NAME, "Claude Code sessions", matches, SessionFile.read, (".claude/projects/**/*.jsonl",))

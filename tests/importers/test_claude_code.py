@@ -358,12 +358,17 @@ def test_interleaved_sub_agents_of_old_versions_are_told_apart_by_their_chains(t
 
 def test_failures_of_the_api_are_errors_that_say_whether_a_retry_helps(tmp_path: Path) -> None:
     session = Session().add("system", subtype="api_error", error={"status": 529, "message": "overloaded"})
+    raw = '529 {"type":"error","error":{"type":"overloaded_error"},"request_id":"req_1"}'
+    for fields in ({"message": raw, "formatted": "529 Overloaded"}, {"message": "529 again"}):
+        session.add("system", subtype="api_error", error={"status": 529, **fields})
     session.add("system", subtype="api_error", error="lost")
     session.says("x", text("You've hit your limit"), isApiErrorMessage=True, error="rate_limit")
     session.says("y", text("Prompt is too long"), isApiErrorMessage=True, error="invalid_request")
     session.add("assistant", {"model": "<synthetic>", "content": [text("No response requested.")]})
     assert [event["errors"] for event in read(tmp_path, session)] == [
         [{"message": "529 overloaded", "class": "api_error", "retryable": True}],
+        [{"message": "529 Overloaded", "class": "api_error", "retryable": True}],
+        [{"message": "529 again", "class": "api_error", "retryable": True}],
         [{"message": "lost", "class": "api_error", "retryable": True}],
         [{"message": "You've hit your limit", "class": "rate_limit", "retryable": True}],
         [{"message": "Prompt is too long", "class": "invalid_request", "retryable": False}],
