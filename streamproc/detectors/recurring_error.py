@@ -26,6 +26,7 @@ from streamproc.core.signals.tools import ToolAnswers
 from streamproc.detectors.base import Detector, Example, Finding, Level, View, call, hex16, kind, listed
 from streamproc.detectors.error_streak import failing
 
+TAG: Final = 0xFFFF_FFFF  # the part of an error's hash that is kept
 WINDOW: Final = 6  # calls of the tool
 
 
@@ -61,7 +62,8 @@ class RecurringError(Detector):
         return None
 
     def _finding(self, view: View, tool: ToolAnswers, reached: Level, turns: list[int]) -> Finding:
-        name = next((made.name for made in view.turn.calls), "")
+        failed = tool.failures[-1]
+        name = next((made.name for made in view.turn.calls if made.norm & TAG == failed), "")
         message = f"{name or 'A tool'} failed with the same error at {listed(turns)}."
         return self.finding(
             reached, tool.failures[-1], message, onset=turns[0],

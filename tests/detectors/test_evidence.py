@@ -36,6 +36,21 @@ def test_decisions_have_what_their_detector_declares_and_nothing_else() -> None:
         assert declared - filled[code] <= AT_TIMES, code
 
 
+def test_a_recurring_error_names_the_tool_that_failed() -> None:
+    monitor = Monitor()
+    tools = [("bash", "result"), ("read", "error")]
+    turns = [
+        {"run_id": "r", "node": "agent", "tool_calls": [
+            {"name": name, "args": {"n": n}, part: f"it is too long, like {name}"} for name, part in tools
+        ]}
+        for n in range(3)
+    ]  # fmt: skip
+    (control,) = (control for turn in turns for control in monitor.feed(turn) if control.code == "ERROR005")
+    assert control.message.startswith("read failed with the same error at turns 0, 1 and 2")
+    assert control.evidence is not None
+    assert control.evidence.tool == "read"
+
+
 def test_the_schema_refuses_evidence_of_another_detector() -> None:
     schema = json.loads((Path(__file__).parents[2] / "schemas" / "evidence.schema.json").read_bytes())
     of_loops = Draft202012Validator(schema | {"anyOf": [{"$ref": "#/$defs/LOOP005"}]})
