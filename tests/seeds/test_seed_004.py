@@ -1156,3 +1156,12 @@ def test_a_design_ticket_may_stand_anywhere_among_the_dependencies() -> None:
     ticket = created("T1", ui_touching=True, depends_on=[*others, "D1"])
     move = {"type": "task.transition", "task_id": "T1", "to": "IMPLEMENTING", "artifacts": list(files)}
     assert played(*design, ticket, *moves("T1", "READY", "LOCKED"), move) == []
+
+
+@pytest.mark.parametrize(("tasks", "name"), [(32, "T-{}"), (16, "0f00c0de-{:04}-4000-8000-000000000000")])
+def test_each_of_many_tasks_is_escalated_after_its_third_rejection(tasks: int, name: str) -> None:
+    # "REJECTED ≥ 3 times": "set task status to ESCALATED"
+    names = [name.format(n) for n in range(tasks)]
+    start = [event for one in names for event in (created(one), *moves(one, "LOCKED", "IMPLEMENTING", "QA_REVIEW"))]
+    found = played(*start, *(verdict(one, "REJECTED", reason=f"no {n}") for n in range(3) for one in names))
+    assert {one.task_id for one in found if one.code == "TASK008"} == set(names)

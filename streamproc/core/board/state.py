@@ -12,7 +12,7 @@ import msgspec
 from streamproc.core.board.config import UNKNOWN, BoardConfig
 
 TASKS_MAX: Final = 32  # tasks on a board; a run works on a few at a time, and those are dropped last
-BOARD_BYTES: Final = 1_024  # of the encoded board: a quarter of the state of a run
+BOARD_BYTES: Final = 1_536  # of the encoded board: 32 tasks with short ids, in three eighths of the state of a run
 DEPENDENCIES_MAX: Final = 16  # of one task: the design ticket may be any of them
 MODULES_MAX: Final = 8  # modules whose initialisation has passed
 MODULE_CHARS: Final = 24  # of its name
