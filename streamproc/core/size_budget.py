@@ -83,6 +83,17 @@ def _half_of_names(run: RunState) -> None:
         del names[tag]
 
 
+def _old_recent_calls(run: RunState) -> None:
+    log = run.cold.recent_calls
+    del log[: len(log) - len(log) // 2]
+
+
+def _idle_task_tokens(run: RunState) -> None:
+    kept = run.cold.task_tokens
+    for task in list(kept)[: len(kept) // 2]:
+        del kept[task]
+
+
 def _silent_nodes(run: RunState) -> None:
     least_useful = [node.key for node in sorted(run.nodes.rows, key=_use_of_node)]
     for tag in least_useful[: len(least_useful) // 2]:
@@ -155,8 +166,10 @@ _LAST: Final[tuple[Drop, ...]] = (
     _of_cold(_names_of_open_turns),
     _of_cold(lambda run: run.cold.plugins.clear()),
     _of_cold(lambda run: run.cold.ended_tasks.clear()),
+    _of_cold(_old_recent_calls),
     _of(lambda run: run.node_counts, _rare_nodes),
     _half(lambda run: run.cycles.table),
     _of(lambda run: run.event_ids, lambda run: run.event_ids.keep_last(run.event_ids.size // 2)),
     _half(lambda run: run.escalation.episodes),
+    _of_cold(_idle_task_tokens),
 )

@@ -1,8 +1,9 @@
 """LOOP012 edits_without_effect: the same check gives the same answer after each of several edits.
 
 Sees: one call of an agent with the same arguments, such as a test, a build or a query, whose answer is the same but for
-times, durations and ids, and between these calls edits of the agent and nothing else. An edit is known by the form of its arguments: a
-text for a place in a file, a patch, or a shell command that only writes a file. Edits that were refused count as well.
+times, durations and ids, and between these calls edits of the agent and nothing else. An edit is known by the form of
+its arguments: a text for a place in a file, a patch, or a shell command that only writes a file. Edits that were
+refused count as well.
 
 Why: the edits do not reach what the check looks at. They are in another file, are not saved, not built, or refused, and
 each is new, so nothing else repeats. A real run did this 31 times.
