@@ -1,4 +1,4 @@
-# Kafka's hash of a record's key, as `murmur2.py` has it.
+# Kafka's hash of a record's key: Austin Appleby's MurmurHash2, with the seed of Kafka's Java client.
 
 def murmur2(bytes key):
     """Return the 32-bit murmur2 of a key, unsigned."""

@@ -13,10 +13,11 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streamproc.errors import Problem
-from streamproc.fingerprint.murmur2 import murmur2
+from streamproc.fingerprint.mask import scan
 
 if TYPE_CHECKING:
     from streamproc.settings import Settings
@@ -25,8 +26,18 @@ ANY: Final = "any"
 POSITIVE: Final = 0x7FFFFFFF
 
 
+@lru_cache(maxsize=1)
+def _murmur2() -> Callable[[bytes], int]:
+    """Return the compiled murmur2 (0.1 µs for a UUID); else that of aiokafka, which is imported only to hash a key."""
+    if scan is None:
+        from aiokafka.partitioner import murmur2
+    else:
+        murmur2 = scan.murmur2
+    return murmur2
+
+
 def _by_murmur2(key: bytes, count: int) -> int:
-    return (murmur2(key) & POSITIVE) % count
+    return (_murmur2()(key) & POSITIVE) % count
 
 
 def _by_crc32(key: bytes, count: int) -> int:
