@@ -65,7 +65,8 @@ def imports(source: str) -> Iterator[tuple[str, int]]:
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module == PACKAGE:
-            yield from ((f"{PACKAGE}.{alias.name}", node.lineno) for alias in node.names)
+            names = (alias.name for alias in node.names if alias.name != "__version__")
+            yield from ((f"{PACKAGE}.{name}", node.lineno) for name in names)
         elif isinstance(node, ast.ImportFrom):
             yield node.module or "", node.lineno
 

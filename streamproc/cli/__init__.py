@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from streamproc import __version__
 from streamproc.cli import (
     backtest,
     baseline,
@@ -55,12 +56,7 @@ COMMANDS = (
 
 def _version(requested: bool) -> None:
     if requested:
-        from importlib.metadata import PackageNotFoundError, version
-
-        try:
-            line(f"streamproc {version('streamproc')}")
-        except PackageNotFoundError:
-            line("streamproc, from a checkout that is not installed")
+        line(f"streamproc {__version__}")
         raise typer.Exit
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 import msgspec
 
+from streamproc import __version__
 from streamproc.core.decision import Decision
 from streamproc.detectors import BY_CODE
 from streamproc.errors import plural
@@ -52,7 +52,6 @@ class ReportBuilder:
         self._places = PolicyPlaces(recording.policy, source)
         policy = recording.policy
         self._policy = PolicyShown(name=policy.name, version=policy.version, hash=policy.hash)
-        self._version = installed_version()
 
     # -- one run
 
@@ -111,7 +110,7 @@ class ReportBuilder:
             todo=tuple(facts.todo(main)),
             reproduce=self._commands(history, main),
             log=self._where(history),
-            version=self._version,
+            version=__version__,
             notes=tuple(facts.notes(history, self._recording.left_out)),
             **about_main,
         )
@@ -195,7 +194,7 @@ class ReportBuilder:
             policy=self._policy,
             reproduce=tuple(one for one in self._recording.commands if "RUN" not in one),
             log=f"{logs[0]} and {plural(len(logs) - 1, 'more log')}" if len(logs) > 1 else "".join(logs),
-            version=self._version,
+            version=__version__,
         )
 
 
@@ -294,14 +293,6 @@ def _fleet_sentence(runs: int, halted: int, warned: int, lost: SpendShown) -> st
 def name_of(code: str) -> str:
     """Return the name of a detector; a plug-in has its code only."""
     return BY_CODE[code].DETECTOR.name if code in BY_CODE else ""
-
-
-def installed_version() -> str:
-    """Return the version of streamproc."""
-    try:
-        return version("streamproc")
-    except PackageNotFoundError:
-        return "from a checkout that is not installed"
 
 
 def shown_call(call: CallTexts) -> CallShown:

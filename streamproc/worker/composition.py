@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from faust.types import TP
 
+from streamproc import __version__
 from streamproc.errors import StatesOfAnotherVersion
 from streamproc.kafka import topics
 from streamproc.kafka.log_limit import flush_limits
@@ -96,7 +96,7 @@ class Worker:
         self.lag = PartitionLag(
             self.app, self._turns, self.pipelines, self.publisher.log_now_ms, live=self._uses_append_time
         )
-        self.heartbeats = Heartbeats(settings, policy, _version(), self._count, self.lag, self.counts)
+        self.heartbeats = Heartbeats(settings, policy, __version__, self._count, self.lag, self.counts)
         self.provider_clock = ProviderClock(
             self.app, policy.providers, self.account_store, self.account_pipelines, self.publisher.log_now_ms
         )
@@ -125,7 +125,7 @@ class Worker:
 
     def _add_processors(self, settings: Settings, policy: Policy, engine: Engine, ready: Ready) -> None:
         limits: dict[str, Any] = {
-            "version": _version(), "dead_letter_bytes": ready.dead_letter_bytes, "counts": self.counts
+            "version": __version__, "dead_letter_bytes": ready.dead_letter_bytes, "counts": self.counts
         }  # fmt: skip
         self.accounts = AccountProcessor(self._spend, policy=policy, **limits)
         self.fleet_commands = FleetCommands(settings, self.publisher, self._home, **limits)
@@ -342,10 +342,3 @@ class Worker:
                 await self.publisher.stop()
         except TimeoutError:
             log.warning("the broker does not answer; disconnecting")
-
-
-def _version() -> str:
-    try:
-        return version("streamproc")
-    except PackageNotFoundError:  # run from a checkout that is not installed
-        return "unknown"

@@ -78,7 +78,7 @@ def test_the_same_log_and_policy_give_the_same_bytes(format_: str) -> None:
 def test_a_report_is_exactly_this(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: str) -> None:
     """`STREAMPROC_GOLDEN=write` writes the files again: look at the difference before you commit it."""
     writing = os.environ.get("STREAMPROC_GOLDEN") == "write"
-    monkeypatch.setattr(building, "installed_version", lambda: "1.2.3")
+    monkeypatch.setattr(building, "__version__", "1.2.3")
     monkeypatch.chdir(tmp_path)
     written(Path(), looping(budget=50))
     made = report_text(recorded(Path("turns.jsonl")), "loop", format_=format_)
