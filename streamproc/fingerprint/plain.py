@@ -136,8 +136,8 @@ def _renamed(data: dict[str, Any], rename: Callable[[Any], Any], names: frozense
     return found if names.issuperset(found) else None
 
 
-def _is_name(value: Any, longest: int, least: int = 0) -> bool:
-    return type(value) is str and least <= len(value) <= longest and value.isascii()
+def _is_name(value: Any, longest: int) -> bool:
+    return type(value) is str and len(value) <= longest and value.isascii()
 
 
 def _is_whole(value: Any) -> bool:

@@ -175,7 +175,7 @@ def trigger_of(control: ControlEvent) -> NotificationTrigger | None:
     return next((trigger for trigger in TRIGGERS if trigger.when(control)), None)
 
 
-def notice_of(control: ControlEvent, trigger: NotificationTrigger, urgency: Urgency, repeats: int = 0) -> Notice:
+def notice_of(control: ControlEvent, trigger: NotificationTrigger, urgency: Urgency) -> Notice:
     """Return the notification of a control event."""
     return Notice(
         notification=Notification(
@@ -195,7 +195,6 @@ def notice_of(control: ControlEvent, trigger: NotificationTrigger, urgency: Urge
         tenant=control.tenant or "",
         user=control.user or "",
         at=control.at or "",
-        repeats=repeats,
     )
 
 

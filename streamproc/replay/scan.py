@@ -65,7 +65,7 @@ class Scan:
     turns of each run are kept there. With `providers`, calls of models reach their breakers, in the order of the logs.
 
     While decisions are iterated, `place` is where the event stands that the last one is about. Afterwards `decisions`
-    has all of them by run, and `sources_of` the logs of a run.
+    has all of them by run.
     """
 
     def __init__(
@@ -150,10 +150,6 @@ class Scan:
     def spent_after_halt(self, run_id: str) -> Spent:
         """Return what a halted run has spent after its halt."""
         return self.spent_by(run_id).since(self._at_halt[run_id])
-
-    def sources_of(self, run_id: str) -> list[str]:
-        """Return the paths of the logs that a run comes from, in the order in which they were read."""
-        return [self.sources[number].path for number in self._sources_of.get(run_id, ())]
 
 
 def size_of(log: LogFile) -> int:

@@ -88,11 +88,6 @@ class Source:
         for number, event in self._read_each(made):
             yield Line(number, event)
 
-    def fingerprints(self, key: HashKey | None = None) -> Iterator[Event]:
-        """Yield the events fingerprinted, as `fingerprint` does for this process. Raises the same."""
-        for found in self.read(key):
-            yield found.event
-
     def read(self, key: HashKey | None = None) -> Iterator[LogEvent]:
         """Yield the events fingerprinted, with their fields and places. Raises as iterating does."""
         for found in self.read_without_ids(key):

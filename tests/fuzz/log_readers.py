@@ -85,8 +85,8 @@ def _use_log(sources: list[Source]) -> None:
     """Read all events: each is one, or the log is refused."""
     for source in sources:
         try:
-            for event in source.fingerprints():
-                assert event.run_id
+            for found in source.read():
+                assert found.event.run_id
         except InvalidEvent:
             return
 

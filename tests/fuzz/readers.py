@@ -244,7 +244,7 @@ def _notified(control: ControlEvent) -> None:
     trigger = trigger_of(control)
     assert subject_of(control) is not None
     if trigger is not None:
-        notice = notice_of(control, trigger, Urgency.HIGH, 2)
+        notice = notice_of(control, trigger, Urgency.HIGH).model_copy(update={"repeats": 2})
         for message in (message_of(notice), message_of(notice, as_json=True), summary_of([notice] * 3, lost=1)):
             for line in (message.title, *message.body.split("\n")):
                 assert inert(line) == line or line.startswith("{")

@@ -165,7 +165,7 @@ from tests.peaks import peak_mb
 said = "read"
 try:
     for source in open_logs(sys.argv[1:], lenient=True)[0]:
-        for _ in source.fingerprints():
+        for _ in source.read():
             pass
 except InvalidEvent as problem:
     said = str(problem)

@@ -36,7 +36,8 @@ def outcome(scan: Scan) -> tuple[list[Any], dict[str, Any]]:
     decisions = [(msgspec.json.encode(one), scan.place) for one in scan]
     runs = {}
     for run_id in scan.runs:
-        runs[run_id] = (stored_run(scan.runs, run_id), scan.turn_log.turns(run_id, 0, 10**9), scan.sources_of(run_id))
+        logs = list(scan._sources_of[run_id])
+        runs[run_id] = (stored_run(scan.runs, run_id), scan.turn_log.turns(run_id, 0, 10**9), logs)
     return decisions, runs
 
 

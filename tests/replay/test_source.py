@@ -160,7 +160,7 @@ def test_fingerprints_are_those_of_the_events_with_the_same_ids_and_counts(tmp_p
     )  # fmt: skip
     one, other = (Source(path, lenient=True) for _ in range(2))
     expected = [fingerprint(line.raw, local=True) for line in one]
-    assert list(other.fingerprints()) == expected
+    assert [found.event for found in other.read()] == expected
     assert len(expected) == 7
     assert (other.lines, other.bad, other.unknown_fields.counts) == (one.lines, one.bad, one.unknown_fields.counts)
     assert (one.bad, dict(one.unknown_fields.counts)) == (2, {"ouput": 1})
@@ -169,7 +169,7 @@ def test_fingerprints_are_those_of_the_events_with_the_same_ids_and_counts(tmp_p
 def test_reading_fingerprints_names_file_and_line_of_a_bad_one(tmp_path: Path) -> None:
     path = write(tmp_path / "runs.jsonl", turn("a"), turn("a", at="noon"))
     with pytest.raises(InvalidEvent) as caught:
-        list(Source(path).fingerprints())
+        list(Source(path).read())
     assert caught.value.problems[0].place == f"{path}:2"
 
 
@@ -179,8 +179,8 @@ def test_an_item_of_a_list_that_no_library_can_write_again_is_refused_with_its_f
     log = tmp_path / "list.json"
     log.write_text(f'[{{"run_id":"r","node":"n","usage":{{"total_tokens":{deep}}}}},{{"run_id":"r","node":"n"}}]')
     with pytest.raises(InvalidEvent, match=r"list\.json:1: usage: nested deeper than 100 levels"):
-        list(Source(log).fingerprints())
-    assert len(list(Source(log, lenient=True).fingerprints())) == 1
+        list(Source(log).read())
+    assert len(list(Source(log, lenient=True).read())) == 1
 
 
 MORE: list[dict[str, Any]] = [{"event_id": "e"}, {"at": "2026-01-01T00:00:00Z"}, {"unknown": 1}, {"labels": {"a": "b"}}]
