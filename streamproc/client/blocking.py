@@ -24,14 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from streamproc.client.admission.admission import PayerFields
-    from streamproc.client.admission.births import BirthFields
-    from streamproc.client.admission.blocking import (
-        BlockingAdmission,
-        BlockingBirth,
-        BlockingPayer,
-        BlockingReservation,
-    )
-    from streamproc.client.admission.reservation import ReserveFields
+    from streamproc.client.admission.births import Birth, BirthFields
+    from streamproc.client.admission.blocking import BlockingAdmission, BlockingContext, BlockingPayer
+    from streamproc.client.admission.reservation import Hold, ReserveFields
     from streamproc.client.encoding import Encoded
     from streamproc.client.guard import GuardRegistry
     from streamproc.client.guard_reports import GuardReports
@@ -146,13 +141,13 @@ class BlockingGuard(BaseGuard["BlockingPayer"]):
         Returns False if the fleet is still paused, or no worker decides, after `timeout_s`."""
         return self._run_waits.ready_blocking(self.check, timeout_s)
 
-    def reserve(self, **estimate: Unpack[ReserveFields]) -> BlockingReservation:
+    def reserve(self, **estimate: Unpack[ReserveFields]) -> BlockingContext[Hold]:
         """``with guard.reserve(cost_usd="0.05", tokens=4000) as hold:``, as `Guard.reserve`."""
         if self._payer is None:
             raise RuntimeError(NO_PAYER)
         return self._payer.reserve(partial(self._run_waits.watched_blocking, self.check), **estimate)
 
-    def birth(self, child_run_id: str, **fields: Unpack[BirthFields]) -> BlockingBirth:
+    def birth(self, child_run_id: str, **fields: Unpack[BirthFields]) -> BlockingContext[Birth]:
         """``with guard.birth("c1", prompt=prompt):``, as `Guard.birth`."""
         if self._payer is None:
             raise RuntimeError(NO_PAYER)

@@ -7,13 +7,14 @@ open the admission in the child process.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any, TypeVar, Unpack
+from typing import Any, Generic, TypeVar, Unpack
 
 from streamproc.client.admission.admission import BaseAdmission, Payer, PayerFields
 from streamproc.client.admission.balances import Balance
 from streamproc.client.admission.births import Birth, BirthFields
-from streamproc.client.admission.reservation import Hold, Reservation, ReserveFields
+from streamproc.client.admission.reservation import Hold, ReserveFields
 from streamproc.client.background import BlockingClient
 
 T = TypeVar("T")
@@ -35,9 +36,9 @@ class BlockingAdmission(BaseAdmission, BlockingClient):
 
     def birth(
         self, run_id: str, check: Callable[[], None] = lambda: None, /, **fields: Unpack[BirthFields]
-    ) -> BlockingBirth:
+    ) -> BlockingContext[Birth]:
         """``with admission.birth("c1", session="s", parent="root"):``, as `Admission.birth`."""
-        return BlockingBirth(self, self.new_birth(run_id, lambda: None, fields), check)
+        return BlockingContext(self, self.new_birth(run_id, lambda: None, fields), check)
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the admission's loop and wait for its result."""
@@ -57,52 +58,33 @@ class BlockingPayer:
 
     def reserve(
         self, check: Callable[[], None] = lambda: None, /, **estimate: Unpack[ReserveFields]
-    ) -> BlockingReservation:
+    ) -> BlockingContext[Hold]:
         """``with payer.reserve(cost_usd="0.05", tokens=4000) as hold:``, for code without a guard.
 
         `check` is called in the caller's thread before the Redis call; that of a guard waits, and raises `Halted`.
         """
-        return BlockingReservation(self._admission, self.payer.reserve(**estimate), check)
+        return BlockingContext(self._admission, self.payer.reserve(**estimate), check)
 
     def birth(
         self, run_id: str, check: Callable[[], None] = lambda: None, /, **fields: Unpack[BirthFields]
-    ) -> BlockingBirth:
+    ) -> BlockingContext[Birth]:
         """``with payer.birth("c1"):`` around a run that this one starts, for code without a guard."""
-        return BlockingBirth(self._admission, self.payer.birth(run_id, **fields), check)
+        return BlockingContext(self._admission, self.payer.birth(run_id, **fields), check)
 
 
-class BlockingReservation:
-    """The ``with`` around one piece of work; usable once."""
+class BlockingContext(Generic[T]):
+    """The ``with`` around one piece of work, or around a child run; usable once."""
 
     def __init__(
-        self, admission: BlockingAdmission, reservation: Reservation, check: Callable[[], None] = lambda: None
+        self, admission: BlockingAdmission, context: AbstractAsyncContextManager[T], check: Callable[[], None]
     ) -> None:
-        self.hold = reservation.hold
-        self._check = check
-        self._admission = admission
-        self._reservation = reservation
+        self._admission, self._context, self._check = admission, context, check
 
-    def __enter__(self) -> Hold:
+    def __enter__(self) -> T:
         self._check()
-        return self._admission.call(self._reservation.__aenter__())
+        return self._admission.call(self._context.__aenter__())
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._admission.call(self._reservation.__aexit__(kind, error, trace))
-
-
-class BlockingBirth:
-    """The ``with`` around a child run; usable once."""
-
-    def __init__(self, admission: BlockingAdmission, birth: Birth, check: Callable[[], None]) -> None:
-        self._admission, self._birth, self._check = admission, birth, check
-
-    def __enter__(self) -> Birth:
-        self._check()
-        return self._admission.call(self._birth.__aenter__())
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._admission.call(self._birth.__aexit__(kind, error, trace))
+        self._admission.call(self._context.__aexit__(kind, error, trace))
