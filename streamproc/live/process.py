@@ -181,7 +181,9 @@ async def _notify(
 
 async def _listen(stack: contextlib.AsyncExitStack, server: BaseServer[Any], places: LivePlaces, address: str) -> str:
     """Listen on a port of this machine, for requests with the token."""
-    host, _, port = address.rpartition(":")
+    from streamproc.settings import read_address
+
+    host = address.rpartition(":")[0]
     if not is_loopback(host.strip("[]")):
         raise InvalidSettings(
             f"--listen {address}: is no address of this machine alone, and the token would cross the network in plain "
@@ -189,10 +191,8 @@ async def _listen(stack: contextlib.AsyncExitStack, server: BaseServer[Any], pla
         )
     runner = _runner(server.app(token_of(places)))
     stack.push_async_callback(runner.cleanup)
-    try:
-        number = await runner.listen(host.strip("[]"), int(port))
-    except (OSError, ValueError) as error:
-        raise InvalidSettings(f"--listen {address}: cannot listen there ({error}): name 127.0.0.1 and a port") from None
+    remedy = ": name 127.0.0.1 and a port"
+    number = await runner.listen(*read_address(address, "--listen", "127.0.0.1:8415"), f"--listen {address}", remedy)
     return f"http://{host}:{number} (the token is in {places.token})"
 
 

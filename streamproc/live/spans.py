@@ -87,10 +87,7 @@ async def receive(stack: AsyncExitStack, judge: BaseJudge, address: str, token: 
         raise InvalidSettings(f"--otlp {address}: other machines could send spans: set STREAMPROC_OTEL_TOKEN")
     bridge = SpanBridge(JudgedTurns(judge))
     receiver = SpanReceiver(bridge, token=token, halts=JudgedHalts(judge))
-    try:
-        number = await receiver.start(host, port)
-    except OSError as error:
-        raise InvalidSettings(f"--otlp {address}: cannot listen there ({error.strerror or error})") from None
+    number = await receiver.start(host, port, f"--otlp {address}")
     running = asyncio.create_task(bridge.run(), name="streamproc spans")
 
     async def stop() -> None:

@@ -20,6 +20,7 @@ from aiohttp.typedefs import Handler
 from aiohttp.web import Application
 from aiohttp.web_protocol import RequestPayloadError
 
+from streamproc.errors import InvalidSettings
 from streamproc.metrics.own_host import is_loopback, loopback_hosts, names_host
 
 IDLE_S: Final = 75.0  # until a connection without a request is closed; longer than proxies and scrapers pause
@@ -94,12 +95,19 @@ class BoundedRunner(web.AppRunner):
             app.middlewares.insert(0, self._check_host)
         super().__init__(app, access_log=None, keepalive_timeout=idle_s, logger=log, **options)
 
-    async def listen(self, host: str, port: int) -> int:
-        """Listen, and return the port: a free one if it is 0. Raises `OSError`."""
+    async def listen(self, host: str, port: int, option: str = "", remedy: str = "") -> int:
+        """Listen, and return the port: a free one if it is 0. Raises `InvalidSettings` about the `option` and its
+        value, by default those of ``--listen``."""
         await self.setup()
         if is_loopback(host):
             self._hosts = loopback_hosts(host, port)  # of a port of 0 none, until it is known
-        self._listener = await asyncio.get_running_loop().create_server(lambda: _Arrival(self._admitted), host, port)
+        loop = asyncio.get_running_loop()
+        try:
+            self._listener = await loop.create_server(lambda: _Arrival(self._admitted), host, port)
+        except OSError as error:
+            await self.cleanup()
+            what = option or f"--listen {host}:{port}"
+            raise InvalidSettings(f"{what}: cannot listen there ({error.strerror or error}){remedy}") from None
         port = int(self._listener.sockets[0].getsockname()[1])
         if self._hosts is not None:
             self._hosts = loopback_hosts(host, port)

@@ -58,14 +58,8 @@ class MetricsServer:
     async def start(self, address: str) -> int:
         """Listen on ``HOST:PORT`` and return the port, another one if it is 0. Raises `InvalidSettings`."""
         host, port = metrics_address(address)
-        try:
-            port = await self._runner.listen(host, port)
-        except OSError as error:
-            await self._runner.cleanup()
-            raise InvalidSettings(
-                f"{OPTION} {address}: cannot listen there ({error.strerror or error}): "
-                "choose an address of this machine and a port that is free"
-            ) from None
+        remedy = ": choose an address of this machine and a port that is free"
+        port = await self._runner.listen(host, port, f"{OPTION} {address}", remedy)
         log.info("serving metrics on http://%s:%d/metrics", f"[{host}]" if ":" in host else host, port)
         return port
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from streamproc.client import HaltListener, TurnPublisher
-from streamproc.errors import InvalidSettings
 from streamproc.metrics import definitions, exposing
 from streamproc.metrics.clients import publisher_readings
 from streamproc.metrics.readings import Reading
@@ -60,11 +59,7 @@ async def serve(settings: Settings, sources: SpanSources, limits: AssemblyLimits
             await stack.enter_async_context(HaltListener(settings=settings, wait=False)) if sources.halts else None
         )
         receiver = SpanReceiver(bridge, token=token, halts=listener)
-        try:
-            port = await receiver.start(sources.host, sources.port)
-        except OSError as error:
-            where = f"{sources.host}:{sources.port}"
-            raise InvalidSettings(f"--listen {where}: cannot listen there ({error.strerror or error})") from None
+        port = await receiver.start(sources.host, sources.port)
         log.info("listening on http://%s:%d/v1/traces", sources.host, port)
         if not token and sources.host not in LOOPBACK:
             log.warning("other machines can send spans without a token: set STREAMPROC_OTEL_TOKEN")

@@ -89,9 +89,10 @@ class SpanReceiver:
         )
         self._decoding = asyncio.Lock()  # a body of a few KB can expand to hundreds of MB of objects
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen, and return the port: another one than that given if it is 0. Raises `OSError`."""
-        return await self._runner.listen(host, port)
+    async def start(self, host: str, port: int, option: str = "") -> int:
+        """Listen, and return the port: another one than that given if it is 0. Raises `InvalidSettings` about the
+        option."""
+        return await self._runner.listen(host, port, option)
 
     async def stop(self) -> None:
         """Accept no more connections, and finish the requests that are being read."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from streamproc.errors import InvalidSettings
 from streamproc.fleet.watching import watch_readings
 from streamproc.metrics import Reading, exposing, fleet_readings
 from streamproc.metrics.bounded_http import BoundedRunner
@@ -124,12 +123,7 @@ async def serve_page(
             shutdown_timeout=SHUTDOWN_S,
         )
         stack.push_async_callback(runner.cleanup)
-        try:
-            port = await runner.listen(options.host, options.port)
-        except OSError as error:
-            where = f"{options.host}:{options.port}"
-            raise InvalidSettings(f"--listen {where}: cannot listen there ({error.strerror or error})") from None
-        access.listens_on(port)
+        access.listens_on(await runner.listen(options.host, options.port))
         await reader.start()
         stack.push_async_callback(reader.stop)
         announce(access.address_hint())
