@@ -23,10 +23,10 @@ from streamproc.model.board_events import (
     RawTaskDelegated,
     RawTaskTransition,
     RawTaskVerdict,
-    plain,
     read_verdict,
 )
 from streamproc.model.redaction import redact, redact_id, redact_name
+from streamproc.model.review_findings import plain
 from streamproc.model.wire import KINDS, Event, Proof
 
 _Clean = Callable[[str], str]

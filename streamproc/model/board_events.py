@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from streamproc.model.raw_fields import Mistake, Name, Object, RawEvent, ScopeName, Whole, sendable
-from streamproc.model.review_findings import Findings, ReviewFinding
+from streamproc.model.review_findings import Findings, ReviewFinding, plain
 
 TASKS_SENT_MAX: Final = 256  # ids of one batch; `count` includes the others
 
@@ -24,11 +24,6 @@ _APPROVED: Final = frozenset(
 _REJECTED: Final = frozenset(
     {"reject", "rejected", "fail", "failed", "changesrequested", "rework", "declined", "denied", "no", "false"}
 )
-
-
-def plain(name: object) -> str:
-    """Return a name in the form in which names are compared."""
-    return str(name).replace("_", "").replace("-", "").replace(" ", "").lower()
 
 
 GUARDS: Final = {

@@ -30,13 +30,14 @@ _CLOSED: Final = frozenset({
 })  # fmt: skip
 
 
-def _plain(word: str) -> str:
-    return word.replace("_", "").replace("-", "").replace(" ", "").lower()
+def plain(name: object) -> str:
+    """Return a name in the form in which names are compared."""
+    return str(name).replace("_", "").replace("-", "").replace(" ", "").lower()
 
 
 def severity_of(word: str) -> int:
     """Return how severe a finding is by a word of its reviewer, as an index of `SEVERITIES`; -1 for an unknown word."""
-    return _SEVERITY_OF.get(_plain(word), -1)
+    return _SEVERITY_OF.get(plain(word), -1)
 
 
 def _text(value: Any) -> Any:
@@ -68,7 +69,7 @@ class ReviewFinding(Model):
     @property
     def is_open(self) -> bool:
         """Whether it is not resolved."""
-        return _plain(self.status) not in _CLOSED
+        return plain(self.status) not in _CLOSED
 
 
 def _listed(value: Any) -> Any:
