@@ -39,8 +39,8 @@ class _Ends(NamedTuple):
 class TaskEnds:
     """The tasks that have ended. Any thread may read; only one thread may change it."""
 
-    def __init__(self, runs_max: int = RUNS_MAX) -> None:
-        self._runs: Newest[str, dict[int, _Ends]] = Newest(runs_max)  # by run and partition
+    def __init__(self) -> None:
+        self._runs: Newest[str, dict[int, _Ends]] = Newest(RUNS_MAX)  # by run and partition
 
     def end(self, run_id: str, place: LogPlace | None, end: EndOfTask) -> bool:
         """Apply a decision that ends a task. Returns whether the end is news."""

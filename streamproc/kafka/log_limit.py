@@ -56,14 +56,14 @@ class LogLimit:
 class LineRate:
     """Logs at most so many lines a second, and counts the others in the next line."""
 
-    def __init__(self, log: logging.Logger, lines_a_second: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._log, self._most, self._clock = log, lines_a_second, clock
+    def __init__(self, log: logging.Logger, lines_a_second: int) -> None:
+        self._log, self._most = log, lines_a_second
         self._second = self._lines = self._left_out = 0
         _limits.add(self)
 
     def admits(self) -> bool:
         """Return whether there may be another line in this second; if not, it is counted."""
-        second = int(self._clock())
+        second = int(time.monotonic())
         if second != self._second:
             self._second, self._lines = second, 0
         self._lines += 1

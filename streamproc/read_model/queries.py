@@ -238,13 +238,13 @@ class Queries:
         at_ms = int(time.time() * 1000) if now_ms is None else now_ms
         return spend_shares(self._all, WINDOWS[window], field, at_ms, limit)
 
-    def accounts(self, *, now_ms: int | None = None, limit: int = ROWS_MAX) -> tuple[AccountRow, ...]:
+    def accounts(self, *, now_ms: int | None = None) -> tuple[AccountRow, ...]:
         """Return what sessions, users and tenants have spent, by limit: those nearest to a limit first."""
         at_ms = int(time.time() * 1000) if now_ms is None else now_ms
         rows = self._all(
             "SELECT account, state, marks FROM accounts WHERE state IS NOT NULL "
             "ORDER BY share DESC, at_ms DESC, account LIMIT ?",
-            min(limit, ROWS_MAX),
+            ROWS_MAX,
         )
         return tuple(row for name, state, marks in rows for row in account_rows(name, state, marks, at_ms))
 

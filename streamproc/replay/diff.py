@@ -72,7 +72,7 @@ class Difference(NamedTuple):
 NEAREST_MAX: Final = 10_000  # possible pairs of one run and detector; with more, decisions are paired in their order
 
 
-def read_published(value: bytes | None, *, signed: bool = True) -> PublishedDecision | None:
+def read_published(value: bytes | None) -> PublishedDecision | None:
     """Decode a control event; None if it is none."""
     if (found := read_decision(value)) is None:
         return None
@@ -92,7 +92,6 @@ def read_published(value: bytes | None, *, signed: bool = True) -> PublishedDeci
         tenant=found.tenant,
         policy=policy,
         repeats=evidence.count if evidence is not None else None,
-        signed=signed,
     )
 
 
