@@ -1165,3 +1165,23 @@ def test_each_of_many_tasks_is_escalated_after_its_third_rejection(tasks: int, n
     start = [event for one in names for event in (created(one), *moves(one, "LOCKED", "IMPLEMENTING", "QA_REVIEW"))]
     found = played(*start, *(verdict(one, "REJECTED", reason=f"no {n}") for n in range(3) for one in names))
     assert {one.task_id for one in found if one.code == "TASK008"} == set(names)
+
+
+@pytest.mark.parametrize("agents", [1, 4, 5])
+def test_the_same_call_within_ten_steps_of_an_agent_is_found_beside_others(agents: int) -> None:
+    # "Same tool called with identical arguments ≥ 3 times within 10 steps"
+    def step(agent: int, n: int) -> Raw:
+        path = "a.py" if agent == 0 and n % 4 == 0 else f"{agent}-{n}.py"
+        return call(path=path) | {"node": f"agent{agent}", "task_id": f"T{agent}"}
+
+    found = played(*(step(agent, n) for n in range(9) for agent in range(agents)))
+    assert [one.code for one in found if one.severity == "halt"] == ["LOOP003"]
+
+
+def test_the_same_call_is_found_among_many_parallel_ones() -> None:
+    def step(n: int) -> Raw:
+        paths = ["a.py", *(f"{n}-{m}.py" for m in range(30))]
+        return {"node": "Backend", "tool_calls": [call(path=path)["tool_calls"][0] for path in paths]}
+
+    found = played(*map(step, range(20)))  # of each turn some are recorded, first those that were made before
+    assert "LOOP003" in {one.code for one in found if one.severity == "halt"}

@@ -1,7 +1,8 @@
 """The calls of the last ten call turns of each node and topic, as they were made: repeats of one call, contiguous or
 interleaved with others. Recorded only if the policy's `Gate` of LOOP003 is not `any`.
 
-Memory: `OCCURRENCES_MAX` call turns of one node and `TURNS_MAX` of all, with up to `PARALLEL_MAX` calls each.
+Memory: `OCCURRENCES_MAX` call turns of one node and `TURNS_MAX` of all, with up to `PARALLEL_MAX` calls each; of a turn
+with more, those that were made before.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from streamproc.core.signals.calls import OCCURRENCES_MAX
 from streamproc.core.signals.novelty import Gate
 from streamproc.model.wire import FAILED_RETRYABLE, NO_ANSWER, Call
 
-TURNS_MAX: Final = 30  # of all nodes: three each of ten that take turns
+TURNS_MAX: Final = 50  # of all nodes: ten each of five that take turns
 PARALLEL_MAX: Final = 8  # calls of one turn that are recorded: agents rarely make more at once
 
 
@@ -36,7 +37,7 @@ def observe_recent_calls(now: Now, log: list[list[int]], gate: Gate) -> tuple[Re
     """
     made: dict[int, Call] = {}
     actor = now.node_tag ^ now.topic
-    for call in now.turn.calls[:PARALLEL_MAX]:
+    for call in now.turn.calls:
         if gate is not Gate.NONE and call.outcome in (FAILED_RETRYABLE, NO_ANSWER):
             continue
         what = call.key if gate is Gate.NONE else call.key ^ call.exact * MIX
@@ -50,6 +51,10 @@ def observe_recent_calls(now: Now, log: list[list[int]], gate: Gate) -> tuple[Re
     elif len(log) >= TURNS_MAX:
         log.remove(dropped := log[0])
         own = [entry for entry in own if entry is not dropped]
+    if len(made) > PARALLEL_MAX:  # those that were made before, and of the others each turn another choice
+        before = {tag for entry in own for tag in entry[2:]}
+        places = {tag: (tag not in before, (tag + now.index) * MIX >> 16 & TAG) for tag in made}
+        made = {tag: made[tag] for tag in sorted(made, key=places.__getitem__)[:PARALLEL_MAX]}
     log.append([actor, now.index, *made])
     own.append(log[-1])
     found = []
