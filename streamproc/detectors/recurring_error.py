@@ -22,11 +22,11 @@ from typing import Final
 
 from streamproc.core.decision import REPEATED_ERROR
 from streamproc.core.marks import first_of
+from streamproc.core.records import TAG
 from streamproc.core.signals.tools import ToolAnswers
 from streamproc.detectors.base import Detector, Example, Finding, Level, View, call, hex16, kind, listed
 from streamproc.detectors.error_streak import failing
 
-TAG: Final = 0xFFFF_FFFF  # the part of an error's hash that is kept
 WINDOW: Final = 6  # calls of the tool
 
 

@@ -16,6 +16,7 @@ Reference: catalogue of loops, "same tool, different args, byte-identical result
 from __future__ import annotations
 
 from streamproc.core.marks import NEVER, first_of
+from streamproc.core.records import TAG
 from streamproc.core.signals.tools import has_long_answer
 from streamproc.detectors.base import Detector, Example, Finding, Level, View, call, hex16, kind
 
@@ -41,7 +42,7 @@ class StagnantCall(Detector):
             return None
         if self.reported(view, tool.answer, Level.WARN):
             return None
-        name = next((made.name for made in view.turn.calls), "")
+        name = next((made.name for made in view.turn.calls if made.exact & TAG == tool.answer), "")
         message = f"{name or 'A tool'} returned the same result for {tool.same} different calls in a row."
         return self.finding(
             Level.WARN, tool.answer, message, onset=tool.first,

@@ -51,6 +51,19 @@ def test_a_recurring_error_names_the_tool_that_failed() -> None:
     assert control.evidence.tool == "read"
 
 
+def test_equal_answers_are_of_the_tool_that_gave_them() -> None:
+    monitor = Monitor()
+    turns = [
+        {"run_id": "r", "node": "agent", "tool_calls": [
+            {"name": "read", "args": {"n": n}, "result": f"page {'x' * n}"},
+            {"name": "search", "args": {"n": n}, "result": "no match" if n else "one match"},
+        ]}
+        for n in range(7)
+    ]  # fmt: skip
+    (control,) = (control for turn in turns for control in monitor.feed(turn) if control.code == "LOOP004")
+    assert control.message.startswith("search returned the same result for 6 different calls")
+
+
 def test_the_schema_refuses_evidence_of_another_detector() -> None:
     schema = json.loads((Path(__file__).parents[2] / "schemas" / "evidence.schema.json").read_bytes())
     of_loops = Draft202012Validator(schema | {"anyOf": [{"$ref": "#/$defs/LOOP005"}]})
