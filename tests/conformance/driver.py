@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, NamedTuple
@@ -49,12 +51,32 @@ class Job:
     more: dict[str, Any] = field(default_factory=dict)
 
 
+def image_part(data: bytes) -> list[dict[str, Any]]:
+    """Return an image as the content of a message, as OpenAI writes it."""
+    return [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{base64.b64encode(data).decode()}"}}]
+
+
+def told(result: Any) -> Any:
+    """Return what a loop that people write sends of a result: parts of a message as they are, else its text."""
+    is_content = isinstance(result, list) and result and isinstance(result[0], dict) and "type" in result[0]
+    return result if is_content else str(result)
+
+
+async def result_of(result: Any) -> Any:
+    """Return what a tool returned, which may be asynchronous."""
+    return await result if inspect.isawaitable(result) else result
+
+
 class Driver:
     """A framework. `run` does a job and returns the answers; a halt leaves it as `Halted`."""
 
     name: ClassVar[str]
     without: ClassVar[dict[str, str]] = {}
-    """Rows that make no sense here, with the reason."""
+    """Rows and sessions that make no sense here, with the reason."""
+    problem: ClassVar[type[Exception]] = ValueError
+    """What a tool raises to tell its model of a failure."""
+    decides: ClassVar[dict[str, tuple[str, int] | None]] = {}
+    """Sessions (`sessions.py`) whose tools tell the model something else here."""
 
     async def run(self, job: Job) -> list[str]:
         """Do a job."""
@@ -67,6 +89,10 @@ class Driver:
             raise ValueError(message)
 
         return run
+
+    def image(self, data: bytes) -> Any:
+        """Return an image as tools of this framework do."""
+        raise Unsupported("tools return no images")
 
     async def retry(self, watch: Watch) -> int:
         """Let the framework refuse an answer of the model again and again; return how often the model answered."""

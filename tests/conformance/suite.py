@@ -11,6 +11,7 @@ import pytest
 
 from streamproc import Halted, Monitor, Watch, load_policy
 from tests.conformance.driver import MODEL, Driver, Job, Model, Say, Unsupported
+from tests.conformance.sessions import SameSession
 
 POLICY = {
     "prices": {MODEL: {"input_per_million_usd": "1000", "output_per_million_usd": "10000"}},  # 0.20 USD an answer
@@ -153,7 +154,7 @@ class HonestWork:
         self.is_untouched(calling("guide", [{"arg": "style"}], "I have written it."), items, [guide], way="map")
 
 
-class Conformance(HonestWork):
+class Conformance(SameSession, HonestWork):
     """What every adapter must do."""
 
     def is_halted(self, job: Job, *codes: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from abc import abstractmethod
 from collections.abc import Callable
@@ -14,8 +15,9 @@ import openai
 from streamproc import Halted
 from streamproc.integrations.anthropic import watched as watched_anthropic
 from streamproc.integrations.openai import watched as watched_openai
-from tests.conformance.driver import MODEL, Driver, Job
+from tests.conformance.driver import MODEL, Driver, Job, image_part, result_of, told
 from tests.conformance.model_server import served
+from tests.conformance.sessions import AS_TEXT
 from tests.conformance.suite import Conformance
 
 Messages = list[dict[str, Any]]
@@ -28,6 +30,7 @@ class PlainLoop(Driver):
         "stuck_output_retries": "a client has no output retries",
         "stuck_hand_overs": "a client has no hand-overs",
     }
+    decides = AS_TEXT
 
     def client(self, job: Job) -> Any:
         plain = self.plain(job)
@@ -61,7 +64,7 @@ class PlainLoop(Driver):
             done = []
             for call_id, name, args in calls:
                 try:
-                    done.append((call_id, str(tools[name](**args)), False))
+                    done.append((call_id, told(await result_of(tools[name](**args))), False))
                 except ValueError as error:
                     done.append((call_id, str(error), True))
             self.returned(messages, done)
@@ -94,6 +97,9 @@ class PlainLoop(Driver):
 class OpenAIClient(PlainLoop):
     name = "OpenAI client"
 
+    def image(self, data: bytes) -> Any:
+        return image_part(data)
+
     def plain(self, job: Job) -> Any:
         return openai.AsyncOpenAI(api_key="x", http_client=served(job.model), max_retries=0)
 
@@ -115,6 +121,10 @@ class OpenAIClient(PlainLoop):
 
 class AnthropicClient(PlainLoop):
     name = "Anthropic client"
+
+    def image(self, data: bytes) -> Any:
+        source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(data).decode()}
+        return [{"type": "image", "source": source}]
 
     def plain(self, job: Job) -> Any:
         return anthropic.AsyncAnthropic(api_key="x", http_client=served(job.model), max_retries=0)

@@ -18,11 +18,14 @@ from streamproc import Halted, Watch
 from streamproc.integrations.langchain import Breaker, BreakerMiddleware
 from tests.conformance.driver import Driver, Job, Say
 from tests.conformance.suite import Conformance
-from tests.conformance.test_langgraph import STEPS_MAX, Grade, Played, tools_of
+from tests.conformance.test_langgraph import STEPS_MAX, Grade, LangGraph, Played, tools_of
 
 
 class LangChain(Driver):
     name = "langchain"
+    problem = ToolException
+    decides = LangGraph.decides
+    image = LangGraph.image
 
     def agent(self, job: Job, tools: list[Any] | None = None, name: str = "agent", **more: Any) -> Any:
         middleware = [BreakerMiddleware(job.watch, run_id=job.run_id)] if job.watch else []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import inspect
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypedDict
@@ -9,7 +11,7 @@ from typing import Annotated, Any, TypedDict
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.tools import StructuredTool
+from langchain_core.tools import StructuredTool, ToolException
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -20,6 +22,7 @@ from pydantic import BaseModel
 from streamproc import Halted, Watch
 from streamproc.integrations.langgraph import watch as watched
 from tests.conformance.driver import INPUT_TOKENS, MODEL, OUTPUT_TOKENS, Driver, Job, Say
+from tests.conformance.sessions import AS_TEXT
 from tests.conformance.suite import Conformance
 
 STEPS_MAX = 200  # of a graph
@@ -71,7 +74,12 @@ class Played(BaseChatModel):
 
 def tools_of(job: Job) -> list[Any]:
     return [
-        StructuredTool.from_function(tool, description=tool.__doc__ or tool.__name__, handle_tool_error=True)
+        StructuredTool.from_function(
+            coroutine=tool if inspect.iscoroutinefunction(tool) else None,
+            func=None if inspect.iscoroutinefunction(tool) else tool,
+            description=tool.__doc__ or tool.__name__,
+            handle_tool_error=True,
+        )
         for tool in job.tools
     ]
 
@@ -140,6 +148,11 @@ def fan_out_of(job: Job) -> StateGraph[Any, Any, Any, Any]:
 
 class LangGraph(Driver):
     name = "langgraph"
+    problem = ToolException
+    decides = AS_TEXT
+
+    def image(self, data: bytes) -> Any:
+        return [{"type": "image", "base64": base64.b64encode(data).decode(), "mime_type": "image/png"}]
 
     def graph(self, job: Job, built: StateGraph[Any, Any, Any, Any], **compiled: Any) -> Any:
         graph = built.compile(**compiled)

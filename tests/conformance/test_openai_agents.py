@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import itertools
 from collections.abc import AsyncIterator, Callable
 from typing import Any, ClassVar
@@ -15,6 +16,7 @@ from agents import (
     RunHooks,
     Runner,
     SQLiteSession,
+    ToolOutputImage,
     Usage,
     function_tool,
     handoff,
@@ -66,6 +68,10 @@ class Played(Model):
 
 class OpenAIAgents(Driver):
     name = "openai-agents"
+
+    def image(self, data: bytes) -> Any:
+        return ToolOutputImage(image_url=f"data:image/png;base64,{base64.b64encode(data).decode()}")
+
     without: ClassVar = {"stuck_output_retries": "the SDK asks no model again: an output that it refuses ends the run"}
 
     def agent(self, job: Job, name: str = "agent") -> Agent[Any]:

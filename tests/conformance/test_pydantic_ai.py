@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel
-from pydantic_ai import Agent, ModelRetry
+from pydantic_ai import Agent, BinaryContent, ModelRetry
 from pydantic_ai.messages import (
     ModelMessage,
     ModelResponse,
@@ -42,7 +42,7 @@ def played(model: Model) -> FunctionModel:
         parts: list[Any] = [ToolCallPart(name, args) for name, args in said.calls]
         if said.text:
             output = info.output_tools
-            parts.append(ToolCallPart(output[0].name, {"grade": said.text}) if output else TextPart(said.text))
+            parts.insert(0, ToolCallPart(output[0].name, {"grade": said.text}) if output else TextPart(said.text))
         usage = RequestUsage(input_tokens=INPUT_TOKENS, output_tokens=OUTPUT_TOKENS)
         return ModelResponse(parts=parts, usage=usage)
 
@@ -51,6 +51,14 @@ def played(model: Model) -> FunctionModel:
 
 class PydanticAI(Driver):
     name = "pydantic-ai"
+    problem = ModelRetry
+    without: ClassVar[dict[str, str]] = dict.fromkeys(
+        ("equal ValueError", "different ValueError", "equal objects with an address"),
+        "pydantic-ai itself refuses results that pydantic cannot write as JSON",
+    )
+
+    def image(self, data: bytes) -> Any:
+        return BinaryContent(data, media_type="image/png")
 
     def agent(self, job: Job) -> Agent[None, Any]:
         breakers = [Breaker(job.watch, run_id=job.run_id) for _ in range(job.times)] if job.watch else []

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from ag2 import Agent, MemoryStream
 from ag2.events import (
     BaseEvent,
+    ImageInput,
     ModelMessage,
     ModelRequest,
     ModelResponse,
@@ -64,6 +65,10 @@ class Played(TestConfig):
 
 class AG2(Driver):
     name = "AG2"
+
+    def image(self, data: bytes) -> Any:
+        return ImageInput(data=data, media_type="image/png")
+
     without: ClassVar[dict[str, str]] = {
         "stuck_hand_overs": "agents hand over in AG2's network, which reports a turn that fails, and goes on"
     }

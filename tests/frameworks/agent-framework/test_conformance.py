@@ -25,6 +25,7 @@ from pydantic import BaseModel
 from streamproc import Halted, Watch
 from streamproc.integrations.agent_framework import Breaker
 from tests.conformance.driver import INPUT_TOKENS, MODEL, OUTPUT_TOKENS, Driver, Job, Model, Say
+from tests.conformance.sessions import AS_TEXT
 from tests.conformance.suite import Conformance
 
 USAGE = {"input_token_count": INPUT_TOKENS, "output_token_count": OUTPUT_TOKENS}
@@ -59,6 +60,10 @@ class Played(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):
 
 class AgentFramework(Driver):
     name = "Agent Framework"
+    decides = AS_TEXT
+
+    def image(self, data: bytes) -> Any:
+        return Content.from_data(data, "image/png")
 
     def agent(self, job: Job, name: str = "agent") -> Agent:
         return Agent(

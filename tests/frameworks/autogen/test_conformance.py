@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import uuid
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from pydantic import BaseModel
 from streamproc import Halted, Watch
 from streamproc.integrations.autogen import Breaker, guarded
 from tests.conformance.driver import INPUT_TOKENS, MODEL, OUTPUT_TOKENS, Driver, Job, Model, Say
+from tests.conformance.sessions import AS_TEXT
 from tests.conformance.suite import Conformance
 
 INFO: Any = {
@@ -54,11 +56,17 @@ class Played(ReplayChatCompletionClient):
             content=calls or text,
             usage=RequestUsage(prompt_tokens=INPUT_TOKENS, completion_tokens=OUTPUT_TOKENS),
             cached=False,
+            thought=said.text if calls else None,
         )
 
 
 class AutoGen(Driver):
     name = "AutoGen"
+    decides = AS_TEXT
+
+    def image(self, data: bytes) -> Any:
+        """The text that a workbench makes of one."""
+        return f"[Image: {base64.b64encode(data).decode()}]"
 
     def agent(self, job: Job, **more: Any) -> AssistantAgent:
         client: Any = Played(job.model, grades=job.grades)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import inspect
 import json
 import os
@@ -21,7 +22,8 @@ from examples.integrations import messages_api
 from examples.integrations.messages_api import serving, text, use
 from streamproc import Halted, Watch
 from streamproc.integrations.claude_agent_sdk import Breaker
-from tests.conformance.driver import INPUT_TOKENS, OUTPUT_TOKENS, Driver, Job, Say
+from tests.conformance.driver import INPUT_TOKENS, OUTPUT_TOKENS, Driver, Job, Say, result_of
+from tests.conformance.sessions import AS_TEXT
 from tests.conformance.suite import Conformance
 
 AT_ONCE = 4  # processes of the CLI
@@ -39,8 +41,10 @@ def tool_of(function: Callable[..., Any]) -> Any:
     [argument] = inspect.signature(function).parameters
 
     async def run(args: dict[str, Any]) -> dict[str, Any]:
-        result = function(**args)
-        return {"content": [] if result is None else [{"type": "text", "text": result}]}
+        result = await result_of(function(**args))
+        if isinstance(result, dict) and "type" in result:
+            return {"content": [result]}
+        return {"content": [] if result is None else [{"type": "text", "text": str(result)}]}
 
     return sdk.tool(function.__name__, "A tool.", {argument: str})(run)
 
@@ -50,6 +54,10 @@ class ClaudeAgentSDK(Driver):
     without: ClassVar[dict[str, str]] = {
         "money": "the CLI tells the USD of a query with its result, by prices of its own"
     }
+    decides = AS_TEXT | {"equal images": ("LOOP003", 5)}
+
+    def image(self, data: bytes) -> Any:
+        return {"type": "image", "data": base64.b64encode(data).decode(), "mimeType": "image/png"}
 
     def blocks(self, job: Job, request: dict[str, Any]) -> list[dict[str, Any]]:
         """The answer of a job's model to a request of the CLI."""
@@ -68,7 +76,7 @@ class ClaudeAgentSDK(Driver):
             return [use("StructuredOutput", f"toolu_{uuid.uuid4().hex}", grade=said.text)]
         names = {tool.__name__: f"mcp__t__{tool.__name__}" for tool in job.tools}
         calls = [use(names.get(name, name), f"toolu_{uuid.uuid4().hex}", **args) for name, args in said.calls]
-        return [text(said.text)] if said.text else calls
+        return [*([text(said.text)] if said.text else []), *calls]
 
     @contextmanager
     def options(self, job: Job, **more: Any) -> Iterator[sdk.ClaudeAgentOptions]:

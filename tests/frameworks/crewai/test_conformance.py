@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -78,8 +79,12 @@ def described(function: Callable[..., Any]) -> BaseTool:
 class CrewAI(Driver):
     name = "CrewAI"
     without: ClassVar[dict[str, str]] = {
-        "honest_parallel_equal_calls": "CrewAI itself ends an agent at its fifth equal call, also of one answer"
+        "honest_parallel_equal_calls": "CrewAI itself ends an agent at its fifth equal call, also of one answer",
+        "parallel calls, one of which fails": "CrewAI itself ends an agent at its fifth equal call",
     }
+
+    def image(self, data: bytes) -> Any:
+        return [{"type": "image", "data": base64.b64encode(data).decode()}]
 
     def agent(self, job: Job, role: str = "agent") -> Agent:
         played = Played(job.model, grades=job.grades)

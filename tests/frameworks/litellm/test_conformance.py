@@ -13,8 +13,9 @@ import litellm
 
 from streamproc import Halted
 from streamproc.integrations.litellm import Breaker
-from tests.conformance.driver import MODEL, Driver, Job, Model
+from tests.conformance.driver import MODEL, Driver, Job, Model, image_part, result_of, told
 from tests.conformance.model_server import answered
+from tests.conformance.sessions import AS_TEXT
 from tests.conformance.suite import Conformance
 from tests.integrations.model_server import serving
 
@@ -47,6 +48,10 @@ class LiteLLM(Driver):
         "stuck_hand_overs": "LiteLLM has no hand-overs",
         "honest_equal_instances_in_parallel": "calls of one run tell nothing of the loop around them: give each an id",
     }
+    decides = AS_TEXT
+
+    def image(self, data: bytes) -> Any:
+        return image_part(data)
 
     async def run(self, job: Job) -> list[str]:
         watched_by([Breaker(job.watch) for _ in range(job.times)] if job.watch else [])
@@ -73,7 +78,7 @@ class LiteLLM(Driver):
                 return json.loads(message.content)["grade"] if job.grades else str(message.content)
             for call in message.tool_calls:
                 try:
-                    result = str(tools[call.function.name](**json.loads(call.function.arguments)))
+                    result = told(await result_of(tools[call.function.name](**json.loads(call.function.arguments))))
                 except ValueError as error:
                     result = f"Error: {error}"
                 messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
