@@ -33,6 +33,7 @@ FAILED_MAX: Final = 1_000  # failed calls whose answer has not come to an end
 AGENT_TOOLS: Final = ("Agent", "Task")
 UNKNOWN: Final = "?"  # the run of a session that has not begun
 AGENT_FOOTER: Final = "\nagentId: "  # below the report of a sub-agent: its id and usage, which are never the same
+IMAGE_FILE: Final = "[Image: source: "  # beside an image: the file that the CLI keeps it in, another one each time
 
 Data = Mapping[str, Any]
 Answer = Callable[[str, Data], dict[str, Any] | None]
@@ -206,6 +207,8 @@ class Connection:
     def _call(self, call: Data) -> dict[str, Any]:
         told = {"id": call["tool_use_id"], "name": call["tool_name"], "args": content(call["tool_input"])}
         response, error = call.get("tool_response"), self._errors.pop(call["tool_use_id"], None)
+        if isinstance(response, list):
+            response = [one for one in response if not text_of([one]).startswith(IMAGE_FILE)]
         if (blocks := parts(response)) and all(block.get("type") == "text" for block in blocks):
             response = text_of(response)
         if call["tool_name"] in AGENT_TOOLS and isinstance(response, str):

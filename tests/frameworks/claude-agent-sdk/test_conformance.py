@@ -54,7 +54,7 @@ class ClaudeAgentSDK(Driver):
     without: ClassVar[dict[str, str]] = {
         "money": "the CLI tells the USD of a query with its result, by prices of its own"
     }
-    decides = AS_TEXT | {"equal images": ("LOOP003", 5)}
+    decides = AS_TEXT
 
     def image(self, data: bytes) -> Any:
         return {"type": "image", "data": base64.b64encode(data).decode(), "mimeType": "image/png"}
