@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -233,11 +234,15 @@ class BreakerMiddleware(AgentMiddleware[BreakerState, Any, Any]):
 
     @contextmanager
     def _freeing(self, state: Any) -> Iterator[None]:
-        """Free the agent's name if an exception ends it, as no hook is called then; it gets one again if it goes on."""
+        """Free the agent's name if an exception ends it, as no hook is called then; it gets one again if it goes on.
+        Tools that are cancelled never answer."""
         try:
             yield
-        except BaseException:
+        except BaseException as error:
             with sparing(self.watch):
+                run_id, call, _ = self._run(state)
+                if isinstance(error, asyncio.CancelledError) and self._reports() and self.watch.halted(run_id) is None:
+                    self._steps.dropped(run_id, call, ())
                 self._free(state)
             raise
 

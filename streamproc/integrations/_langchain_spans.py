@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import threading
 from collections import OrderedDict
@@ -11,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from streamproc.integrations._instances import BESIDE_MAX
+from streamproc.integrations._steps import STEPS_MAX
+from streamproc.model.newest import Newest
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -50,6 +53,7 @@ class Span:
     was_parallel: bool = False  # whether nodes ran beside each other in the step before
     places: dict[str, list[Span]] = field(default_factory=dict)  # its nodes that run beside each other, by name
     names: set[str] = field(default_factory=set)  # that are taken while it runs
+    loops: Newest[str, None] = field(default_factory=lambda: Newest(STEPS_MAX))  # of its root, that called tools last
 
     @property
     def is_root(self) -> bool:
@@ -96,7 +100,7 @@ class Spans:
             span = Span(run_id, self._name_of(meta, name or "agent"), own=run_id == str(uuid), meta=meta)
             span.host = span if is_chain else None
         else:
-            span = Span(parent.run_id, self._name_of(meta, parent.name), parent, meta=meta)
+            span = Span(parent.run_id, self._name_of(meta, parent.name), parent, meta=meta, loops=parent.loops)
             span.host, span.task, span.scope = parent.host, parent.task, parent.scope
         # All that runs is claimed, as a handler of an inner call asks for that call only.
         span.reports = (parent is None or parent.reports) and self._watch.owns(("langchain", uuid), self._owner)
@@ -202,6 +206,14 @@ def is_control_flow(error: BaseException) -> bool:
     """Whether an exception is how LangGraph interrupts, drains or hands over, which is no error."""
     known = getattr(sys.modules.get("langgraph.errors"), "GraphBubbleUp", None)
     return known is not None and isinstance(error, known)
+
+
+def is_left(root: Span, error: BaseException) -> bool:
+    """Whether the tools that were called will never answer: a call was cancelled, or one that no checkpoint can resume
+    was left in the middle of its stream."""
+    if isinstance(error, asyncio.CancelledError):
+        return True
+    return isinstance(error, GeneratorExit) and root.meta.get("thread_id") is None
 
 
 def drain(reason: str) -> None:

@@ -28,7 +28,7 @@ from streamproc.integrations._langchain_messages import (
     said_by,
     state_of,
 )
-from streamproc.integrations._langchain_spans import Span, Spans, causes, drain, is_control_flow
+from streamproc.integrations._langchain_spans import Span, Spans, causes, drain, is_control_flow, is_left
 from streamproc.integrations._requests import Requests
 from streamproc.integrations._steps import Steps, model_field, plain
 from streamproc.integrations.watch import Watch, sparing
@@ -174,6 +174,8 @@ class Breaker(BaseCallbackHandler):
                 span.task.held = span, answer.text, fields
             else:
                 self._steps.answered(span.run_id, span.node, answer.text, calls, scope=span.scope, **fields)
+                if calls:
+                    span.loops[span.scope] = None
             self._over(span)
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
@@ -204,6 +206,9 @@ class Breaker(BaseCallbackHandler):
             if failed and span.is_node and _is_news(span, error):
                 said = {"class": type(error).__name__, "message": str(error) or type(error).__name__}
                 self.watch.turn(span.run_id, self._spans.node(span), from_=None, errors=[said])
+            if span.is_root and is_left(span, error):
+                for loop in span.loops:
+                    self._steps.dropped(span.run_id, loop, ())
             self._over(span, "failed" if failed else "stopped")
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:

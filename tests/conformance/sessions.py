@@ -13,7 +13,8 @@ import pytest
 from pydantic import BaseModel
 
 from streamproc import Halted, Monitor, Watch
-from tests.conformance.driver import Driver, Job, Model, Say, Unsupported
+from tests.conformance.driver import INPUT_TOKENS, Driver, Job, Model, Say, Unsupported
+from tests.integrations.fed import recorded
 
 SIZE: Final = 20  # of an image
 
@@ -154,6 +155,37 @@ class SameSession:
         status = monitor.status("r1")
         assert status is not None
         assert status.turns == 12 * 4
+        assert watch.faults == 0, watch.last_fault
+
+    def test_cancelled_while_a_tool_runs(self) -> None:
+        """What the agent did until then is reported, once."""
+        watch = Watch(Monitor())
+        fed = recorded(watch)
+
+        async def cancelled() -> None:
+            hangs = asyncio.Event()
+
+            async def run(cmd: str) -> str:
+                """Run a command."""
+                if cmd == "hang":
+                    hangs.set()
+                    await asyncio.sleep(60)
+                return "2 failed"
+
+            def model(asked: str, results: list[str]) -> Say:
+                return Say(calls=(("run", {"cmd": "pytest"}), ("run", {"cmd": "hang"})))
+
+            task = asyncio.create_task(self.driver.run(Job(model, ["Fix it."], [run], watch=watch)))
+            await asyncio.wait({task, asyncio.create_task(hangs.wait())}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.sleep(0.1)  # the other one returns
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+        asyncio.run(cancelled())
+        [turn] = [event for event in fed if event["type"] == "turn"]
+        assert [call.get("result") for call in turn["tool_calls"]] in (["2 failed"], ["2 failed", None])
+        assert turn["usage"]["input_tokens"] == INPUT_TOKENS
         assert watch.faults == 0, watch.last_fault
 
     def _decides(self, name: str, *, narrated: bool = False) -> None:

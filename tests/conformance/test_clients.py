@@ -29,6 +29,7 @@ class PlainLoop(Driver):
     without: ClassVar[dict[str, str]] = {
         "stuck_output_retries": "a client has no output retries",
         "stuck_hand_overs": "a client has no hand-overs",
+        "cancelled_while_a_tool_runs": "no request tells of tools that are cancelled",
     }
     decides = AS_TEXT
 

@@ -72,7 +72,10 @@ class OpenAIAgents(Driver):
     def image(self, data: bytes) -> Any:
         return ToolOutputImage(image_url=f"data:image/png;base64,{base64.b64encode(data).decode()}")
 
-    without: ClassVar = {"stuck_output_retries": "the SDK asks no model again: an output that it refuses ends the run"}
+    without: ClassVar = {
+        "stuck_output_retries": "the SDK asks no model again: an output that it refuses ends the run",
+        "cancelled_while_a_tool_runs": "no hook is called for a cancellation",
+    }
 
     def agent(self, job: Job, name: str = "agent") -> Agent[Any]:
         return Agent(

@@ -7,7 +7,7 @@ import base64
 import json
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.teams import Swarm
@@ -62,6 +62,9 @@ class Played(ReplayChatCompletionClient):
 
 class AutoGen(Driver):
     name = "AutoGen"
+    without: ClassVar[dict[str, str]] = {
+        "cancelled_while_a_tool_runs": "no request tells of tools that are cancelled",
+    }
     decides = AS_TEXT
 
     def image(self, data: bytes) -> Any:

@@ -52,7 +52,8 @@ def tool_of(function: Callable[..., Any]) -> Any:
 class ClaudeAgentSDK(Driver):
     name = "Claude Agent SDK"
     without: ClassVar[dict[str, str]] = {
-        "money": "the CLI tells the USD of a query with its result, by prices of its own"
+        "money": "the CLI tells the USD of a query with its result, by prices of its own",
+        "cancelled_while_a_tool_runs": "the CLI ends with its tools, before it tells what they returned",
     }
     decides = AS_TEXT
 

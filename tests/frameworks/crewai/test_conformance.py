@@ -80,6 +80,7 @@ class CrewAI(Driver):
     name = "CrewAI"
     without: ClassVar[dict[str, str]] = {
         "honest_parallel_equal_calls": "CrewAI itself ends an agent at its fifth equal call, also of one answer",
+        "cancelled_while_a_tool_runs": "CrewAI runs tools in threads, which go on",
         "parallel calls, one of which fails": "CrewAI itself ends an agent at its fifth equal call",
     }
 

@@ -46,6 +46,7 @@ class LiteLLM(Driver):
     without: ClassVar[dict[str, str]] = {
         "stuck_output_retries": "LiteLLM has no output retries",
         "stuck_hand_overs": "LiteLLM has no hand-overs",
+        "cancelled_while_a_tool_runs": "no request tells of tools that are cancelled",
         "honest_equal_instances_in_parallel": "calls of one run tell nothing of the loop around them: give each an id",
     }
     decides = AS_TEXT
