@@ -13,6 +13,7 @@ A run that must stop leaves `run`, or its stream, as `Halted`, after its session
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
@@ -119,9 +120,11 @@ class AgentCall:
         if self._stopped is not None and self._watch.on_halt == "raise":
             raise self._stopped
 
-    def is_over(self) -> None:
-        """Free the name of the node for the next call."""
+    def is_over(self, *, cancelled: bool = False) -> None:
+        """Free the name of the node for the next call; tools that were `cancelled` never answer."""
         with _sparing(self._watch):
+            if cancelled:
+                self._answers.end(self._run_id, self._node)
             self._watch.instances.done(self._run_id, self._agent, self._key)
 
     async def around_model(self, context: ChatContext, call_next: Next) -> None:
@@ -280,9 +283,9 @@ class Breaker(AgentMiddleware):
         call = self._begin(context)
         try:
             await call_next()
-        except BaseException:
+        except BaseException as error:
             if call is not None:
-                call.is_over()
+                call.is_over(cancelled=isinstance(error, asyncio.CancelledError))
             raise
         if call is not None and not context.stream:
             call.ends()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 from agent_framework import (
     Agent,
@@ -60,7 +60,6 @@ class Played(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):
 
 class AgentFramework(Driver):
     name = "Agent Framework"
-    without: ClassVar[dict[str, str]] = {"cancelled_while_a_tool_runs": "not yet"}
     decides = AS_TEXT
 
     def image(self, data: bytes) -> Any:
