@@ -59,15 +59,18 @@ class Breaker(AbstractCapability[Any]):
     async def wrap_run(self, ctx: RunContext[Any], *, handler: Any) -> Any:
         if not self._reports(ctx):
             return await handler()
+        waits = False  # for results that the caller brings with the next run
         try:
             with self.watch.run(self.run_id(ctx)):
                 result = await handler()
+            waits = isinstance(result.output, DeferredToolRequests)
             with self._answers.faults():
-                if not isinstance(result.output, (str, DeferredToolRequests)):
+                if not waits and not isinstance(result.output, str):
                     self._answers.said(*self._node(ctx), "", (), structured_output=content(result.output))
         finally:
             with self._answers.faults():
-                self._answers.end(*self._node(ctx))
+                if not waits:
+                    self._answers.end(*self._node(ctx))
                 self.watch.instances.done(self.run_id(ctx), node(ctx), ctx.run_id)
         return result
 

@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from pydantic_ai import Agent, ApprovalRequired, DeferredToolRequests, ModelRetry, RunContext, capture_run_messages
+from pydantic_ai import (
+    Agent,
+    ApprovalRequired,
+    CallDeferred,
+    DeferredToolRequests,
+    DeferredToolResults,
+    ModelRetry,
+    RunContext,
+    capture_run_messages,
+)
 from pydantic_ai.exceptions import RunCancelled
 from pydantic_ai.messages import (
     ModelMessage,
@@ -27,7 +36,7 @@ from streamproc.integrations._requests import request_of
 from streamproc.integrations.pydantic_ai import Breaker
 from tests.integrations.commands import STEPS, ran, run
 from tests.integrations.examples import printed, shown
-from tests.integrations.fed import break_down, fed_by
+from tests.integrations.fed import break_down, fed_by, recorded
 
 
 def calling(cmds: list[str], *breakers: Breaker, tool: str = "run", **more: Any) -> Agent[None, Any]:
@@ -253,6 +262,34 @@ async def test_a_call_that_waits_for_approval_is_no_result() -> None:
     results = first.output.build_results(approvals={waiting.tool_call_id: True})
     assert (await agent.run(message_history=first.all_messages(), deferred_tool_results=results)).output == "Done."
     assert [turn.get("tool_calls", [{}])[0].get("result") for turn in fed] == ["deployed", None]
+
+
+@pytest.mark.parametrize("kind", ["calls", "approvals"])
+async def test_what_the_caller_answers_belongs_to_the_answer_that_asked(kind: str) -> None:
+    """Else the words beside each call would be an answer that repeats itself."""
+
+    def poll(ctx: RunContext[None], cmd: str) -> str:
+        if kind == "calls":
+            raise CallDeferred
+        if not ctx.tool_call_approved:
+            raise ApprovalRequired
+        return f"{polls} of 12"
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        return ModelResponse(parts=[TextPart("I look."), ToolCallPart("poll", {"cmd": "7"})])
+
+    breaker, polls = Breaker(run_id="r1"), 0
+    fed = recorded(breaker.watch)
+    agent = Agent(FunctionModel(answer), tools=[poll], capabilities=[breaker], output_type=[str, DeferredToolRequests])
+    result = await agent.run("Watch it.")
+    for polls in range(1, 9):
+        [call] = getattr(result.output, kind)
+        found = {call.tool_call_id: True if kind == "approvals" else f"{polls} of 12"}
+        results = DeferredToolResults(**{kind: found})
+        result = await agent.run(message_history=result.all_messages(), deferred_tool_results=results)
+    assert [(turn["output"], turn["tool_calls"][0]["result"]) for turn in fed] == [
+        ("I look.", f"{number} of 12") for number in range(1, 9)
+    ]
 
 
 class Verdict(BaseModel):
