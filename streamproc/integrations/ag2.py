@@ -24,11 +24,15 @@ from streamproc.integrations._answers import Answers, arguments, content, result
 from streamproc.integrations._requests import request_of
 from streamproc.integrations._steps import model_field, passing
 from streamproc.integrations.watch import Watch
+from streamproc.model.newest import Newest
 
 __all__ = ["Breaker"]
 
 CACHE_BESIDE: Final = ("anthropic", "bedrock")  # providers whose input tokens leave out what a cache held
 REASONING_BESIDE: Final = ("google",)  # whose output tokens leave out those of reasoning
+CALLS_MAX: Final = 10_000  # calls that callers of agents execute and that have no result yet
+
+Calls = Newest[tuple[str, str], events.ToolCallEvent]  # by run and id
 
 
 class Breaker:
@@ -42,9 +46,10 @@ class Breaker:
         self.watch = watch or Watch(**options)
         self._run_id = run_id
         self._answers = Answers(self.watch)
+        self._given: Calls = Newest(CALLS_MAX)
 
     def __call__(self, event: events.BaseEvent, context: Any) -> BaseMiddleware:
-        return _Watched(event, context, self, self._answers)
+        return _Watched(event, context, self, self._answers, self._given)
 
     def run_id(self, context: Any) -> str:
         """Return the id of the run that a context belongs to."""
@@ -60,7 +65,7 @@ class _Turn:
 class _Watched(BaseMiddleware):
     """The middleware of one turn of AG2: a request to an agent, with all model calls and tools until its reply."""
 
-    def __init__(self, event: events.BaseEvent, context: Any, breaker: Breaker, answers: Answers) -> None:
+    def __init__(self, event: events.BaseEvent, context: Any, breaker: Breaker, answers: Answers, given: Calls) -> None:
         super().__init__(event, context)
         self._breaker = breaker
         self._watch = breaker.watch
@@ -69,6 +74,8 @@ class _Watched(BaseMiddleware):
         self._reports = True
         self._has_asked = False
         self._waiting: dict[str, events.ToolCallEvent] = {}  # calls of the last answer that have not returned
+        self._given = given
+        self._gives = False  # whether this turn ends for the caller to execute calls
 
     async def on_turn(self, call_next: Any, event: events.BaseEvent, context: Any) -> events.ModelResponse:
         with self._answers.faults():
@@ -86,7 +93,8 @@ class _Watched(BaseMiddleware):
         finally:
             self._turn = None
             with self._answers.faults():
-                self._answers.end(*self._at(context))
+                if not self._gives:
+                    self._answers.end(*self._at(context))
                 self._watch.instances.done(run_id, node(context), self)
 
     async def on_llm_call(
@@ -130,17 +138,25 @@ class _Watched(BaseMiddleware):
                 return events.ToolResultEvent.from_call(event, f"Not executed: {halted}")
         result = await call_next(event, context)
         with self._answers.faults():
-            if not isinstance(result, events.ClientToolCallEvent):  # the caller of the agent executes those
+            if isinstance(
+                result, events.ClientToolCallEvent
+            ):  # the caller executes it, and begins the next turn with it
+                self._gives = True
+                self._given[self._breaker.run_id(context), event.id] = event
+            else:
                 self._returned(context, event, result)
         return result
 
     def _unheard(self, context: Any, messages: Sequence[events.BaseEvent]) -> None:
-        """Report the results that no tool has returned: of tools that do not exist, and of other middleware."""
+        """Report the results that no tool has returned: of tools that do not exist, of other middleware, and those that
+        the caller brings."""
+        run_id = self._breaker.run_id(context)
         for result in [
             one for event in messages if isinstance(event, events.ToolResultsEvent) for one in event.results
         ]:
-            if result.parent_id in self._waiting:
-                self._returned(context, self._waiting[result.parent_id], result)
+            call = self._waiting.get(result.parent_id) or self._given.pop((run_id, result.parent_id), None)
+            if call is not None:
+                self._returned(context, call, result)
 
     def _returned(self, context: Any, call: events.ToolCallEvent, result: events.ToolResultEvent) -> None:
         told = {"id": call.id, "name": call.name, "args": arguments(call.arguments)}

@@ -15,19 +15,21 @@ from ag2.events import (
     ModelResponse,
     ToolCallEvent,
     ToolCallsEvent,
+    ToolResultEvent,
     ToolResultsEvent,
     Usage,
 )
 from ag2.middleware import BaseMiddleware, Middleware
 from ag2.testing import TestConfig
 from ag2.tools import tool
+from ag2.tools.final import ClientTool
 
 from streamproc import Halted, Monitor, Watch
 from streamproc.integrations.ag2 import Breaker, tokens
 from tests.integrations import commands
 from tests.integrations.commands import STEPS, ran
 from tests.integrations.examples import printed, run_blocks, shown
-from tests.integrations.fed import break_down, fed_by
+from tests.integrations.fed import break_down, fed_by, recorded
 
 run = tool(commands.run)
 
@@ -138,6 +140,25 @@ async def test_a_resumed_run_repeats_no_tool_call(way: Callable[..., Any]) -> No
     monitor.feed(type="operator.resume", run_id="r1", by="ada", reason="look again")
     assert await asyncio.wait_for(way(agent, stream=stream), 10) == "Done.", "the stream is not locked"
     assert ran == ["pytest"] * 3 + ["git diff"]
+
+
+@pytest.mark.parametrize("said", ["", "I look."])
+async def test_what_the_caller_executes_belongs_to_the_answer_that_asked(said: str) -> None:
+    """Else the words beside each call would be an answer that repeats itself."""
+    function = {"name": "poll", "description": "Polls.", "parameters": {"type": "object", "properties": {}}}
+    breaker, stream = Breaker(run_id="r1"), MemoryStream()
+    fed = recorded(breaker.watch)
+    model = Model(lambda _: calls("7", name="poll", message=ModelMessage(said) if said else None))
+    tools = [ClientTool({"type": "function", "function": function})]
+    agent = Agent("coder", config=model, tools=tools, middleware=[breaker])
+    reply = await agent.ask("Watch it.", stream=stream)
+    for number in range(1, 9):
+        [call] = reply.response.tool_calls.calls
+        results = ToolResultsEvent([ToolResultEvent.from_call(call, f"{number} of 12")])
+        reply = await agent.resume(*await stream.history.get_events(), results, stream=stream)
+    assert [(turn.get("output", ""), turn["tool_calls"][0]["result"]) for turn in fed] == [
+        (said, f"{number} of 12") for number in range(1, 9)
+    ]
 
 
 async def test_a_run_is_resumed_from_its_events() -> None:
