@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+import weakref
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,8 +28,9 @@ from streamproc.integrations._langchain_messages import (
 )
 from streamproc.integrations._langchain_spans import is_control_flow
 from streamproc.integrations._requests import Requests
-from streamproc.integrations._steps import Steps, model_field
+from streamproc.integrations._steps import RUNS_MAX, Steps, model_field
 from streamproc.integrations.watch import Watch, sparing
+from streamproc.model.newest import Newest
 
 
 @dataclass(eq=False)  # servers write data classes as JSON
@@ -64,6 +66,7 @@ class BreakerMiddleware(AgentMiddleware[BreakerState, Any, Any]):
         self._node = node
         self._steps = Steps(self.watch)
         self._requests = Requests()
+        self._newest: Newest[str, weakref.ref[AtWork]] = Newest(RUNS_MAX)  # by call
 
     def before_agent(self, state: BreakerState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         with sparing(self.watch):
@@ -72,7 +75,7 @@ class BreakerMiddleware(AgentMiddleware[BreakerState, Any, Any]):
             if self._reports():
                 self._steps.ended(run_id, for_good=False)  # of a call before this one, which an exception ended
                 self._steps.person(run_id, said_by(state))
-            return {"streamproc_run": (run_id, call, run_id == call), "streamproc_at_work": AtWork()}
+            return {"streamproc_run": (run_id, call, run_id == call), "streamproc_at_work": self._at_work(run_id, call)}
         return None
 
     async def abefore_agent(self, state: BreakerState, runtime: Runtime[Any]) -> dict[str, Any] | None:
@@ -91,7 +94,7 @@ class BreakerMiddleware(AgentMiddleware[BreakerState, Any, Any]):
                 return {"jump_to": "end", "messages": [AIMessage(f"Stopped ({halt.code}): {halt.message}")]}
             self.watch.check(run_id)
             if "streamproc_at_work" not in state:  # it went on from a checkpoint
-                return {"streamproc_at_work": AtWork()}
+                return {"streamproc_at_work": self._at_work(run_id, call)}
         return None
 
     @hook_config(can_jump_to=["end"])
@@ -227,6 +230,15 @@ class BreakerMiddleware(AgentMiddleware[BreakerState, Any, Any]):
         if at_work is None:
             return self._name()
         return self.watch.instances.name(self._run(state)[0], self._name(), at_work)
+
+    def _at_work(self, run_id: str, call: str) -> AtWork:
+        """Return what stands for a call of an agent from here on. No hook is called where an interrupt ended it."""
+        before = self._newest.get(call)
+        if before is not None and (left := before()) is not None:
+            self.watch.instances.done(run_id, self._name(), left)
+        at_work = AtWork()
+        self._newest[call] = weakref.ref(at_work)
+        return at_work
 
     def _free(self, state: Any) -> None:
         if at_work := state.get("streamproc_at_work"):

@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypedDict
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, SystemMessage, ToolMessage
 from langchain_core.messages.tool import tool_call_chunk
@@ -605,6 +606,26 @@ def test_a_node_that_raises_is_an_error_of_it_and_reported_once() -> None:
     halt = watch.halted("r1")
     assert halt.code.startswith("ERROR")
     assert len(turns(fed)) < 9
+
+
+def test_an_agent_that_waits_for_approvals_is_one_node() -> None:
+    watch = Watch()
+    fed = recorded(watch)
+    asks = HumanInTheLoopMiddleware(interrupt_on={"run": True})
+    agent = create_agent(
+        Played(messages=calling()),
+        Tools().all,
+        name="agent",
+        middleware=[BreakerMiddleware(watch, run_id="r1"), asks],
+        checkpointer=InMemorySaver(),
+    )
+    config = {"configurable": {"thread_id": "t1"}}
+    approved = Command(resume={"decisions": [{"type": "approve"}]})
+    for given in ({"messages": [("user", "Fix it.")]}, approved, approved):
+        assert "__interrupt__" in agent.invoke(given, config)
+    with pytest.raises(Halted):
+        agent.invoke(approved, config)
+    assert [turn["node"] for turn in turns(fed)] == ["agent"] * 3
 
 
 def test_nodes_that_work_beside_each_other_are_told_apart() -> None:
