@@ -138,9 +138,7 @@ class _Watched(BaseMiddleware):
                 return events.ToolResultEvent.from_call(event, f"Not executed: {halted}")
         result = await call_next(event, context)
         with self._answers.faults():
-            if isinstance(
-                result, events.ClientToolCallEvent
-            ):  # the caller executes it, and begins the next turn with it
+            if isinstance(result, events.ClientToolCallEvent):  # the caller executes it, and begins the next turn so
                 self._gives = True
                 self._given[self._breaker.run_id(context), event.id] = event
             else:
