@@ -1,9 +1,9 @@
 """LOOP012 edits_without_effect: the same check gives the same answer after each of several edits.
 
-Sees: one call of an agent with the same arguments, such as a test, a build or a query, whose answer is the same but for
-times, durations and ids, and between these calls edits of the agent and nothing else. An edit is known by the form of
-its arguments: a text for a place in a file, a patch, or a shell command that only writes a file. Edits that were
-refused count as well.
+Sees: one call of an agent with the same arguments, such as a test, a build or a query, whose answer is the same byte
+for byte or, if it fails, the same but for times, durations and ids, and between these calls edits of the agent and
+nothing else. An edit is known by the form of its arguments: a text for a place in a file, a patch, or a shell command
+that only writes a file. Edits that were refused count as well.
 
 Why: the edits do not reach what the check looks at. They are in another file, are not saved, not built, or refused, and
 each is new, so nothing else repeats. A real run did this 31 times.
@@ -95,6 +95,10 @@ HEALTHY = [
     Example("a person who speaks in between", [
         turn for n in range(9) for turn in (_edit(n), call("test", {}, _TEST), *[{"type": "user.message"}] * (n % 2))
     ]),
+    Example("a resource that is made from each version of a file", [
+        turn for n in range(9)
+        for turn in (_edit(n), call("create", {"from": "a.json"}, f"made 0f00c0de-000{n}-4000-8000-00000000000{n}"))
+    ]),
     Example("fewer failing tests", [
         turn for n in range(9)
         for turn in (_edit(n), call("test", {}, _TEST, tests={"failed": [f"t{m}" for m in range(9 - n)], "total": 9}))
@@ -114,7 +118,9 @@ STUCK = [
         turn for n in range(6) for turn in (_edit(n), said("agent", f"Attempt {n}"), call("test", {}, _TEST))
     ], "halt", 17),
     Example("a report that ends in how long it took", [
-        turn for n in range(6) for turn in (_edit(n), call("test", {}, f"{_TEST}\n1 failed in 0.{n + 1}3s"))
+        turn for n in range(6) for turn in (_edit(n), {"node": "agent", "tool_calls": [
+            {"name": "test", "args": {}, "error": f"Exit code 1\n{_TEST}\n1 failed in 0.{n + 1}3s"},
+        ]})
     ], "halt", 11),
     Example("through the shell", [
         turn for n in range(6) for turn in (

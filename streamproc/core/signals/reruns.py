@@ -1,4 +1,5 @@
-"""Reruns: the same check with the same answer, but for times and ids, while nothing but edits happens in between.
+"""Reruns: the same check with the same answer, byte for byte, while nothing but edits happens in between. One that
+fails has the same answer but for times and ids.
 
 A check is any call that is no edit, the only one of its turn, and gets an answer that is neither empty nor that of a
 poll, and does not say that the check has passed. Edits that were refused count as well.
@@ -13,7 +14,7 @@ from typing import Any, Final
 from streamproc.core.now import Now
 from streamproc.core.records import Record, ccall, cclass, cfunc, final, grow, hash64, i32, mixed, tag32, u32, u64
 from streamproc.core.signals.calls import Calls
-from streamproc.model.wire import EDITS, FAILED_RETRYABLE, NO_ANSWER, PASSED, WAITS, Call
+from streamproc.model.wire import EDITS, FAILED, FAILED_RETRYABLE, FAILED_RUN, NO_ANSWER, PASSED, WAITS, Call
 
 EMPTY: Final = 0x2D06800538D394C2  # xxh3-64 of no text
 RERUNS_BYTES: Final = 20  # of a state: a `Reruns` that is not blank
@@ -63,7 +64,7 @@ class Reruns(Record):
             return False
         if outcome == FAILED_RETRYABLE:
             return False  # it says nothing about the edits
-        answer = hash64(call.norm)
+        answer = hash64(call.norm if outcome in (FAILED, FAILED_RUN) else call.exact)  # what succeeds may make new ids
         if outcome == NO_ANSWER or marks & (WAITS | PASSED) or answer == EMPTY:
             self.count = 0
             return False
