@@ -41,7 +41,7 @@ _RETRYABLE: Final = re.compile(
     rf"|{_HUNG}"
 )
 _TRANSIENT: Final = re.compile(  # what providers and clients say when a request got no answer; a tool may mean its task
-    r"(?i)\boverloaded\b|\bfetch failed\b|\bsocket hang ?up\b|\b(?:you can|please) (?:retry|try again)\b"
+    r"(?i)\boverloaded\b|\bfetch failed\b|\bsocket hang ?up\b|\byou can (?:retry|try again)\b"
     r"|\btry again (?:later|in )|\b(?:connection|network|web ?socket|stream)(?: was)? (?:error|closed|lost|reset"
     r"|disconnected|interrupted|terminated)\b|^(?:[\w.]+: )?terminated\W*$"
 )

@@ -281,7 +281,10 @@ def test_a_reported_error_of_a_provider_or_a_network_may_be_retried(text: str) -
     assert not looks_retryable(text)  # of a tool, it may be about what the agent does
 
 
-@pytest.mark.parametrize("text", [*NOT_RETRYABLE, "the overload has no matching signature", "connection refused"])
+@pytest.mark.parametrize(
+    "text",
+    [*NOT_RETRYABLE, "the overload has no matching signature", "connection refused", "Invalid JSON, please try again."],
+)
 def test_other_reported_errors_count(text: str) -> None:
     assert not turn(errors=[text]).errors.retryable  # type: ignore[union-attr]
 
