@@ -56,6 +56,7 @@ _WORDS: Final = tuple(
     for what in ("tests", "names", "limits", "errors", "types")
 )
 MANY: Final = 9
+ROUNDS: Final = 1_000  # of the event loop, in which a framework takes the result of a tool that has returned
 
 
 def _png(number: int) -> bytes:
@@ -163,21 +164,27 @@ class SameSession:
         fed = recorded(watch)
 
         async def cancelled() -> None:
-            hangs = asyncio.Event()
+            hangs, returned = asyncio.Event(), asyncio.Event()
 
             async def run(cmd: str) -> str:
                 """Run a command."""
                 if cmd == "hang":
                     hangs.set()
-                    await asyncio.sleep(60)
+                    await asyncio.Event().wait()
+                returned.set()
                 return "2 failed"
+
+            async def ready() -> None:
+                await hangs.wait()
+                await returned.wait()
+                for _ in range(ROUNDS):
+                    await asyncio.sleep(0)
 
             def model(asked: str, results: list[str]) -> Say:
                 return Say(calls=(("run", {"cmd": "pytest"}), ("run", {"cmd": "hang"})))
 
             task = asyncio.create_task(self.driver.run(Job(model, ["Fix it."], [run], watch=watch)))
-            await asyncio.wait({task, asyncio.create_task(hangs.wait())}, return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.sleep(0.1)  # the other one returns
+            await asyncio.wait({task, asyncio.create_task(ready())}, return_when=asyncio.FIRST_COMPLETED)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
