@@ -141,10 +141,10 @@ class _Trace:
         if result is UNSET and not step.error:
             result = self._told(step, step.call_id)
         args = self._asked(step) if step.args is None else step.args
-        call = self._call(step.name, step.call_id, args, result)
+        call = self._call(step.name, step.call_id, args, UNSET if step.error else result)
         if step.error:
             call["error"] = step.error
-            self.counts.with_result += result is UNSET
+            self.counts.with_result += 1
             if RETRYABLE.search(step.error_class):
                 call["retryable"] = True
         asker = self._asker(step)

@@ -64,6 +64,11 @@ def test_a_stuck_agent_without_spans_of_tools_is_halted(tmp_path: Path) -> None:
     assert halt_codes(events) == ["LOOP003"]
 
 
+def test_a_failed_tool_keeps_all_lines_of_its_error(tmp_path: Path) -> None:
+    [call] = calls_of(read(tmp_path, tool_span(1, QUERY, None, error="Command failed\n12 failed")))
+    assert call["error"] == "Command failed\n12 failed"
+
+
 # Double spans
 
 

@@ -19,6 +19,7 @@ from streamproc.model import wire
 from streamproc.model.budgets import BUDGETS
 from streamproc.model.raw_events import parse_raw
 from streamproc.model.wire import WIRE_VERSION, Call, Content, Errors, RunStarted, Turn, Usage
+from streamproc.policy import load_policy
 from tests.feeding import Feed, Raw
 from tests.laws.traces import BRIEF, START_MS, TURNS, traces
 
@@ -219,6 +220,23 @@ def test_a_state_with_open_turns_is_within_the_limit(make: Callable[[int, random
         feed.event(event, START_MS + n * 1_000)
         worst = max(worst, len(feed.stored))
     assert feed.state.open_turns
+    assert worst <= STATE_BYTES_MAX
+
+
+def test_a_state_of_many_tasks_and_parallel_calls_is_within_the_limit() -> None:
+    feed, worst = Feed(load_policy("tickets")), 0
+    for n in range(TASKS_MAX):
+        task = f"0f00c0de-{n:04}-4000-8000-000000000000"
+        feed.raw({"type": "task.created", "task_id": task})
+        feed.raw(
+            {"type": "task.delegated", "agent": f"agent{n % 10}", "tasks": [task], "max_token_budget": 100_000 + n}
+        )
+        feed.raw({"type": "task.transition", "task_id": task, "to": "LOCKED"})
+        feed.raw({"type": "turn.started", "node": f"agent{n}-with-a-name-of-some-length", "task_id": task})
+    for n in range(300):
+        calls = [{"name": f"tool{m}", "args": n, "result": f"text {n} {m}"} for m in range(8)]
+        feed.raw({"node": f"agent{n % 10}", "tool_calls": calls, "usage": {"total_tokens": 10}})
+        worst = max(worst, len(feed.stored))
     assert worst <= STATE_BYTES_MAX
 
 

@@ -156,13 +156,11 @@ def _end_others(now: Now, attempts: Table, nodes: Table) -> None:
 @cfunc
 def _failed_beside(now: Now, nodes: Table) -> NodeState | None:
     """Return a node that failed otherwise right before or after this one did, and has had no turn since; None if there
-    is none. A call that failed while a node repairs is not what an attempt ends in, if others report how they end."""
+    is none."""
     own: NodeState = now.node
     at: i32 = own.attempts.stamp
     node: NodeState
     for node in nodes.rows:
-        if node.attempted and not own.attempted:
-            continue
         if node.attempts.count and node.attempts.value != own.attempts.value and -1 <= node.attempts.stamp - at <= 1:
             return node
     return None
@@ -171,7 +169,8 @@ def _failed_beside(now: Now, nodes: Table) -> NodeState | None:
 @cfunc
 def _fails_anew_beside(now: Now, nodes: Table) -> bool:
     """Return whether another node has failed right before this one as it had not failed before: together, their errors
-    are others than in the attempt before."""
+    are others than in the attempt before. A call that failed while a node repairs does not count if this one reports
+    how the attempt has ended."""
     own: NodeState = now.node
     node: NodeState
     if own.attempts.stamp >= now.index - 2:  # they failed beside each other before
@@ -197,8 +196,6 @@ def _is_interrupted(now: Now, attempts: Table, nodes: Table) -> bool:
     if own.attempts.count > 1 or last.first <= own.attempts.first + 1 or last.last >= now.index - 1:
         return False
     for node in nodes.rows:
-        if node.attempted and not own.attempted:
-            continue
         if node.attempts.count and node.attempts.value == last.key and node.attempts.value != own.attempts.value:
             return node.attempts.stamp == last.last
     return False
